@@ -1,0 +1,93 @@
+package backend
+
+import "time"
+
+// Catalog is what has been defined: a value that Parley caches per process and
+// compares by Version. Names are compared byte by byte on every store.
+type Catalog struct {
+	// Version grows by one with every change.
+	Version    int64          `json:"-"`
+	Types      []MessageType  `json:"types,omitempty"`
+	Contracts  []Contract     `json:"contracts,omitempty"`
+	Queues     []Queue        `json:"queues,omitempty"`
+	Services   []Service      `json:"services,omitempty"`
+	Priorities []PriorityRule `json:"priorities,omitempty"`
+}
+
+// Validation says what the body of a message must be.
+type Validation string
+
+// The validations. ValidationFunc calls a Go function that each process
+// registers under the name in MessageType.Validator.
+const (
+	ValidationNone  Validation = ""
+	ValidationEmpty Validation = "empty"
+	ValidationXML   Validation = "xml"
+	ValidationJSON  Validation = "json"
+	ValidationFunc  Validation = "func"
+)
+
+// MessageType names a kind of message and says what its body must be.
+type MessageType struct {
+	Name       string     `json:"name"`
+	Validation Validation `json:"validation,omitempty"`
+	Validator  string     `json:"validator,omitempty"` // for ValidationFunc
+}
+
+// SentBy says which side of a conversation may send a type.
+type SentBy string
+
+// The sides.
+const (
+	ByInitiator SentBy = "initiator"
+	ByTarget    SentBy = "target"
+	ByAny       SentBy = "any"
+)
+
+// Contract says which types a conversation may carry, and who sends them.
+type Contract struct {
+	Name     string          `json:"name"`
+	Messages []ContractEntry `json:"messages"`
+}
+
+// ContractEntry is one line of a contract.
+type ContractEntry struct {
+	Type   string `json:"type"`
+	SentBy SentBy `json:"sent_by"`
+}
+
+// Queue is where messages wait.
+type Queue struct {
+	Name string `json:"name"`
+	// ID is given by the store when the queue is defined, from 1 on.
+	ID int64 `json:"-"`
+	// Disabled: nothing is added and nothing received. Messages for it are
+	// held back by their senders' side until it is enabled.
+	Disabled bool `json:"disabled,omitempty"`
+	// Retention keeps a copy of every message sent or received on the
+	// conversations of this queue until the side that keeps it ends.
+	Retention bool `json:"retention,omitempty"`
+	// KeepProcessed keeps processed posts for so long. Zero keeps none.
+	KeepProcessed time.Duration `json:"keep_processed,omitempty"`
+}
+
+// Service is an address: a name on a queue, with the contracts on which others
+// may begin conversations with it.
+type Service struct {
+	Name      string   `json:"name"`
+	Queue     string   `json:"queue"`
+	Contracts []string `json:"contracts,omitempty"`
+	// PeerPromotion is the highest level to which the other side of a
+	// conversation may promote it. Zero forbids it.
+	PeerPromotion int `json:"peer_promotion,omitempty"`
+}
+
+// PriorityRule gives conversations that match it a level from 1 to 10. An
+// empty criterion matches everything; the most specific rule wins.
+type PriorityRule struct {
+	Name     string `json:"name"`
+	Contract string `json:"contract,omitempty"`
+	Local    string `json:"local,omitempty"`  // the service on the side whose level it is
+	Remote   string `json:"remote,omitempty"` // the service on the other side
+	Level    int    `json:"level"`
+}

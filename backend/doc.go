@@ -1,0 +1,54 @@
+// Package backend is the contract between Parley and the store that it runs on.
+//
+// Applications never call it: they hold a parley.Broker. It is public because a
+// store that is not in this module can be made a backend by implementing
+// [Backend], and can prove it with package conformance. docs/writing-a-backend.md
+// is the guide; the reference implementation in memory, which the suite tests
+// itself with, is the worked example.
+//
+// # Who does what
+//
+// Parley (the root package) decides: which type a contract lets a side send,
+// whether a body is valid, what a failed attempt means, how long to wait and
+// when to look again. A backend stores, locks and finds. It never retries,
+// never decides policy, starts no goroutine but its Listener's, and logs
+// nothing.
+//
+// # Words
+//
+// A stream is what is ordered: one direction of a conversation (named by the
+// handle of the endpoint that sends), the posts of one key, or a single message
+// that the broker made itself (a timer, an error). A stream has one writer at a
+// time: the transaction that holds its guard. A group is what a receiver holds:
+// the streams homed in it are read by one receiver at a time, in any process.
+// A post without key is a stream and a group of its own.
+//
+// # The rules
+//
+// I1 One receiver in a group at a time, in any process, until it settles, rolls
+// back, dies, or its lease ends.
+//
+// I2 A sender never waits for a receiver, however long it holds the group;
+// claims, reads and settles never wait for an open sender. Only writers of the
+// same stream wait for each other.
+//
+// I3 Once a sender has committed, an ordinary claim finds its message.
+//
+// I4 Within a stream the order of receipt is the order of sending, through
+// rollback, retry, crash, batch, promotion, parking and Move.
+//
+// I5 Within one call locks are taken in the order group, guard, inserts. A call
+// that meets a locked group or guard out of that order fails with
+// [ErrGroupBusy] or [ErrStreamBusy] instead of waiting, and the transaction
+// stays usable.
+//
+// I6 What a handler writes and its acknowledgement commit together or not at
+// all, also when the worker is stale: a settle under an old fence, or one that
+// finds fewer messages than were delivered, fails with [ErrFenced] and changes
+// nothing.
+//
+// # Time
+//
+// Durations cross this interface, never instants to compare with: the store's
+// clock decides. The few time.Time fields are for people to read.
+package backend

@@ -1,0 +1,92 @@
+package backend
+
+import "errors"
+
+// The errors that a backend returns. Each may be wrapped; callers use
+// errors.Is. An error that is none of these is passed to the user as it is.
+// Errors of a context go through untouched. After any of them the transaction
+// is still usable unless its comment says otherwise.
+var (
+	// ErrClosed: the backend was closed.
+	ErrClosed = errors.New("the broker is closed")
+
+	// ErrTxDone: the transaction has been committed or rolled back.
+	ErrTxDone = errors.New("the transaction is over")
+
+	// ErrNotMigrated: the store has no Parley schema, or an older one than the
+	// program needs.
+	ErrNotMigrated = errors.New("the database is not migrated: run Broker.Migrate or `parley migrate`")
+
+	// ErrNewerSchema: the store's schema is newer than the program.
+	ErrNewerSchema = errors.New("the database was migrated by a newer version of Parley: update this program")
+
+	// ErrReadOnly: the store refuses writes (a standby, a read-only file).
+	ErrReadOnly = errors.New("the database is read-only")
+
+	// ErrConnection: the connection was lost. Whether a commit happened is
+	// unknown if Commit returned it; the transaction is over.
+	ErrConnection = errors.New("the connection to the database was lost")
+
+	// ErrSerialization: the store gave up on the transaction because of another
+	// one (deadlock, serialization failure, lock wait). It must be rolled back
+	// and may be run again from its start.
+	ErrSerialization = errors.New("the transaction lost against another one: roll back and run it again")
+
+	// ErrIsolation: the isolation level of a joined transaction cannot do this.
+	ErrIsolation = errors.New("this cannot be done at the transaction's isolation level")
+
+	// ErrWouldDeadlock: waiting would wait for ourselves. SQLite returns it when
+	// a write is asked for outside the one write transaction, from within it.
+	ErrWouldDeadlock = errors.New("this would wait for a transaction that waits for it")
+
+	// ErrStaleCatalog: the catalog changed since the version in the request.
+	ErrStaleCatalog = errors.New("the catalog has changed")
+
+	// ErrQueueDisabled: the queue's status is off.
+	ErrQueueDisabled = errors.New("the queue is disabled")
+
+	// ErrNoConversation: no endpoint has this handle (any more).
+	ErrNoConversation = errors.New("no such conversation")
+
+	// ErrEnded: this side has ended the conversation.
+	ErrEnded = errors.New("the conversation was ended by this side")
+
+	// ErrNoGroup: no such group.
+	ErrNoGroup = errors.New("no such conversation group")
+
+	// ErrGroupBusy: another receiver holds the group.
+	ErrGroupBusy = errors.New("the conversation group is held by another receiver")
+
+	// ErrStreamBusy: a sender holds the guard of the stream.
+	ErrStreamBusy = errors.New("a sender is writing to the conversation")
+
+	// ErrGroupElsewhere: the group belongs to another service or queue.
+	ErrGroupElsewhere = errors.New("the conversation group belongs to another service or queue")
+
+	// ErrFenced: the hold is no longer ours, or what it delivered has been taken
+	// by somebody else. Nothing was changed; the transaction must be rolled back.
+	ErrFenced = errors.New("the messages are no longer held by this receiver")
+
+	// ErrNotPending: the post is not waiting: settled, cancelled, in a
+	// receiver's hands, or never there.
+	ErrNotPending = errors.New("the post is not pending")
+
+	// ErrTooLarge: the body is larger than the store takes.
+	ErrTooLarge = errors.New("the message body is too large")
+
+	// ErrLockTimeout: the application lock was not free in time.
+	ErrLockTimeout = errors.New("the application lock was not granted in time")
+
+	// ErrLockDeadlock: waiting for the application lock would close a cycle of
+	// waiters; this waiter was chosen as the victim. Its transaction goes on.
+	ErrLockDeadlock = errors.New("waiting for the application lock would deadlock")
+
+	// ErrNotLocked: the application lock is not held by this owner.
+	ErrNotLocked = errors.New("the application lock is not held")
+
+	// ErrPhaseClosed: a task was submitted for a phase that is over.
+	ErrPhaseClosed = errors.New("the phase is closed: a task of a later phase has started")
+
+	// ErrNoSchedule: no such schedule, or it was released.
+	ErrNoSchedule = errors.New("no such schedule")
+)

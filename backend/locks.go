@@ -1,0 +1,130 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// LockMode is the mode of an application lock: a set of bits, so that holding
+// two modes is their union.
+type LockMode int
+
+// The modes that can be asked for, and the unions that can come of them.
+const (
+	LockIS LockMode = 1 << iota
+	LockS
+	LockU
+	LockIX
+	LockX
+
+	LockNone LockMode = 0
+	LockSIX           = LockS | LockIX
+	LockUIX           = LockU | LockIX
+)
+
+// Compatible reports whether two owners may hold a and b at the same time.
+func (a LockMode) Compatible(b LockMode) bool {
+	for x := LockIS; x <= LockX; x <<= 1 {
+		for y := LockIS; y <= LockX; y <<= 1 {
+			if a&x != 0 && b&y != 0 && !compatible(x, y) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// compatible is the matrix of Service Broker's host for the five plain modes.
+func compatible(a, b LockMode) bool {
+	switch {
+	case a == LockX || b == LockX:
+		return false
+	case a == LockIS || b == LockIS:
+		return true
+	case a == LockIX || b == LockIX:
+		return a == b
+	default: // S and U
+		return a != LockU || b != LockU
+	}
+}
+
+// String returns the strongest name of the mode, as APPLOCK_MODE does.
+func (a LockMode) String() string {
+	switch {
+	case a == 0:
+		return "NoLock"
+	case a&LockX != 0:
+		return "Exclusive"
+	case a&LockU != 0 && a&LockIX != 0:
+		return "UpdateIntentExclusive"
+	case a&LockS != 0 && a&LockIX != 0:
+		return "SharedIntentExclusive"
+	case a&LockIX != 0:
+		return "IntentExclusive"
+	case a&LockU != 0:
+		return "Update"
+	case a&LockS != 0:
+		return "Shared"
+	default:
+		return "IntentShared"
+	}
+}
+
+// Locker is an owner of application locks. Requests are granted in the order
+// in which they came, except that one compatible with everything granted and
+// everything waiting ahead of it may pass, and that an owner that holds the
+// lock already waits only for other owners.
+type Locker interface {
+	// Lock asks for the lock in a mode and waits for it at most wait (zero: not
+	// at all; below zero: until ctx ends). Asking again counts; a different
+	// mode is added to the first. ErrLockTimeout, ErrLockDeadlock.
+	Lock(ctx context.Context, name string, mode LockMode, wait time.Duration) (Grant, error)
+	// Unlock undoes one Lock; the lock is free when all are undone, and keeps
+	// its mode until then. ErrNotLocked.
+	Unlock(ctx context.Context, name string) error
+	// LockMode returns the mode in which this owner holds the lock.
+	LockMode(ctx context.Context, name string) (LockMode, error)
+	// LockTest reports whether Lock without waiting would be granted.
+	LockTest(ctx context.Context, name string, mode LockMode) (bool, error)
+}
+
+// Grant is a granted application lock.
+type Grant struct {
+	Waited bool
+	Mode   LockMode // held now
+	Fence  int64    // greater than that of every earlier owner
+}
+
+// TxLocks makes a transaction an owner: its locks end with it.
+type TxLocks interface {
+	Locker
+}
+
+// Locks makes sessions that own application locks.
+type Locks interface {
+	// OpenSession returns an owner that outlives transactions. Its locks end
+	// with Close, or when it has not been renewed for the length of its lease.
+	OpenSession(ctx context.Context, lease time.Duration, owner string) (Session, error)
+	// AppLocks lists holders and waiters of locks whose names begin with prefix.
+	AppLocks(ctx context.Context, prefix string) ([]AppLock, error)
+}
+
+// Session is an owner of application locks outside transactions. Its methods
+// may be called from several goroutines.
+type Session interface {
+	Locker
+	// Renew prolongs the session; ErrFenced if it has expired.
+	Renew(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// AppLock is one holder or waiter.
+type AppLock struct {
+	Name    string
+	Owner   string
+	Mode    LockMode
+	Waiting bool
+	Count   int
+	Fence   int64
+	For     time.Duration
+}

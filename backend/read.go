@@ -1,0 +1,123 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Reader lets operators look. It reads without locking and never counts
+// without a bound.
+type Reader interface {
+	Queues(ctx context.Context) ([]QueueStatus, error)
+	// Groups lists groups with messages in the order in which they would be
+	// claimed, then the ones that are blocked.
+	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)
+	// Conversations lists conversations by id, one entry for each side.
+	Conversations(ctx context.Context, q ConversationQuery) ([]ConversationStatus, error)
+	// Withheld lists streams whose messages wait for their target.
+	Withheld(ctx context.Context, limit int) ([]WithheldStream, error)
+	// Retained lists the copies that an endpoint keeps, oldest first.
+	Retained(ctx context.Context, handle ID) ([]RetainedMessage, error)
+	// DeadLetters lists dead letters of a queue (0: all), newest first.
+	DeadLetters(ctx context.Context, queue int64, limit int) ([]DeadStatus, error)
+	// PostStatus returns one post of a queue by id, pending, delayed or kept
+	// after processing; ErrNotPending if there is none.
+	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
+}
+
+// CountLimit bounds counting. A count that reaches it means "at least".
+const CountLimit = 10000
+
+// QueueStatus is what operators see of a queue.
+type QueueStatus struct {
+	ID       int64
+	Name     string
+	Disabled bool
+	Depth    int           // messages ready or in a receiver's hands, up to CountLimit
+	Oldest   time.Duration // age of the first message in the ready order; zero: none
+	Delayed  int           // posts that are not yet due, up to CountLimit
+	Leased   int           // groups held by lease
+	Deferred int           // groups
+	Parked   int           // groups
+	Withheld int           // messages that wait for this queue, up to CountLimit
+}
+
+// GroupQuery asks for one page.
+type GroupQuery struct {
+	Queue  int64
+	Offset int
+	Limit  int // at least 1
+	// WaitingOnly leaves out blocked and leased groups.
+	WaitingOnly bool
+}
+
+// GroupStatus is what operators see of a group.
+type GroupStatus struct {
+	Group    ID
+	Service  string // "" for posts
+	Key      string
+	Post     bool // a post without key
+	Promoted bool
+	Level    int
+	Sticky   bool
+	Priority int
+	Messages int           // up to CountLimit
+	Oldest   time.Duration // age of its oldest ready message
+	// State is "ready", "held", "deferred" or "parked". Holds of transactions
+	// cannot be seen on every store: such a group may say "ready".
+	State  string
+	Reason string        // why it is parked or deferred
+	Owner  string        // who holds it
+	Since  time.Duration // held, deferred or parked for so long
+	Until  time.Duration // lease or deferral ends in so long
+}
+
+// ConversationQuery asks for one page.
+type ConversationQuery struct {
+	After  ID // conversations after this id
+	Limit  int
+	Handle ID // only this one's conversation
+	Group  ID // only this group's
+}
+
+// ConversationStatus is one side of a conversation.
+type ConversationStatus struct {
+	Endpoint
+	Waiting int           // messages for it, up to CountLimit
+	Held    int           // messages of its that wait for the target, up to CountLimit
+	Status  string        // why they wait
+	Timer   time.Duration // its timer fires in so long; zero: none
+	Age     time.Duration
+}
+
+// WithheldStream is a stream whose messages wait for their target.
+type WithheldStream struct {
+	From    Endpoint
+	Count   int // up to CountLimit
+	Status  string
+	Waiting time.Duration
+}
+
+// RetainedMessage is a copy kept by retention.
+type RetainedMessage struct {
+	Message Message
+	Sent    bool // a copy of what this side sent, else of what it received
+}
+
+// DeadStatus is a dead letter.
+type DeadStatus struct {
+	Queue   int64
+	Message Message
+	Reason  string
+	Age     time.Duration
+}
+
+// PostStatus is a post.
+type PostStatus struct {
+	ID    ID
+	Key   string
+	Type  string
+	Body  []byte
+	State string        // "pending", "delayed" or "processed"
+	Due   time.Duration // for a delayed one
+}

@@ -1,0 +1,305 @@
+// Package parley gives a program SQL Server Service Broker's way of working on
+// the database that it already runs: conversations between services, groups of
+// conversations that one receiver holds at a time, delivery exactly once and in
+// order, priorities and promotion, contracts and timers.
+//
+// Messages are rows of the program's own database, so that business data and
+// messages commit in one transaction:
+//
+//	b, err := parley.Open(ctx, "sqlite:app.db", nil)
+//	err = b.Migrate(ctx)
+//	err = b.Define(ctx, catalog)
+//	err = b.InTx(ctx, func(tx *parley.Tx) error {
+//		c, err := tx.Begin(ctx, "Shop", "Billing", &parley.DialogOptions{Contract: "Invoices"})
+//		if err != nil {
+//			return err
+//		}
+//		return c.Send(ctx, "Order", body)
+//	})
+//	d, err := b.Receive(ctx, "BillingQueue", &parley.ReceiveOptions{Wait: time.Second})
+//
+// What a store must do is the interface [backend.Backend]; its prose is the
+// contract, and package conformance checks it. Backends are in backend/postgres
+// and backend/sqlite; docs/writing-a-backend.md tells how to write another.
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Backend is what a store implements.
+type Backend = backend.Backend
+
+// ID names a conversation, one side of it (its handle), a group or a message.
+type ID = backend.ID
+
+// Execer is the part of *sql.Tx in which a joined transaction works.
+type Execer = backend.Execer
+
+// NewID returns a fresh ID, greater than all this process made before.
+func NewID() ID { return backend.NewID() }
+
+// ParseID reads the form that ID.String writes.
+func ParseID(s string) (ID, error) { return backend.ParseID(s) }
+
+// Options are the options of a Broker. Nil means all the defaults.
+type Options struct {
+	// Logger gets what operators should know; never a body. Default: discard.
+	Logger *slog.Logger
+
+	// Owner is shown to operators as the holder of what this process holds.
+	// Default: host name and process id.
+	Owner string
+
+	// Lease is for how long a delivery held by lease stays ours without a
+	// heartbeat; heartbeats are sent three times as often. Default 30 s, at
+	// least 100 ms.
+	Lease time.Duration
+
+	// Poll is how often a waiting receiver looks again when nothing wakes it.
+	// Default 1 s, give or take a fifth.
+	Poll time.Duration
+
+	// GroupWait is for how long End, Move, GetGroup and a related Begin wait for
+	// a group that another receiver holds, before ErrGroupBusy. Default 5 s.
+	GroupWait time.Duration
+
+	// KeepClosed is for how long a conversation stays visible after both sides
+	// have ended. Default 0: it is removed at once.
+	KeepClosed time.Duration
+
+	// MaxBody limits the size of a body. Default 64 MiB.
+	MaxBody int
+
+	// NoDuties leaves timers, lifetimes, delayed posts and clean-up to other
+	// processes, except for what a Receive of this one finds due.
+	NoDuties bool
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Logger == nil {
+		v.Logger = slog.New(slog.DiscardHandler)
+	}
+	if v.Owner == "" {
+		host, _ := os.Hostname()
+		v.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	for _, d := range []struct {
+		name         string
+		v            *time.Duration
+		def, atLeast time.Duration
+	}{
+		{"Lease", &v.Lease, 30 * time.Second, 100 * time.Millisecond},
+		{"Poll", &v.Poll, time.Second, time.Millisecond},
+		{"GroupWait", &v.GroupWait, 5 * time.Second, 0},
+		{"KeepClosed", &v.KeepClosed, 0, 0},
+	} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+		if *d.v < d.atLeast {
+			return v, &Error{Op: "options", Object: d.name, Err: ErrInvalidOption, Hint: fmt.Sprintf("want at least %v", d.atLeast)}
+		}
+	}
+	if v.MaxBody == 0 {
+		v.MaxBody = 64 << 20
+	}
+	if v.MaxBody < 0 {
+		return v, &Error{Op: "options", Object: "MaxBody", Err: ErrInvalidOption, Hint: "want a number above zero"}
+	}
+	return v, nil
+}
+
+// Broker is a process's access to the conversations of one store. It is safe
+// for use by many goroutines. Close it when done.
+type Broker struct {
+	be       backend.Backend
+	opt      Options
+	log      *slog.Logger
+	catalog  atomic.Pointer[catalogView]
+	facts    factCache
+	hub      *hub
+	duties   *caretaker
+	listener *listening
+
+	mu         sync.Mutex
+	validators map[string]func([]byte) error
+	closed     bool
+	open       map[*Delivery]struct{}
+	stop       context.CancelFunc
+	done       sync.WaitGroup
+}
+
+// New makes a Broker on a backend, which it closes with itself. The database
+// need not be migrated yet.
+func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
+	opt, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if be == nil {
+		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend is nil"}
+	}
+	b := &Broker{
+		be:         be,
+		opt:        opt,
+		log:        opt.Logger,
+		hub:        newHub(),
+		validators: make(map[string]func([]byte) error),
+		open:       make(map[*Delivery]struct{}),
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = cancel
+	b.listener = b.startListening(background)
+	b.duties = b.startDuties(background)
+	return b, nil
+}
+
+// Open makes a Broker on the database that the name tells: "sqlite:app.db",
+// "postgres://user@host/db". The backend's package must be imported.
+func Open(ctx context.Context, dsn string, o *Options) (*Broker, error) {
+	be, err := backend.Open(ctx, dsn)
+	if err != nil {
+		return nil, fail("open", "", err)
+	}
+	b, err := New(ctx, be, o)
+	if err != nil {
+		be.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Backend returns the backend, for tools.
+func (b *Broker) Backend() Backend { return b.be }
+
+// Migrate creates or updates Parley's tables. It is idempotent, and safe when
+// many processes start at once.
+func (b *Broker) Migrate(ctx context.Context) error {
+	if err := b.check(); err != nil {
+		return fail("migrate", "", err)
+	}
+	if err := b.be.Migrate(ctx); err != nil {
+		return fail("migrate", "", err)
+	}
+	b.duties.kick()
+	b.listener.kick()
+	return nil
+}
+
+// Close stops the background work, gives back what is still held, and closes
+// the backend. It is idempotent.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	var held []*Delivery
+	for d := range b.open {
+		held = append(held, d)
+	}
+	b.mu.Unlock()
+
+	b.stop()
+	b.hub.close()
+	for _, d := range held {
+		d.Close()
+	}
+	b.done.Wait()
+	return b.be.Close()
+}
+
+func (b *Broker) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// InTx runs f in a transaction of Parley's and commits it if f returns nil. Any
+// error, or a panic, rolls it back. It never runs f twice: whether to try again
+// after an error that IsRetryable is the caller's choice.
+func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return fail("begin", "", err)
+	}
+	over := false
+	defer func() {
+		if !over { // f failed or panicked
+			tx.rollback(ctx)
+		}
+	}()
+	if err := f(tx); err != nil {
+		return err
+	}
+	over = true
+	return fail("commit", "", tx.commit(ctx))
+}
+
+// Join lets Parley work in a transaction that the caller began and will end.
+// Receivers in this process and others are told of what was sent once it has
+// committed.
+func (b *Broker) Join(sqlTx Execer) *Tx {
+	tx := &Tx{b: b, joined: true}
+	j, ok := b.be.(backend.Joiner)
+	switch {
+	case b.check() != nil:
+		tx.broken = ErrClosed
+	case !ok:
+		tx.broken = ErrNotJoinable
+	case sqlTx == nil:
+		tx.broken = ErrTxDone
+	default:
+		tx.be, tx.broken = j.Join(context.Background(), sqlTx)
+	}
+	return tx
+}
+
+func (b *Broker) begin(ctx context.Context) (*Tx, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	be, err := b.be.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{b: b, be: be}, nil
+}
+
+// Info describes the store: engine, version, settings that matter.
+func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
+	if err := b.check(); err != nil {
+		return backend.Info{}, fail("info", "", err)
+	}
+	info, err := b.be.Info(ctx)
+	return info, fail("info", "", err)
+}
+
+// cleanup is for what must be done though ctx is cancelled.
+func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+}
+
+// gone reports whether the store cannot be worked with at present, which the
+// background work waits out.
+func gone(err error) bool {
+	return errors.Is(err, ErrNotMigrated) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly)
+}

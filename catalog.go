@@ -1,0 +1,446 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// What can be defined. The types stand in package backend, where each field is
+// explained.
+type (
+	Catalog       = backend.Catalog
+	MessageType   = backend.MessageType
+	Contract      = backend.Contract
+	ContractEntry = backend.ContractEntry
+	Queue         = backend.Queue
+	Service       = backend.Service
+	PriorityRule  = backend.PriorityRule
+	Validation    = backend.Validation
+	SentBy        = backend.SentBy
+)
+
+// The validations and the sides of a contract.
+const (
+	ValidationNone  = backend.ValidationNone
+	ValidationEmpty = backend.ValidationEmpty
+	ValidationXML   = backend.ValidationXML
+	ValidationJSON  = backend.ValidationJSON
+	ValidationFunc  = backend.ValidationFunc
+
+	ByInitiator = backend.ByInitiator
+	ByTarget    = backend.ByTarget
+	ByAny       = backend.ByAny
+)
+
+// The names of the broker's own message types, and of the type and contract
+// that are always there.
+const (
+	EndDialog   = backend.TypeEndDialog
+	ErrorType   = backend.TypeError
+	DialogTimer = backend.TypeDialogTimer
+	Default     = backend.TypeDefault
+)
+
+// MaxName is the length of a name in characters.
+const MaxName = 128
+
+// catalogView is a catalog with what is always there, ready to be looked up.
+// It is never changed once made.
+type catalogView struct {
+	version   int64
+	types     map[string]MessageType
+	contracts map[string]Contract
+	queues    map[string]Queue
+	queueByID map[int64]Queue
+	services  map[string]Service
+	rules     map[[3]string]int // contract, local, remote -> level
+	catalog   *Catalog
+}
+
+func viewOf(c *Catalog) *catalogView {
+	v := &catalogView{
+		version:   c.Version,
+		types:     map[string]MessageType{Default: {Name: Default}},
+		contracts: map[string]Contract{Default: {Name: Default, Messages: []ContractEntry{{Type: Default, SentBy: ByAny}}}},
+		queues:    map[string]Queue{},
+		queueByID: map[int64]Queue{},
+		services:  map[string]Service{},
+		rules:     map[[3]string]int{},
+		catalog:   c,
+	}
+	for _, t := range c.Types {
+		v.types[t.Name] = t
+	}
+	for _, k := range c.Contracts {
+		v.contracts[k.Name] = k
+	}
+	for _, q := range c.Queues {
+		v.queues[q.Name] = q
+		v.queueByID[q.ID] = q
+	}
+	for _, s := range c.Services {
+		v.services[s.Name] = s
+	}
+	for _, r := range c.Priorities {
+		v.rules[[3]string{r.Contract, r.Local, r.Remote}] = r.Level
+	}
+	return v
+}
+
+// priority finds the level of a conversation for one side: the most specific
+// rule, contract before local before remote service, else 5.
+func (v *catalogView) priority(contract, local, remote string) int {
+	for mask := 7; mask >= 0; mask-- {
+		key := [3]string{}
+		if mask&4 != 0 {
+			key[0] = contract
+		}
+		if mask&2 != 0 {
+			key[1] = local
+		}
+		if mask&1 != 0 {
+			key[2] = remote
+		}
+		if level, ok := v.rules[key]; ok {
+			return level
+		}
+	}
+	return DefaultPriority
+}
+
+// DefaultPriority is the level of what no rule matches. The levels go from 1
+// to 10.
+const DefaultPriority = 5
+
+// allows reports whether a side may send a type on a contract.
+func (v *catalogView) allows(contract, typ string, initiator bool) bool {
+	for _, e := range v.contracts[contract].Messages {
+		if e.Type == typ {
+			return e.SentBy == ByAny || (e.SentBy == ByInitiator) == initiator
+		}
+	}
+	return false
+}
+
+// view returns the cached catalog, reading it if there is none.
+func (b *Broker) view(ctx context.Context) (*catalogView, error) {
+	if v := b.catalog.Load(); v != nil {
+		return v, nil
+	}
+	return b.reload(ctx)
+}
+
+// reload reads the catalog in a transaction of its own.
+func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.rollback(ctx)
+	c, err := tx.be.Catalog(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return b.cache(viewOf(c)), nil
+}
+
+// cache keeps the newest catalog seen.
+func (b *Broker) cache(v *catalogView) *catalogView {
+	for {
+		old := b.catalog.Load()
+		if old != nil && old.version >= v.version {
+			return v
+		}
+		if b.catalog.CompareAndSwap(old, v) {
+			return v
+		}
+	}
+}
+
+// Catalog returns what is defined now.
+func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
+	v, err := b.reload(ctx)
+	if err != nil {
+		return nil, fail("catalog", "", err)
+	}
+	return v.catalog, nil
+}
+
+// Define adds to the catalog what it is given and changes what has changed. It
+// is all or nothing, and idempotent: programs call it at every start.
+//
+// Contracts cannot change once defined, and a service cannot change its queue:
+// conversations rely on them. A queue that exists keeps its status; EnableQueue
+// and DisableQueue set it.
+func (b *Broker) Define(ctx context.Context, c Catalog) error {
+	return fail("define", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
+		return changes(now, c)
+	}))
+}
+
+// EnableQueue lets messages be added and received again. What was withheld
+// meanwhile is delivered.
+func (b *Broker) EnableQueue(ctx context.Context, queue string) error {
+	return b.setDisabled(ctx, "enable", queue, false)
+}
+
+// DisableQueue stops adding and receiving. Receivers that wait get
+// ErrQueueDisabled; messages sent meanwhile are withheld.
+func (b *Broker) DisableQueue(ctx context.Context, queue string) error {
+	return b.setDisabled(ctx, "disable", queue, true)
+}
+
+func (b *Broker) setDisabled(ctx context.Context, op, queue string, disabled bool) error {
+	return fail(op, objQueue(queue), b.define(ctx, func(now *catalogView) (*Catalog, error) {
+		q, ok := now.queues[queue]
+		if !ok {
+			return nil, ErrUnknownQueue
+		}
+		if q.Disabled == disabled {
+			return nil, nil
+		}
+		q.Disabled = disabled
+		return &Catalog{Queues: []Queue{q}}, nil
+	}))
+}
+
+// define stores what change makes of the catalog, under its lock.
+func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog, error)) error {
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.rollback(ctx)
+	now, err := tx.be.Catalog(ctx, true)
+	if err != nil {
+		return err
+	}
+	c, err := change(viewOf(now))
+	if err != nil || c == nil {
+		return err
+	}
+	if _, err := tx.be.PutCatalog(ctx, c); err != nil {
+		return err
+	}
+	now, err = tx.be.Catalog(ctx, false)
+	if err != nil {
+		return err
+	}
+	tx.touch(0) // receivers look at the new status, held messages may move
+	if err := tx.commit(ctx); err != nil {
+		return err
+	}
+	b.cache(viewOf(now))
+	b.duties.kick()
+	return nil
+}
+
+// changes checks a definition against itself and against what is defined, and
+// returns what has to be stored, nil for nothing.
+func changes(now *catalogView, c Catalog) (*Catalog, error) {
+	merged := *now.catalog
+	out := &Catalog{}
+	changed := false
+
+	seen := map[string]bool{}
+	fresh := func(kind, name string) error {
+		if err := checkName(kind, name); err != nil {
+			return err
+		}
+		if seen[kind+"\x00"+name] {
+			return contradiction(kind, name, "it is defined twice")
+		}
+		seen[kind+"\x00"+name] = true
+		return nil
+	}
+
+	for _, t := range c.Types {
+		if err := fresh("message type", t.Name); err != nil {
+			return nil, err
+		}
+		if err := checkType(t); err != nil {
+			return nil, err
+		}
+		if old, ok := now.types[t.Name]; !ok || old != t {
+			out.Types, changed = append(out.Types, t), true
+		}
+		merged.Types = append(merged.Types, t)
+	}
+	for _, k := range c.Contracts {
+		if err := fresh("contract", k.Name); err != nil {
+			return nil, err
+		}
+		old, ok := now.contracts[k.Name]
+		switch {
+		case !ok:
+			k.Messages = slices.Clone(k.Messages)
+			out.Contracts, changed = append(out.Contracts, k), true
+		case !sameEntries(old.Messages, k.Messages):
+			return nil, contradiction("contract", k.Name, "it is defined with other messages, and contracts cannot change; give the new one another name")
+		}
+		merged.Contracts = append(merged.Contracts, k)
+	}
+	for _, q := range c.Queues {
+		if err := fresh("queue", q.Name); err != nil {
+			return nil, err
+		}
+		if q.KeepProcessed < 0 {
+			return nil, contradiction("queue", q.Name, "KeepProcessed is below zero")
+		}
+		old, ok := now.queues[q.Name]
+		if ok {
+			q.ID, q.Disabled = old.ID, old.Disabled
+		}
+		if !ok || old != q {
+			out.Queues, changed = append(out.Queues, q), true
+		}
+		merged.Queues = append(merged.Queues, q)
+	}
+	for _, s := range c.Services {
+		if err := fresh("service", s.Name); err != nil {
+			return nil, err
+		}
+		if s.PeerPromotion < 0 || s.PeerPromotion > MaxLevel {
+			return nil, contradiction("service", s.Name, fmt.Sprintf("PeerPromotion %d is not between 0 and %d", s.PeerPromotion, MaxLevel))
+		}
+		old, ok := now.services[s.Name]
+		if ok && old.Queue != s.Queue {
+			return nil, contradiction("service", s.Name, fmt.Sprintf("it is on queue %q, and a service cannot change its queue", old.Queue))
+		}
+		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) {
+			s.Contracts = slices.Clone(s.Contracts)
+			out.Services, changed = append(out.Services, s), true
+		}
+		merged.Services = append(merged.Services, s)
+	}
+	for _, r := range c.Priorities {
+		if err := fresh("priority", r.Name); err != nil {
+			return nil, err
+		}
+		if r.Level < 1 || r.Level > 10 {
+			return nil, contradiction("priority", r.Name, fmt.Sprintf("level %d is not between 1 and 10", r.Level))
+		}
+		if i := slices.IndexFunc(now.catalog.Priorities, func(o PriorityRule) bool { return o.Name == r.Name }); i < 0 || now.catalog.Priorities[i] != r {
+			out.Priorities, changed = append(out.Priorities, r), true
+		}
+		merged.Priorities = append(merged.Priorities, r)
+	}
+
+	if err := checkReferences(viewOf(&merged), c); err != nil {
+		return nil, err
+	}
+	if !changed {
+		return nil, nil
+	}
+	return out, nil
+}
+
+// checkReferences looks at what the objects of c say of each other. all holds
+// them and everything defined before, the newer definition of a name winning.
+func checkReferences(all *catalogView, c Catalog) error {
+	for _, k := range c.Contracts {
+		canStart := false
+		types := map[string]bool{}
+		for _, e := range k.Messages {
+			if _, ok := all.types[e.Type]; !ok {
+				return contradiction("contract", k.Name, fmt.Sprintf("message type %q is not defined", e.Type))
+			}
+			if types[e.Type] {
+				return contradiction("contract", k.Name, fmt.Sprintf("message type %q stands in it twice", e.Type))
+			}
+			types[e.Type] = true
+			switch e.SentBy {
+			case ByInitiator, ByAny:
+				canStart = true
+			case ByTarget:
+			default:
+				return contradiction("contract", k.Name, fmt.Sprintf("message type %q: %q is not initiator, target or any", e.Type, e.SentBy))
+			}
+		}
+		if !canStart {
+			return contradiction("contract", k.Name, "the initiator may send nothing, so no conversation could start")
+		}
+	}
+	for _, s := range c.Services {
+		if _, ok := all.queues[s.Queue]; !ok {
+			return contradiction("service", s.Name, fmt.Sprintf("queue %q is not defined", s.Queue))
+		}
+		for _, k := range s.Contracts {
+			if _, ok := all.contracts[k]; !ok {
+				return contradiction("service", s.Name, fmt.Sprintf("contract %q is not defined", k))
+			}
+		}
+	}
+	byCriteria := map[[3]string]string{}
+	byName := map[string]PriorityRule{}
+	for _, r := range all.catalog.Priorities {
+		byName[r.Name] = r
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		r := byName[name]
+		key := [3]string{r.Contract, r.Local, r.Remote}
+		if other, ok := byCriteria[key]; ok {
+			return contradiction("priority", r.Name, fmt.Sprintf("rule %q has the same criteria", other))
+		}
+		byCriteria[key] = r.Name
+	}
+	return nil
+}
+
+func checkType(t MessageType) error {
+	if t.Name == Default || t.Name == EndDialog || t.Name == ErrorType || t.Name == DialogTimer {
+		return contradiction("message type", t.Name, "the name is the broker's own")
+	}
+	switch t.Validation {
+	case ValidationNone, ValidationEmpty, ValidationXML, ValidationJSON:
+		if t.Validator != "" {
+			return contradiction("message type", t.Name, "it names a validator without Validation func")
+		}
+	case ValidationFunc:
+		if t.Validator == "" {
+			return contradiction("message type", t.Name, "Validation func needs the name of a validator")
+		}
+	default:
+		return contradiction("message type", t.Name, fmt.Sprintf("validation %q is not known", t.Validation))
+	}
+	return nil
+}
+
+func sameEntries(a, b []ContractEntry) bool {
+	order := func(x, y ContractEntry) int { return strings.Compare(x.Type, y.Type) }
+	return slices.Equal(slices.SortedFunc(slices.Values(a), order), slices.SortedFunc(slices.Values(b), order))
+}
+
+// checkName refuses what a store could not keep byte by byte.
+func checkName(kind, name string) error {
+	why := ""
+	switch {
+	case name == "":
+		why = "it is empty"
+	case !utf8.ValidString(name):
+		why = "it is not UTF-8"
+	case utf8.RuneCountInString(name) > MaxName:
+		why = fmt.Sprintf("it is longer than %d characters", MaxName)
+	case strings.ContainsRune(name, 0):
+		why = "it contains a zero byte"
+	case (kind == "contract" || kind == "service") && name == "ANY":
+		why = "ANY is reserved"
+	default:
+		return nil
+	}
+	return &Error{Op: "define", Object: fmt.Sprintf("%s %.200q", kind, name), Err: ErrInvalidName, Hint: why}
+}
+
+func contradiction(kind, name, why string) error {
+	return &Error{Op: "define", Object: fmt.Sprintf("%s %q", kind, name), Err: ErrContradiction, Hint: why}
+}
+
+// errStale reports whether an error means that the catalog must be read again.
+func errStale(err error) bool { return errors.Is(err, backend.ErrStaleCatalog) }

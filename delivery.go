@@ -1,0 +1,340 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Delivery is a group in this receiver's hands, with messages of it. Settle it
+// once: Ack, or Rollback, Defer or Park; `defer d.Close()` gives back what was
+// not settled. It is for one goroutine at a time.
+type Delivery struct {
+	// Group is the group that is held; for a post without key, its ID.
+	Group ID
+	// Messages are what was delivered and not returned, in the order in which
+	// they must be handled.
+	Messages []*Message
+	// Promoted tells that the group came by a promotion, of this Level.
+	Promoted bool
+	Level    int
+
+	b       *Broker
+	hold    *backend.Hold
+	queue   Queue
+	opt     ReceiveOptions
+	tx      *Tx
+	settled bool
+	marked  bool // workPoint is set
+
+	ctx    context.Context
+	lost   context.CancelCauseFunc
+	mu     sync.Mutex // guards what heartbeats share
+	beat   *time.Timer
+	until  time.Time
+	beatOn bool
+}
+
+func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions) *Delivery {
+	d := &Delivery{Group: h.Group, Promoted: h.Promoted, Level: h.Level, b: b, hold: h, queue: v.queueByID[h.Queue], opt: opt}
+	d.Messages = messagesOf(h, d.Tx)
+	return d
+}
+
+// start registers the delivery and begins its heartbeat. claimed is a time
+// before the lease began.
+func (d *Delivery) start(claimed time.Time) error {
+	d.ctx, d.lost = context.WithCancelCause(context.Background())
+	if d.opt.Release == BeforeWork {
+		d.settled = true
+		d.lost(nil)
+		return nil
+	}
+	d.b.mu.Lock()
+	closed := d.b.closed
+	if !closed {
+		d.b.open[d] = struct{}{}
+	}
+	d.b.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if d.tx == nil {
+		d.until = claimed.Add(d.opt.Lease)
+		d.beatOn = true
+		d.mu.Lock()
+		d.beat = time.AfterFunc(d.opt.Lease/3, d.heartbeat)
+		d.mu.Unlock()
+	}
+	return nil
+}
+
+// heartbeat prolongs the lease. When it is lost, the delivery's context ends.
+func (d *Delivery) heartbeat() {
+	d.mu.Lock()
+	on, until := d.beatOn, d.until
+	d.mu.Unlock()
+	if !on {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	now := time.Now()
+	err := d.b.be.Extend(ctx, []*backend.Hold{d.hold}, d.opt.Lease)
+	cancel()
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.beatOn {
+		return
+	}
+	again := d.opt.Lease / 3
+	switch {
+	case err == nil:
+		d.until = now.Add(d.opt.Lease)
+	case errors.Is(err, ErrFenced) || !time.Now().Before(d.until):
+		d.beatOn = false
+		d.lost(fmt.Errorf("parley: the lease of group %s was lost: %w", d.Group, ErrFenced))
+		return
+	default: // the store did not answer: again soon, as long as the lease may last
+		d.b.log.Warn("parley: a heartbeat failed", "group", d.Group.String(), "error", err)
+		again = min(again, max(time.Until(d.until)/4, 10*time.Millisecond))
+	}
+	d.beat.Reset(again)
+}
+
+func (d *Delivery) stopHeartbeat() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beatOn = false
+	if d.beat != nil {
+		d.beat.Stop()
+	}
+}
+
+// resumeHeartbeat is for a delivery whose transaction failed.
+func (d *Delivery) resumeHeartbeat() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beatOn = true
+	d.until = time.Now().Add(d.opt.Lease)
+	d.beat.Reset(0)
+}
+
+// Context ends when the delivery is settled, or when its lease is lost, with
+// the reason as its cause. A handler that outlives it works in vain: what it
+// does in Tx will not commit.
+func (d *Delivery) Context() context.Context { return d.ctx }
+
+// Tx returns the transaction in which the delivery is acknowledged: what is
+// written in it commits with Ack or not at all. A delivery held by lease opens
+// it at the first call, fenced: if the lease was lost, ErrFenced. On SQLite it
+// holds the only write lock, so ask for it last.
+func (d *Delivery) Tx(ctx context.Context) (*Tx, error) {
+	if d.opt.Release == BeforeWork {
+		return nil, fail("transaction of delivery", objGroup(d.Group), fmt.Errorf("it was released before the work: %w", ErrSettled))
+	}
+	if d.settled {
+		return nil, fail("transaction of delivery", objGroup(d.Group), ErrSettled)
+	}
+	if d.tx == nil {
+		tx, err := d.reclaim(ctx)
+		if err != nil {
+			return nil, fail("transaction of delivery", objGroup(d.Group), err)
+		}
+		d.tx = tx
+	}
+	if d.hold.Fence == 0 && !d.marked {
+		// Locks taken after a savepoint may end with it. The group was locked
+		// before this one, so Defer and Park can undo the work and keep it.
+		if err := d.tx.be.Savepoint(ctx, workPoint); err != nil {
+			return nil, fail("transaction of delivery", objGroup(d.Group), err)
+		}
+		d.marked = true
+	}
+	return d.tx, nil
+}
+
+// workPoint is the savepoint before the work in a transaction that holds the
+// group itself.
+const workPoint = "parley_work"
+
+// reclaim takes the group by its fence in a new transaction, which keeps it
+// without heartbeats.
+func (d *Delivery) reclaim(ctx context.Context) (*Tx, error) {
+	tx, err := d.b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.be.Reclaim(ctx, []*backend.Hold{d.hold}); err != nil {
+		tx.rollback(ctx)
+		return nil, err
+	}
+	d.stopHeartbeat()
+	tx.hold(d.Group)
+	return tx, nil
+}
+
+// More delivers further messages of the group, at most n (zero: MaxMessages),
+// and adds them to Messages. None is no error.
+func (d *Delivery) More(ctx context.Context, n int) ([]*Message, error) {
+	if n <= 0 {
+		n = d.opt.MaxMessages
+	}
+	tx, err := d.Tx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := tx.be.More(ctx, d.hold, n, d.opt.MaxBytes)
+	if err != nil {
+		return nil, fail("receive more", objGroup(d.Group), err)
+	}
+	more := wrapMessages(raw, d.Tx)
+	d.Messages = append(d.Messages, more...)
+	return more, nil
+}
+
+// Return puts all messages back, inside the open transaction, and keeps the
+// group: More delivers them anew. What was written meanwhile stays, unless the
+// transaction is rolled back to a savepoint.
+func (d *Delivery) Return(ctx context.Context) error {
+	if d.settled {
+		return fail("return", objGroup(d.Group), ErrSettled)
+	}
+	d.Messages = nil
+	d.hold.Messages = nil
+	return nil
+}
+
+// Ack acknowledges Messages and commits everything done in Tx. After an error
+// nothing has happened, unless the error is ErrConnection: then the commit may
+// have been carried out or not, and messages may come again.
+func (d *Delivery) Ack(ctx context.Context) error {
+	o := backend.Outcome{Done: make([]*backend.Message, len(d.Messages)), Retain: d.queue.Retention, Keep: d.queue.KeepProcessed}
+	for i, m := range d.Messages {
+		o.Done[i] = m.raw
+	}
+	return d.settle(ctx, "acknowledge", o, true)
+}
+
+// Rollback undoes everything done in Tx and gives the group back with all its
+// messages. It is no error after the delivery was settled.
+func (d *Delivery) Rollback(ctx context.Context) error {
+	if d.settled {
+		return nil
+	}
+	if d.hold.Fence == 0 {
+		d.over()
+		d.tx.rollback(ctx)
+		d.b.hub.wake(d.queue.ID)
+		return nil
+	}
+	return d.giveBack(ctx, "roll back", backend.Outcome{})
+}
+
+// Close is Rollback for defer statements.
+func (d *Delivery) Close() error {
+	return d.Rollback(context.Background())
+}
+
+// Defer undoes everything done in Tx and hides the group for a time.
+func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
+	if after <= 0 {
+		return fail("defer", objGroup(d.Group), fmt.Errorf("for %v: %w", after, ErrInvalidOption))
+	}
+	err := d.giveBack(ctx, "defer", backend.Outcome{Defer: after})
+	if err == nil {
+		d.b.duties.within(after)
+	}
+	return err
+}
+
+// Park undoes everything done in Tx and hides the group, in its order, until
+// Broker.Unpark. The reason is shown to operators.
+func (d *Delivery) Park(ctx context.Context, reason error) error {
+	text := "parked"
+	if reason != nil {
+		text = reason.Error()
+	}
+	return d.giveBack(ctx, "park", backend.Outcome{Park: text})
+}
+
+// giveBack settles without acknowledging, and without what was done in Tx. The
+// group stays held throughout: by the transaction's own start, or by fence.
+func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) error {
+	if d.settled {
+		return fail(op, objGroup(d.Group), ErrSettled)
+	}
+	if d.tx != nil && d.hold.Fence > 0 {
+		d.tx.rollback(ctx)
+		d.tx = nil
+	}
+	if d.marked {
+		if err := d.undo(ctx); err != nil {
+			d.over()
+			d.tx.rollback(ctx)
+			return fail(op, objGroup(d.Group), err)
+		}
+	}
+	return d.settle(ctx, op, o, false)
+}
+
+// undo gives up the work done in the transaction that holds the group.
+func (d *Delivery) undo(ctx context.Context) error {
+	if err := d.tx.be.RollbackTo(ctx, workPoint); err != nil {
+		return err
+	}
+	d.tx.held, d.tx.marks, d.tx.cat = []ID{d.Group}, nil, nil
+	return nil
+}
+
+// settle carries out an outcome and commits.
+func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, keepWork bool) error {
+	if d.settled {
+		return fail(op, objGroup(d.Group), ErrSettled)
+	}
+	if d.tx == nil {
+		tx, err := d.reclaim(ctx)
+		if err != nil {
+			if errors.Is(err, ErrFenced) {
+				d.over()
+			}
+			return fail(op, objGroup(d.Group), err)
+		}
+		d.tx = tx
+	}
+	o.Hold = d.hold
+	again, err := d.tx.be.Settle(ctx, []backend.Outcome{o})
+	if err == nil {
+		err = d.tx.commit(ctx)
+	}
+	if err != nil {
+		d.tx.rollback(ctx)
+		if d.hold.Fence > 0 && keepWork && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrConnection) {
+			d.tx = nil // still ours by lease: the work can be done again
+			d.resumeHeartbeat()
+			return fail(op, objGroup(d.Group), err)
+		}
+		d.over()
+		return fail(op, objGroup(d.Group), err)
+	}
+	d.over()
+	d.b.hub.wake(d.queue.ID)
+	if again {
+		d.b.hub.wakeSoon(map[int64]bool{d.queue.ID: true})
+	}
+	return nil
+}
+
+// over marks the delivery as settled.
+func (d *Delivery) over() {
+	d.settled = true
+	d.stopHeartbeat()
+	d.lost(nil)
+	d.b.mu.Lock()
+	delete(d.b.open, d)
+	d.b.mu.Unlock()
+}

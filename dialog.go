@@ -1,0 +1,375 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// State is the state of one side of a conversation.
+type State = backend.State
+
+// The states of a conversation's side.
+const (
+	StartedOutbound      = backend.StartedOutbound
+	Conversing           = backend.Conversing
+	DisconnectedInbound  = backend.DisconnectedInbound
+	DisconnectedOutbound = backend.DisconnectedOutbound
+	Errored              = backend.Errored
+	Closed               = backend.Closed
+)
+
+// Codes of the errors that the broker itself makes.
+const (
+	CodeLifetime         = backend.CodeLifetime
+	CodeRemoteClosed     = backend.CodeRemoteClosed
+	CodeContractRefused  = backend.CodeContractRefused
+	CodeValidationFailed = backend.CodeValidationFailed
+)
+
+// DialogOptions are the options of Begin. Nil means all the defaults.
+type DialogOptions struct {
+	// Contract says what may be sent. Default: the contract DEFAULT, which
+	// carries the type DEFAULT both ways.
+	Contract string
+
+	// RelatedConversation is the handle of a conversation of the same service
+	// whose group the new one joins.
+	RelatedConversation ID
+
+	// RelatedGroup is the group that the new conversation joins; it is made if
+	// there is none. Default: a group of its own.
+	RelatedGroup ID
+
+	// Lifetime ends the whole conversation with an error on both sides.
+	// Default: unlimited.
+	Lifetime time.Duration
+}
+
+// Begin begins a conversation from a service of this database with a service
+// that need not exist yet. The other side comes into being with the first
+// message.
+func (tx *Tx) Begin(ctx context.Context, from, to string, o *DialogOptions) (*Conversation, error) {
+	if o == nil {
+		o = &DialogOptions{}
+	}
+	obj := fmt.Sprintf("from %q to %q", from, to)
+	if err := checkDialog(to, o); err != nil {
+		return nil, fail("begin dialog", obj, err)
+	}
+	var ep backend.Endpoint
+	err := tx.withCatalog(ctx, func(v *catalogView) error {
+		svc, ok := v.services[from]
+		if !ok {
+			return fmt.Errorf("%q: %w", from, ErrUnknownService)
+		}
+		contract := o.Contract
+		if contract == "" {
+			contract = Default
+		}
+		if _, ok := v.contracts[contract]; !ok {
+			return fmt.Errorf("%q: %w", contract, ErrUnknownContract)
+		}
+		ep = backend.Endpoint{
+			Handle:       NewID(),
+			Conversation: NewID(),
+			Peer:         NewID(),
+			Initiator:    true,
+			Service:      from,
+			Far:          to,
+			Contract:     contract,
+			Queue:        v.queues[svc.Queue].ID,
+			Priority:     v.priority(contract, from, to),
+			Lifetime:     o.Lifetime,
+			State:        StartedOutbound,
+		}
+		fresh, err := tx.groupOf(ctx, &ep, o)
+		if err != nil {
+			return err
+		}
+		return tx.be.BeginDialog(ctx, v.version, backend.NewDialog{Endpoint: ep, NewGroup: fresh})
+	})
+	if err != nil {
+		return nil, fail("begin dialog", obj, err)
+	}
+	tx.hold(ep.Group)
+	if o.Lifetime > 0 {
+		tx.soon(o.Lifetime)
+	}
+	f := factsOf(&ep)
+	tx.b.facts.put(f)
+	return &Conversation{tx: tx, handle: ep.Handle, facts: f, fresh: true}, nil
+}
+
+func checkDialog(to string, o *DialogOptions) error {
+	if err := checkName("service", to); err != nil {
+		return err
+	}
+	if o.Lifetime < 0 {
+		return fmt.Errorf("Lifetime %v: %w", o.Lifetime, ErrInvalidOption)
+	}
+	if !o.RelatedConversation.IsZero() && !o.RelatedGroup.IsZero() {
+		return fmt.Errorf("RelatedConversation and RelatedGroup: want one of them: %w", ErrInvalidOption)
+	}
+	return nil
+}
+
+// groupOf finds and takes the group of a new conversation, and reports whether
+// it has to be made.
+func (tx *Tx) groupOf(ctx context.Context, ep *backend.Endpoint, o *DialogOptions) (fresh bool, err error) {
+	switch {
+	case !o.RelatedConversation.IsZero():
+		related, err := tx.be.Endpoint(ctx, o.RelatedConversation)
+		if err != nil {
+			return false, fmt.Errorf("related %s: %w", objConv(o.RelatedConversation), err)
+		}
+		if related.Service != ep.Service {
+			return false, fmt.Errorf("related %s is of service %q: %w", objConv(o.RelatedConversation), related.Service, ErrGroupElsewhere)
+		}
+		ep.Group = related.Group
+	case !o.RelatedGroup.IsZero():
+		ep.Group = o.RelatedGroup
+	default:
+		ep.Group = ep.Handle
+		return true, nil
+	}
+	err = tx.lockGroup(ctx, ep.Group)
+	if errors.Is(err, ErrUnknownGroup) && !o.RelatedGroup.IsZero() {
+		return true, nil
+	}
+	return false, err
+}
+
+// soon sees to it that the background work looks when something falls due.
+func (tx *Tx) soon(d time.Duration) {
+	if tx.joined {
+		tx.b.duties.within(d)
+		return
+	}
+	if tx.sooner == 0 || d < tx.sooner {
+		tx.sooner = d
+	}
+}
+
+// facts are what never changes about one side of a conversation.
+type facts struct {
+	handle       ID
+	conversation ID
+	initiator    bool
+	service      string
+	far          string
+	contract     string
+}
+
+func factsOf(e *backend.Endpoint) *facts {
+	return &facts{e.Handle, e.Conversation, e.Initiator, e.Service, e.Far, e.Contract}
+}
+
+// Conversation is one side of a conversation, in a transaction.
+type Conversation struct {
+	tx     *Tx
+	handle ID
+	facts  *facts // nil until needed
+	fresh  bool   // begun in this transaction and nothing sent: it has no target
+}
+
+// Conversation returns the side that has the handle. Nothing is looked up until
+// a verb needs it.
+func (tx *Tx) Conversation(handle ID) *Conversation {
+	return &Conversation{tx: tx, handle: handle}
+}
+
+// Handle returns this side's own handle.
+func (c *Conversation) Handle() ID { return c.handle }
+
+// Status reads this side's state and all else that is known of it.
+func (c *Conversation) Status(ctx context.Context) (*backend.Endpoint, error) {
+	ep, err := c.endpoint(ctx)
+	return ep, fail("status", objConv(c.handle), err)
+}
+
+// ID returns the id that both sides share.
+func (c *Conversation) ID(ctx context.Context) (ID, error) {
+	f, err := c.known(ctx)
+	if err != nil {
+		return ID{}, fail("id", objConv(c.handle), err)
+	}
+	return f.conversation, nil
+}
+
+// Group returns the group of this side.
+func (c *Conversation) Group(ctx context.Context) (ID, error) {
+	ep, err := c.endpoint(ctx)
+	if err != nil {
+		return ID{}, fail("group", objConv(c.handle), err)
+	}
+	return ep.Group, nil
+}
+
+func (c *Conversation) endpoint(ctx context.Context) (*backend.Endpoint, error) {
+	if err := c.tx.ready(); err != nil {
+		return nil, err
+	}
+	ep, err := c.tx.be.Endpoint(ctx, c.handle)
+	if err == nil {
+		c.facts = factsOf(ep)
+		c.tx.b.facts.put(c.facts)
+	}
+	return ep, err
+}
+
+// known returns what never changes, from memory where it can.
+func (c *Conversation) known(ctx context.Context) (*facts, error) {
+	if c.facts == nil {
+		c.facts = c.tx.b.facts.get(c.handle)
+	}
+	if c.facts == nil {
+		if _, err := c.endpoint(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.facts, nil
+}
+
+// End ends this side. Its unread messages are removed; the other side receives
+// EndDialog after everything that this side sent, and ends then. The
+// conversation is gone when both sides have ended.
+//
+// Let the side that was asked end first: a side that ends right after sending
+// will not hear what became of its message.
+func (c *Conversation) End(ctx context.Context) error {
+	return c.end(ctx, backend.End{Kind: backend.EndPlain})
+}
+
+// EndWithError ends this side and tells the other with a code above zero and a
+// text, received before anything else. What this side sent and could not yet be
+// delivered is dropped.
+func (c *Conversation) EndWithError(ctx context.Context, code int, text string) error {
+	if code <= 0 || strings.TrimSpace(text) == "" || len([]rune(text)) > 3000 {
+		return fail("end with error", objConv(c.handle), fmt.Errorf("code %d, text of %d bytes: %w", code, len(text), ErrInvalidErrorCode))
+	}
+	return c.end(ctx, backend.End{Kind: backend.EndError, Error: &DialogError{Code: code, Text: text}})
+}
+
+// Cleanup removes this side without telling the other, which finds out when it
+// sends. It is for administrators and never part of a protocol.
+func (c *Conversation) Cleanup(ctx context.Context) error {
+	return c.end(ctx, backend.End{Kind: backend.EndCleanup})
+}
+
+func (c *Conversation) end(ctx context.Context, end backend.End) error {
+	op := [...]string{"end", "end with error", "cleanup"}[end.Kind]
+	ep, err := c.endpoint(ctx)
+	if err != nil {
+		return fail(op, objConv(c.handle), err)
+	}
+	if ep.State == DisconnectedOutbound || ep.State == Closed {
+		return fail(op, objConv(c.handle), ErrEnded)
+	}
+	if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
+		return fail(op, objConv(c.handle), err)
+	}
+	end.Handle, end.MessageID, end.Keep = c.handle, NewID(), c.tx.b.opt.KeepClosed
+	ended, err := c.tx.be.EndDialog(ctx, end)
+	if err != nil {
+		return fail(op, objConv(c.handle), err)
+	}
+	if ended.Queue != 0 {
+		c.tx.touch(ended.Queue)
+		err = c.tx.told(ctx)
+	}
+	if ended.Unheard && end.Error != nil {
+		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
+			"conversation", ep.Conversation, "code", end.Error.Code, "service", ep.Service, "far", ep.Far)
+	}
+	return fail(op, objConv(c.handle), err)
+}
+
+// SetTimer puts one DialogTimer message on this side's queue in d, in place of
+// an earlier timer. Zero removes the timer.
+func (c *Conversation) SetTimer(ctx context.Context, d time.Duration) error {
+	const op = "set timer"
+	ep, err := c.endpoint(ctx)
+	switch {
+	case err != nil:
+	case d < 0:
+		err = fmt.Errorf("%v: %w", d, ErrInvalidOption)
+	case ep.State == DisconnectedOutbound || ep.State == Closed:
+		err = ErrEnded
+	case ep.Lifetime > 0 && d > ep.Lifetime:
+		err = fmt.Errorf("in %v, with %v left: %w", d, ep.Lifetime, ErrBeyondLifetime)
+	default:
+		err = c.tx.be.SetTimer(ctx, c.handle, d)
+		if err == nil && d > 0 {
+			c.tx.soon(d)
+		}
+	}
+	return fail(op, objConv(c.handle), err)
+}
+
+// Move makes this side part of another group of the same service and queue; the
+// group is made if there is none. Both groups are held until the transaction
+// ends.
+func (c *Conversation) Move(ctx context.Context, group ID) error {
+	const op = "move"
+	if group.IsZero() {
+		return fail(op, objConv(c.handle), fmt.Errorf("to no group: %w", ErrUnknownGroup))
+	}
+	// A failed try is undone to here, so that the groups are free between tries.
+	const point = "parley_move"
+	err := c.tx.b.patiently(ctx, func() error {
+		ep, err := c.endpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if ep.State == DisconnectedOutbound || ep.State == Closed {
+			return ErrEnded
+		}
+		if ep.Group == group {
+			return c.tx.lockGroup(ctx, group)
+		}
+		if err := c.tx.be.Savepoint(ctx, point); err != nil {
+			return err
+		}
+		err = c.move(ctx, ep.Group, group)
+		if err != nil {
+			return errors.Join(err, c.tx.be.RollbackTo(ctx, point), c.tx.be.Release(ctx, point))
+		}
+		c.tx.hold(ep.Group)
+		c.tx.hold(group)
+		c.tx.touch(ep.Queue)
+		return c.tx.be.Release(ctx, point)
+	})
+	if err == nil {
+		err = c.tx.told(ctx)
+	}
+	return fail(op, fmt.Sprintf("%s to %s", objConv(c.handle), objGroup(group)), err)
+}
+
+// move takes both groups in the order of their ids, so that opposite moves do
+// not wait for each other, and moves.
+func (c *Conversation) move(ctx context.Context, from, to ID) error {
+	first, second := from, to
+	if strings.Compare(string(to[:]), string(from[:])) < 0 {
+		first, second = to, from
+	}
+	fresh := false
+	for _, g := range [...]ID{first, second} {
+		if c.tx.holds(g) {
+			continue
+		}
+		err := c.tx.be.LockGroup(ctx, g)
+		if errors.Is(err, ErrUnknownGroup) && g == to {
+			fresh = true
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.tx.be.Move(ctx, c.handle, to, fresh)
+}

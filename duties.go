@@ -1,0 +1,249 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// caretaker does the background duties: it makes due what is due, delivers what
+// was withheld, and cleans up. Every process with an open Broker has one; none
+// is the leader, since each duty skips what another has locked.
+type caretaker struct {
+	b     *Broker
+	mu    sync.Mutex
+	next  [backend.DutyCount]time.Time
+	held  time.Time // when to look at withheld messages again
+	dueAt time.Time // when the due duties were last done
+	poke  chan struct{}
+}
+
+// every says how often a duty is done though nothing is known to be due.
+var every = [backend.DutyCount]time.Duration{
+	backend.DutyDelayed:   time.Second,
+	backend.DutyTimers:    time.Second,
+	backend.DutyLifetimes: time.Second,
+	backend.DutyDeferred:  time.Second,
+	backend.DutyMarkers:   5 * time.Second,
+	backend.DutyClosed:    10 * time.Second,
+	backend.DutyGroups:    time.Minute,
+	backend.DutyProcessed: time.Minute,
+}
+
+// dueDuties are those that make messages receivable.
+var dueDuties = [...]backend.Duty{backend.DutyDelayed, backend.DutyTimers, backend.DutyLifetimes, backend.DutyDeferred}
+
+const (
+	dutyLimit     = 100
+	withheldEvery = 2 * time.Second
+)
+
+func (b *Broker) startDuties(ctx context.Context) *caretaker {
+	c := &caretaker{b: b, poke: make(chan struct{}, 1)}
+	if b.opt.NoDuties {
+		return c
+	}
+	b.done.Add(1)
+	go func() {
+		defer b.done.Done()
+		c.run(ctx)
+	}()
+	return c
+}
+
+// kick has everything looked at now.
+func (c *caretaker) kick() {
+	c.mu.Lock()
+	clear(c.next[:])
+	c.held = time.Time{}
+	c.mu.Unlock()
+	c.poked()
+}
+
+// within has the due duties looked at when something falls due.
+func (c *caretaker) within(d time.Duration) {
+	at := time.Now().Add(d)
+	c.mu.Lock()
+	for _, duty := range dueDuties {
+		if at.Before(c.next[duty]) {
+			c.next[duty] = at
+		}
+	}
+	c.mu.Unlock()
+	c.poked()
+}
+
+func (c *caretaker) poked() {
+	select {
+	case c.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (c *caretaker) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause := c.round(ctx)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-c.poke:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// round does the duties whose time has come and says when the next one is due.
+func (c *caretaker) round(ctx context.Context) time.Duration {
+	trouble := false
+	for duty := range backend.Duty(backend.DutyCount) {
+		c.mu.Lock()
+		due := !time.Now().Before(c.next[duty])
+		c.mu.Unlock()
+		if !due {
+			continue
+		}
+		if _, err := c.tend(ctx, duty); err != nil {
+			if ctx.Err() != nil {
+				return 0
+			}
+			if !gone(err) && !errors.Is(err, ErrSerialization) {
+				c.b.log.Warn("parley: background duty failed", "duty", duty.String(), "error", err)
+			}
+			trouble = trouble || gone(err)
+		}
+	}
+	c.mu.Lock()
+	look := !time.Now().Before(c.held)
+	c.mu.Unlock()
+	if look && !trouble {
+		if _, err := c.deliverWithheld(ctx); err != nil && ctx.Err() == nil && !gone(err) {
+			c.b.log.Warn("parley: delivering withheld messages failed", "error", err)
+		}
+	}
+	if trouble {
+		return jitter(time.Second)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	soonest := c.held
+	for _, at := range c.next {
+		if at.Before(soonest) {
+			soonest = at
+		}
+	}
+	return max(time.Until(soonest), time.Millisecond)
+}
+
+// tend does one duty until nothing of it is left to do now.
+func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err error) {
+	for {
+		n, next, err := c.b.be.Tend(ctx, duty, dutyLimit)
+		moved += n
+		if err != nil || n < dutyLimit {
+			wait := jitter(every[duty])
+			if next > 0 && next < wait {
+				wait = next
+			}
+			c.mu.Lock()
+			c.next[duty] = time.Now().Add(wait)
+			c.mu.Unlock()
+			if moved > 0 && duty <= backend.DutyDeferred {
+				c.b.wake(map[int64]bool{0: true})
+			}
+			return moved, err
+		}
+	}
+}
+
+// due makes due what is due, for a receiver that found nothing, unless that was
+// done a moment ago or is being done.
+func (c *caretaker) due(ctx context.Context) (moved bool, err error) {
+	c.mu.Lock()
+	recent := time.Since(c.dueAt) < 100*time.Millisecond && !c.missed()
+	if !recent {
+		c.dueAt = time.Now()
+	}
+	c.mu.Unlock()
+	if recent {
+		return false, nil
+	}
+	for _, duty := range dueDuties {
+		n, err := c.tend(ctx, duty)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || n > 0
+	}
+	n, err := c.deliverWithheld(ctx)
+	return moved || n > 0, err
+}
+
+// missed reports whether something is known to have fallen due and was not yet
+// looked at. c.mu is held.
+func (c *caretaker) missed() bool {
+	now := time.Now()
+	for _, duty := range dueDuties {
+		if !now.Before(c.next[duty]) {
+			return true
+		}
+	}
+	return false
+}
+
+// deliverWithheld delivers the messages whose target can take them by now.
+func (c *caretaker) deliverWithheld(ctx context.Context) (moved int, err error) {
+	c.mu.Lock()
+	c.held = time.Now().Add(jitter(withheldEvery))
+	c.mu.Unlock()
+
+	streams, err := c.b.be.Withheld(ctx, dutyLimit)
+	if err != nil || len(streams) == 0 {
+		return 0, err
+	}
+	v, err := c.b.reload(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range streams {
+		svc, ok := v.services[s.From.Far]
+		if !ok || v.queues[svc.Queue].Disabled {
+			continue
+		}
+		n, err := c.deliver(ctx, v, s, svc)
+		moved += n
+		busy := errors.Is(err, backend.ErrStreamBusy) || errors.Is(err, ErrQueueDisabled) || errStale(err) || errors.Is(err, ErrSerialization)
+		if err != nil && !busy {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+func (c *caretaker) deliver(ctx context.Context, v *catalogView, s backend.WithheldStream, svc Service) (n int, err error) {
+	tx, err := c.b.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.rollback(ctx)
+	_, err = tx.acceptEndpoint(ctx, v, &s.From)
+	switch {
+	case errors.Is(err, errContractRefused):
+		reason := fmt.Sprintf("service %q does not accept contract %q", svc.Name, s.From.Contract)
+		n, err = tx.be.Discard(ctx, s.From.Handle, reason)
+		if err == nil {
+			c.b.log.Warn("parley: messages were refused by their target and are dead letters now", "messages", n, "conversation", s.From.Conversation, "reason", reason)
+		}
+	case err == nil:
+		n, err = tx.be.Deliver(ctx, s.From.Handle)
+	}
+	if err != nil {
+		return 0, err
+	}
+	tx.touch(v.queues[svc.Queue].ID)
+	return n, tx.commit(ctx)
+}

@@ -1,0 +1,161 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Errors of the store, told apart with errors.Is. Package backend says more of
+// each.
+var (
+	ErrClosed         = backend.ErrClosed
+	ErrTxDone         = backend.ErrTxDone
+	ErrNotMigrated    = backend.ErrNotMigrated
+	ErrNewerSchema    = backend.ErrNewerSchema
+	ErrReadOnly       = backend.ErrReadOnly
+	ErrConnection     = backend.ErrConnection
+	ErrSerialization  = backend.ErrSerialization
+	ErrIsolation      = backend.ErrIsolation
+	ErrWouldDeadlock  = backend.ErrWouldDeadlock
+	ErrQueueDisabled  = backend.ErrQueueDisabled
+	ErrNoConversation = backend.ErrNoConversation
+	ErrEnded          = backend.ErrEnded
+	ErrUnknownGroup   = backend.ErrNoGroup
+	ErrGroupBusy      = backend.ErrGroupBusy
+	ErrGroupElsewhere = backend.ErrGroupElsewhere
+	ErrFenced         = backend.ErrFenced
+	ErrNotPending     = backend.ErrNotPending
+	ErrTooLarge       = backend.ErrTooLarge
+	ErrUnknownScheme  = backend.ErrUnknownScheme
+)
+
+// Errors of Parley's own rules.
+var (
+	// ErrNoMessage: Receive and GetGroup found nothing within their wait.
+	ErrNoMessage = errors.New("no message")
+
+	// ErrUnknownQueue and its like: the name is not defined.
+	ErrUnknownQueue    = errors.New("the queue is not defined")
+	ErrUnknownService  = errors.New("the service is not defined")
+	ErrUnknownContract = errors.New("the contract is not defined")
+	ErrUnknownType     = errors.New("the message type is not defined")
+
+	// ErrTypeNotAllowed: the contract does not let this side send the type.
+	ErrTypeNotAllowed = errors.New("the contract does not let this side send the type")
+
+	// ErrPeerEnded: the other side has ended; nothing more can be sent.
+	ErrPeerEnded = errors.New("the conversation was ended by the other side")
+
+	// ErrConversationError: the conversation is in error; the error is a
+	// *DialogError as well. Nothing more can be sent; end it.
+	ErrConversationError = errors.New("the conversation is in error")
+
+	// ErrInvalidBody: the body is not what the message type asks for.
+	ErrInvalidBody = errors.New("the body is not valid for its type")
+
+	// ErrNoValidator: the type's Go validator is not registered in this process.
+	ErrNoValidator = errors.New("the validator is not registered in this process")
+
+	// ErrInvalidName: empty, too long, not UTF-8, or reserved.
+	ErrInvalidName = errors.New("invalid name")
+
+	// ErrInvalidOption: an option is out of range or contradicts another.
+	ErrInvalidOption = errors.New("invalid option")
+
+	// ErrContradiction: a definition contradicts itself or what is stored.
+	ErrContradiction = errors.New("the definition is contradictory")
+
+	// ErrInvalidErrorCode: END WITH ERROR takes a code above zero and a text.
+	ErrInvalidErrorCode = errors.New("an error needs a code above zero and a text")
+
+	// ErrPromotionRefused: the other side's service does not allow its peer to
+	// promote the conversation, or not so high.
+	ErrPromotionRefused = errors.New("the service does not allow this promotion by its peer")
+
+	// ErrBeyondLifetime: the timer would be due after the conversation's end.
+	ErrBeyondLifetime = errors.New("the timer would be due after the conversation's lifetime")
+
+	// ErrNotJoinable: the backend cannot work in a transaction of the caller's.
+	ErrNotJoinable = errors.New("this backend cannot join a transaction")
+
+	// ErrSettled: the delivery has been settled already.
+	ErrSettled = errors.New("the delivery is settled")
+)
+
+// DialogError is what a conversation ended with: an application's code above
+// zero, or the broker's below zero.
+type DialogError = backend.DialogError
+
+// Error says which verb failed on what, why, and what to do about it.
+type Error struct {
+	Op     string // "send", "receive", …
+	Object string // "queue \"emails\"", "conversation 0190…"
+	Err    error
+	Hint   string
+}
+
+func (e *Error) Error() string {
+	s := "parley: " + e.Op
+	if e.Object != "" {
+		s += ": " + e.Object
+	}
+	s += ": " + e.Err.Error()
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// hints say what to do where the error alone does not.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{ErrUnknownQueue, "define it with Broker.Define"},
+	{ErrUnknownService, "define it with Broker.Define"},
+	{ErrUnknownContract, "define it with Broker.Define"},
+	{ErrUnknownType, "define it with Broker.Define"},
+	{ErrQueueDisabled, "enable it with Broker.EnableQueue"},
+	{ErrNoValidator, "call Broker.RegisterValidator at start"},
+	{ErrConversationError, "end the conversation and begin another"},
+	{ErrPeerEnded, "end this side too"},
+	{ErrFenced, "its messages will be delivered again"},
+	{ErrWouldDeadlock, "do it inside the open transaction, or after it"},
+	{ErrReadOnly, "connect to the primary"},
+}
+
+// fail wraps an error of a verb. Errors of a context, and those that say all of
+// it already, go through untouched.
+func fail(op, object string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var e *Error
+	if errors.As(err, &e) || errors.Is(err, ErrNoMessage) {
+		return err
+	}
+	e = &Error{Op: op, Object: object, Err: err}
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			e.Hint = h.hint
+			break
+		}
+	}
+	return e
+}
+
+// IsRetryable reports whether the transaction that met the error cannot have
+// committed and may well succeed if it is run again from its start.
+func IsRetryable(err error) bool {
+	return errors.Is(err, ErrSerialization) || errors.Is(err, ErrGroupBusy)
+}
+
+func objQueue(name string) string   { return fmt.Sprintf("queue %q", name) }
+func objService(name string) string { return fmt.Sprintf("service %q", name) }
+func objConv(h ID) string           { return "conversation " + h.String() }
+func objGroup(g ID) string          { return "group " + g.String() }

@@ -1,0 +1,198 @@
+package parley
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// PostOption says more of a post.
+type PostOption func(*postOptions)
+
+type postOptions struct {
+	key    string
+	delay  time.Duration
+	at     time.Time
+	unique string
+	rank   int
+	err    error
+}
+
+// Key orders posts: those of one queue with the same key are received in the
+// order in which they were committed, by one receiver at a time. A post without
+// key is in no order and waits for nobody.
+func Key(key string) PostOption {
+	return func(o *postOptions) {
+		o.key = key
+		if key == "" || !utf8.ValidString(key) || len(key) > 512 {
+			o.err = fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 512: %w", len(key), ErrInvalidOption)
+		}
+	}
+}
+
+// After delays a post: it joins its queue, and the order of its key, only then.
+func After(d time.Duration) PostOption {
+	return func(o *postOptions) {
+		o.delay = d
+		if d < 0 {
+			o.err = fmt.Errorf("After(%v): %w", d, ErrInvalidOption)
+		}
+	}
+}
+
+// At delays a post until a time, by this process's clock.
+func At(t time.Time) PostOption {
+	return func(o *postOptions) { o.at = t }
+}
+
+// Unique adds the post only if no other of the queue with the same value is
+// pending: waiting, delayed, or in a receiver's hands. Else the pending one's
+// ID is returned and nothing is added.
+func Unique(value string) PostOption {
+	return func(o *postOptions) {
+		o.unique = value
+		if value == "" || !utf8.ValidString(value) || len(value) > 512 {
+			o.err = fmt.Errorf("unique value of %d bytes: want UTF-8 of 1 to 512: %w", len(value), ErrInvalidOption)
+		}
+	}
+}
+
+// Priority ranks a post: 1 to 10, default 5. A key keeps the rank of its first
+// post while it has any waiting.
+func Priority(level int) PostOption {
+	return func(o *postOptions) {
+		o.rank = level
+		if level < 1 || level > 10 {
+			o.err = fmt.Errorf("Priority(%d): want 1 to 10: %w", level, ErrInvalidOption)
+		}
+	}
+}
+
+// Posting is a post, for PostBatch.
+type Posting struct {
+	Payload
+	Options []PostOption
+}
+
+// Post puts a message straight into a queue, without a conversation. It returns
+// the message's ID.
+func (tx *Tx) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (ID, error) {
+	ids, err := tx.PostBatch(ctx, queue, []Posting{{p, o}})
+	if err != nil {
+		return ID{}, err
+	}
+	return ids[0], nil
+}
+
+// PostBatch adds all posts or none.
+func (tx *Tx) PostBatch(ctx context.Context, queue string, posts []Posting) ([]ID, error) {
+	ids, err := tx.post(ctx, queue, posts)
+	if err == nil {
+		err = tx.told(ctx)
+	}
+	return ids, fail("post", objQueue(queue), err)
+}
+
+func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID, err error) {
+	if len(posts) == 0 {
+		return nil, nil
+	}
+	var rows []backend.Posting
+	var posted []backend.Posted
+	err = tx.withCatalog(ctx, func(v *catalogView) error {
+		rows, err = tx.postings(v, queue, posts)
+		if err == nil {
+			posted, err = tx.be.Post(ctx, v.version, rows)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids = make([]ID, len(rows))
+	for i, p := range rows {
+		ids[i] = p.ID
+		if !posted[i].Duplicate.IsZero() {
+			ids[i] = posted[i].Duplicate
+			continue
+		}
+		if p.Delay > 0 {
+			tx.soon(p.Delay)
+		} else {
+			tx.touch(p.Queue)
+		}
+	}
+	return ids, nil
+}
+
+func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) ([]backend.Posting, error) {
+	q, ok := v.queues[queue]
+	if !ok {
+		return nil, ErrUnknownQueue
+	}
+	rows := make([]backend.Posting, len(posts))
+	for i, p := range posts {
+		o := postOptions{rank: DefaultPriority}
+		for _, f := range p.Options {
+			f(&o)
+		}
+		if o.err != nil {
+			return nil, o.err
+		}
+		if !o.at.IsZero() {
+			if o.delay > 0 {
+				return nil, fmt.Errorf("After and At: want one of them: %w", ErrInvalidOption)
+			}
+			o.delay = max(time.Until(o.at), 0)
+		}
+		typ := p.Type
+		if typ == "" {
+			typ = Default
+		}
+		t, ok := v.types[typ]
+		if !ok {
+			return nil, fmt.Errorf("message type %q: %w", typ, ErrUnknownType)
+		}
+		if len(p.Body) > tx.b.opt.MaxBody {
+			return nil, fmt.Errorf("%d bytes, with at most %d allowed: %w", len(p.Body), tx.b.opt.MaxBody, ErrTooLarge)
+		}
+		why, err := tx.b.invalid(t, p.Body)
+		if err != nil {
+			return nil, err
+		}
+		if why != nil {
+			return nil, fmt.Errorf("message type %q: %w: %w", typ, ErrInvalidBody, why)
+		}
+		body := p.Body
+		if len(body) == 0 {
+			body = nil
+		}
+		rows[i] = backend.Posting{ID: NewID(), Queue: q.ID, Key: o.key, Rank: o.rank, Type: typ, Body: body, Delay: o.delay, Unique: o.unique}
+	}
+	return rows, nil
+}
+
+// CancelPost removes a post that waits. ErrNotPending means that it is in a
+// receiver's hands, done, or was never there.
+func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
+	err := tx.withCatalog(ctx, func(v *catalogView) error {
+		q, ok := v.queues[queue]
+		if !ok {
+			return ErrUnknownQueue
+		}
+		return tx.be.Cancel(ctx, q.ID, id)
+	})
+	return fail("cancel post", fmt.Sprintf("%s in %s", id, objQueue(queue)), err)
+}
+
+// Post puts one message into a queue in a transaction of its own.
+func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
+	err = b.InTx(ctx, func(tx *Tx) error {
+		id, err = tx.Post(ctx, queue, p, o...)
+		return err
+	})
+	return id, err
+}

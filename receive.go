@@ -1,0 +1,398 @@
+package parley
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Hold says how a delivery keeps others out of its group.
+type Hold int
+
+// The ways to hold a group.
+const (
+	// HoldDefault is HoldTransaction where the store can, else HoldLease.
+	HoldDefault Hold = iota
+	// HoldTransaction keeps the claim's transaction open until the delivery is
+	// settled: for handlers of up to about a second.
+	HoldTransaction
+	// HoldLease keeps no transaction and no connection while the handler runs:
+	// the group is ours until a time that heartbeats push on. For long work, and
+	// on stores with a single writer.
+	HoldLease
+)
+
+// Release says when the messages of a delivery are gone.
+type Release int
+
+// The moments.
+const (
+	// AfterCommit removes messages with the acknowledgement: exactly once
+	// together with what the handler writes in Delivery.Tx.
+	AfterCommit Release = iota
+	// BeforeWork removes them before the handler sees them, and holds no group:
+	// at most once. A crash loses what was delivered.
+	BeforeWork
+)
+
+// ReceiveOptions are the options of Receive and GetGroup. Nil means all the
+// defaults: the next group, no waiting, at most 100 messages and 4 MiB.
+type ReceiveOptions struct {
+	// Wait is for how long to wait when there is nothing. Zero: not at all;
+	// below zero: until the context ends.
+	Wait time.Duration
+
+	// Group narrows it to one group, Conversation to one conversation, by this
+	// side's handle.
+	Group        ID
+	Conversation ID
+
+	// Choose is shown the groups with messages that nobody holds, in the order
+	// in which they would be received, and returns one of them; false leaves the
+	// choice to the order. If the chosen group is taken by another receiver
+	// meanwhile, Choose is asked again without it.
+	Choose func(ctx context.Context, groups iter.Seq[GroupStatus]) (ID, bool)
+
+	// MaxMessages and MaxBytes limit what is delivered at once. The first
+	// message is delivered whatever its size.
+	MaxMessages int
+	MaxBytes    int
+
+	// Hold, Lease and Release are for Broker.Receive alone; a transaction that
+	// receives holds for itself and takes the messages at once. Lease is
+	// Options.Lease by default.
+	Hold    Hold
+	Lease   time.Duration
+	Release Release
+}
+
+func (b *Broker) receiveOptions(o *ReceiveOptions) (ReceiveOptions, error) {
+	var v ReceiveOptions
+	if o != nil {
+		v = *o
+	}
+	narrow := 0
+	for _, set := range [...]bool{!v.Group.IsZero(), !v.Conversation.IsZero(), v.Choose != nil} {
+		if set {
+			narrow++
+		}
+	}
+	_, canHold := b.be.(backend.TransactionHolder)
+	why := ""
+	switch {
+	case narrow > 1:
+		why = "Group, Conversation and Choose: want one of them"
+	case v.MaxMessages < 0 || v.MaxBytes < 0:
+		why = "MaxMessages and MaxBytes are not below zero"
+	case v.Hold < HoldDefault || v.Hold > HoldLease || v.Release < AfterCommit || v.Release > BeforeWork:
+		why = "Hold or Release is out of range"
+	case v.Hold == HoldTransaction && !canHold:
+		why = "this store has a single writer: hold by lease"
+	case v.Lease < 0 || v.Lease > 0 && v.Lease < 50*time.Millisecond:
+		why = "Lease: want at least 50 ms"
+	}
+	if why != "" {
+		return v, &Error{Op: "receive", Err: ErrInvalidOption, Hint: why}
+	}
+	if v.MaxMessages == 0 {
+		v.MaxMessages = 100
+	}
+	if v.MaxBytes == 0 {
+		v.MaxBytes = 4 << 20
+	}
+	if v.Hold == HoldDefault {
+		v.Hold = HoldLease
+		if canHold {
+			v.Hold = HoldTransaction
+		}
+	}
+	if v.Lease == 0 {
+		v.Lease = b.opt.Lease
+	}
+	return v, nil
+}
+
+// Receive claims the next group of a queue that has messages and that nobody
+// holds, and delivers messages of it. The group stays ours until the delivery
+// is settled: by Ack, or given back by any other way. ErrNoMessage if there is
+// nothing within the wait.
+func (b *Broker) Receive(ctx context.Context, queue string, o *ReceiveOptions) (*Delivery, error) {
+	d, err := b.receive(ctx, queue, o)
+	return d, fail("receive", objQueue(queue), err)
+}
+
+func (b *Broker) receive(ctx context.Context, queue string, o *ReceiveOptions) (*Delivery, error) {
+	opt, err := b.receiveOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	var d *Delivery
+	err = b.wait(ctx, queue, opt, func(r backend.ClaimRequest, v *catalogView) (c backend.Claim, err error) {
+		d, c, err = b.claim(ctx, r, v, opt)
+		return c, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// claim makes one try in a transaction of its own.
+func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogView, opt ReceiveOptions) (*Delivery, backend.Claim, error) {
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return nil, backend.Claim{}, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			tx.rollback(ctx)
+		}
+	}()
+	switch {
+	case opt.Release == BeforeWork:
+		r.Consume = true
+	case opt.Hold == HoldLease:
+		r.Lease = opt.Lease
+	}
+	start := time.Now()
+	c, err := tx.be.Claim(ctx, r)
+	if err != nil {
+		return nil, c, err
+	}
+	b.discarded(c, r.Queue)
+	if len(c.Holds) == 0 {
+		if c.Discarded > 0 {
+			return nil, c, tx.commit(ctx)
+		}
+		return nil, c, nil
+	}
+	d := newDelivery(b, c.Holds[0], v, opt)
+	if opt.Release == AfterCommit && opt.Hold == HoldTransaction {
+		tx.hold(d.Group)
+		d.tx, keep = tx, true
+	} else if err := tx.commit(ctx); err != nil {
+		return nil, c, err
+	}
+	if err := d.start(start); err != nil {
+		keep = false
+		return nil, c, err
+	}
+	keep = true
+	return d, c, nil
+}
+
+func (b *Broker) discarded(c backend.Claim, queue int64) {
+	if c.Discarded > 0 {
+		b.log.Info("parley: messages for conversations that their receiver had ended were removed", "queue", queue, "messages", c.Discarded)
+	}
+}
+
+// Receive takes messages of one group out of a queue in this transaction, as
+// the RECEIVE statement does: they are gone when it commits, and back when it
+// rolls back; until then the group is held. It may be called several times.
+// ErrNoMessage if there is nothing within the wait.
+func (tx *Tx) Receive(ctx context.Context, queue string, o *ReceiveOptions) ([]*Message, error) {
+	h, err := tx.receive(ctx, queue, o, false)
+	if err != nil {
+		return nil, fail("receive", objQueue(queue), err)
+	}
+	return messagesOf(h, func(context.Context) (*Tx, error) { return tx, nil }), nil
+}
+
+// GetGroup takes the next group of a queue that has messages until the
+// transaction ends, without receiving. ErrNoMessage if there is none within the
+// wait.
+func (tx *Tx) GetGroup(ctx context.Context, queue string, o *ReceiveOptions) (ID, error) {
+	h, err := tx.receive(ctx, queue, o, true)
+	if err != nil {
+		return ID{}, fail("get group", objQueue(queue), err)
+	}
+	return h.Group, nil
+}
+
+func (tx *Tx) receive(ctx context.Context, queue string, o *ReceiveOptions, lockOnly bool) (*backend.Hold, error) {
+	opt, err := tx.b.receiveOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.ready(); err != nil {
+		return nil, err
+	}
+	if _, ok := tx.b.be.(backend.TransactionHolder); !ok {
+		opt.Wait = 0 // nobody else can write while this transaction is open
+	}
+	var hold *backend.Hold
+	err = tx.b.waitIn(ctx, tx, queue, opt, func(r backend.ClaimRequest, v *catalogView) (backend.Claim, error) {
+		q := v.queueByID[r.Queue]
+		r.LockOnly, r.Consume = lockOnly, !lockOnly
+		r.Retain, r.Keep = q.Retention, q.KeepProcessed
+		r.Held = tx.held
+		c, err := tx.be.Claim(ctx, r)
+		if err == nil {
+			tx.b.discarded(c, r.Queue)
+			if len(c.Holds) > 0 {
+				hold = c.Holds[0]
+			}
+		}
+		return c, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	tx.hold(hold.Group)
+	return hold, nil
+}
+
+// wait repeats a claim until it finds something or the wait is over.
+func (b *Broker) wait(ctx context.Context, queue string, opt ReceiveOptions, try func(backend.ClaimRequest, *catalogView) (backend.Claim, error)) error {
+	return b.waitIn(ctx, nil, queue, opt, try)
+}
+
+func (b *Broker) waitIn(ctx context.Context, tx *Tx, queue string, opt ReceiveOptions, try func(backend.ClaimRequest, *catalogView) (backend.Claim, error)) error {
+	var deadline <-chan time.Time
+	if opt.Wait > 0 {
+		t := time.NewTimer(opt.Wait)
+		defer t.Stop()
+		deadline = t.C
+	}
+	var passed map[ID]bool // groups that were chosen and turned out to be taken
+	contended := time.Duration(0)
+	for {
+		ticket := b.hub.ticket()
+		claim, queueID, err := b.tryClaim(ctx, tx, queue, opt, &passed, try)
+		if err != nil || len(claim.Holds) > 0 {
+			return err
+		}
+		if tx == nil { // what is due now must not wait for the next round of the background work
+			moved, err := b.duties.due(ctx)
+			if err != nil {
+				return err
+			}
+			if moved {
+				claim, queueID, err = b.tryClaim(ctx, tx, queue, opt, &passed, try)
+				if err != nil || len(claim.Holds) > 0 {
+					return err
+				}
+			}
+		}
+		if opt.Wait == 0 {
+			return ErrNoMessage
+		}
+		pause := jitter(b.opt.Poll)
+		if claim.Contended {
+			contended = min(max(2*contended, 2*time.Millisecond), 250*time.Millisecond)
+			pause = min(pause, jitter(contended))
+		} else {
+			contended = 0
+		}
+		switch err := b.hub.wait(ctx, ticket, queueID, pause, deadline); {
+		case err != nil:
+			return err
+		case b.check() != nil:
+			return ErrClosed
+		}
+	}
+}
+
+// tryClaim makes one round: the chooser's choice or the order's, with a fresh
+// catalog if the cached one is out of date.
+func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt ReceiveOptions, passed *map[ID]bool, try func(backend.ClaimRequest, *catalogView) (backend.Claim, error)) (claim backend.Claim, queueID int64, err error) {
+	withCatalog := b.withCatalog
+	if tx != nil {
+		withCatalog = tx.withCatalog
+	}
+	err = withCatalog(ctx, func(v *catalogView) error {
+		q, ok := v.queues[queue]
+		if !ok {
+			return ErrUnknownQueue
+		}
+		queueID = q.ID
+		r := backend.ClaimRequest{
+			Version: v.version, Queue: q.ID, Group: opt.Group, Handle: opt.Conversation,
+			MaxGroups: 1, MaxMessages: opt.MaxMessages, MaxBytes: opt.MaxBytes, Owner: b.opt.Owner,
+		}
+		if opt.Choose == nil {
+			claim, err = try(r, v)
+			return err
+		}
+		for {
+			group, ok, err := b.choose(ctx, q.ID, opt, *passed)
+			if err != nil {
+				return err
+			}
+			r.Group = ID{}
+			if ok {
+				r.Group = group
+			}
+			claim, err = try(r, v)
+			if err != nil || !ok || len(claim.Holds) > 0 {
+				return err
+			}
+			if *passed == nil {
+				*passed = make(map[ID]bool)
+			}
+			if (*passed)[group] { // the chooser insists
+				*passed = nil
+				claim.Contended = true
+				return nil
+			}
+			(*passed)[group] = true
+		}
+	})
+	return claim, queueID, err
+}
+
+// withCatalog is Tx.withCatalog outside a transaction.
+func (b *Broker) withCatalog(ctx context.Context, f func(*catalogView) error) error {
+	v, err := b.view(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		err := f(v)
+		if !errStale(err) && (n > 0 || !undefined(err)) || n == maxReloads {
+			return err
+		}
+		if v, err = b.reload(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// choose asks the caller's function, showing it pages of groups as it goes on.
+func (b *Broker) choose(ctx context.Context, queue int64, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
+	var failed error
+	all := func(yield func(GroupStatus) bool) {
+		const page = 100
+		for offset := 0; ; offset += page {
+			groups, err := b.be.Groups(ctx, backend.GroupQuery{Queue: queue, Offset: offset, Limit: page, WaitingOnly: true})
+			if err != nil {
+				failed = err
+				return
+			}
+			for _, g := range groups {
+				if !passed[g.Group] && !yield(g) {
+					return
+				}
+			}
+			if len(groups) < page {
+				return
+			}
+		}
+	}
+	group, ok := opt.Choose(ctx, all)
+	if failed != nil {
+		return ID{}, false, failed
+	}
+	if ok && group.IsZero() {
+		return ID{}, false, fmt.Errorf("Choose returned no group: %w", ErrInvalidOption)
+	}
+	return group, ok, nil
+}

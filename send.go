@@ -1,0 +1,413 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Payload is what a message carries.
+type Payload struct {
+	Type string
+	Body []byte // nil and empty are the same: no body
+}
+
+// Sending is a message for a conversation, for SendBatch.
+type Sending struct {
+	To *Conversation
+	Payload
+}
+
+// Send sends a message. It waits only for others that write to the same side of
+// the same conversation, never for a receiver. A body that its type does not
+// allow does not fail here: the message is dropped and this side receives an
+// error, as in Service Broker.
+func (c *Conversation) Send(ctx context.Context, typ string, body []byte) error {
+	return c.tx.SendBatch(ctx, []Sending{{c, Payload{typ, body}}})
+}
+
+// SendTo sends one message on several conversations, or, if any of them cannot
+// take it, on none. No conversation may stand there twice.
+func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body []byte) error {
+	batch := make([]Sending, len(to))
+	seen := make(map[ID]bool, len(to))
+	for i, c := range to {
+		if seen[c.handle] {
+			return fail("send", objConv(c.handle), fmt.Errorf("it stands in the list twice: %w", ErrInvalidOption))
+		}
+		seen[c.handle] = true
+		batch[i] = Sending{c, Payload{typ, body}}
+	}
+	return tx.SendBatch(ctx, batch)
+}
+
+// SendBatch sends all messages or none. Messages on one conversation are sent
+// in the order of the batch.
+func (tx *Tx) SendBatch(ctx context.Context, batch []Sending) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	for _, s := range batch {
+		if s.To.tx != tx {
+			return fail("send", objConv(s.To.handle), fmt.Errorf("the conversation belongs to another transaction: %w", ErrInvalidOption))
+		}
+	}
+	obj := objConv(batch[0].To.handle)
+	if len(batch) > 1 {
+		obj += fmt.Sprintf(" and %d more", len(batch)-1)
+	}
+	err := tx.ready()
+	if err == nil {
+		err = tx.send(ctx, batch)
+	}
+	if err == nil {
+		err = tx.told(ctx)
+	}
+	return fail("send", obj, err)
+}
+
+// outbox sorts a batch: what can be sent and what is turned down by its type.
+type outbox struct {
+	from   []*Conversation
+	out    []backend.Outgoing
+	turned []turnedDown
+}
+
+type turnedDown struct {
+	conv *Conversation
+	typ  string
+	why  error
+}
+
+func (tx *Tx) send(ctx context.Context, batch []Sending) error {
+	var box outbox
+	var version int64
+	err := tx.withCatalog(ctx, func(v *catalogView) (err error) {
+		version = v.version
+		box, err = tx.sort(ctx, v, batch)
+		if err != nil || len(box.out) == 0 {
+			return err
+		}
+		return tx.dispatch(ctx, v, version, box)
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range box.turned {
+		if err := tx.turnDown(ctx, t); err != nil {
+			return err
+		}
+	}
+	for _, c := range box.from {
+		c.fresh = false
+	}
+	return nil
+}
+
+// sort checks each message against contract and type.
+func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox, error) {
+	var box outbox
+	broken := map[ID]bool{} // conversations with a message turned down: nothing follows it
+	for _, s := range batch {
+		typ := s.Type
+		if typ == "" {
+			typ = Default
+		}
+		f, err := s.To.known(ctx)
+		if err != nil {
+			return box, err
+		}
+		t, ok := v.types[typ]
+		if !ok {
+			return box, fmt.Errorf("message type %q: %w", typ, ErrUnknownType)
+		}
+		if !v.allows(f.contract, typ, f.initiator) {
+			side := "target"
+			if f.initiator {
+				side = "initiator"
+			}
+			return box, fmt.Errorf("message type %q, sent by the %s on contract %q: %w", typ, side, f.contract, ErrTypeNotAllowed)
+		}
+		if len(s.Body) > tx.b.opt.MaxBody {
+			return box, fmt.Errorf("%d bytes, with at most %d allowed: %w", len(s.Body), tx.b.opt.MaxBody, ErrTooLarge)
+		}
+		why, err := tx.b.invalid(t, s.Body)
+		if err != nil {
+			return box, err
+		}
+		if why != nil {
+			if !broken[s.To.handle] {
+				box.turned = append(box.turned, turnedDown{s.To, typ, why})
+			}
+			broken[s.To.handle] = true
+			continue
+		}
+		if broken[s.To.handle] {
+			continue
+		}
+		body := s.Body
+		if len(body) == 0 {
+			body = nil
+		}
+		box.from = append(box.from, s.To)
+		box.out = append(box.out, backend.Outgoing{
+			ID:     NewID(),
+			From:   s.To.handle,
+			Type:   typ,
+			Kind:   backend.KindUser,
+			Body:   body,
+			Retain: v.queues[v.services[f.service].Queue].Retention,
+		})
+	}
+	return box, nil
+}
+
+// turnDown answers a message whose body its type does not allow: it is not sent,
+// and its sender is told, in the conversation.
+func (tx *Tx) turnDown(ctx context.Context, t turnedDown) error {
+	ep, err := t.conv.endpoint(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sendable(ep); err != nil {
+		return err
+	}
+	tx.touch(ep.Queue)
+	return tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
+		Code: CodeValidationFailed,
+		Text: fmt.Sprintf("A message of type %q failed validation on the target service %q. Conversation ID: %s, Initiator: %t, Message sequence number: %d. %v",
+			t.typ, ep.Far, ep.Conversation, ep.Initiator, ep.NextSeq, t.why),
+	}})
+}
+
+// sendable says in which state nothing can be sent.
+func sendable(ep *backend.Endpoint) error {
+	switch ep.State {
+	case DisconnectedInbound:
+		return ErrPeerEnded
+	case Errored:
+		if ep.Error != nil {
+			return fmt.Errorf("%w: %w", ErrConversationError, ep.Error)
+		}
+		return ErrConversationError
+	case DisconnectedOutbound, Closed:
+		return ErrEnded
+	}
+	return nil
+}
+
+// dispatch sends a batch. What the store refuses is put right where that can be
+// done: a conversation without a target gets one, and what the target cannot
+// take is withheld.
+func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box outbox) error {
+	const point = "parley_send"
+	marked := false
+	undo := func(err error) error {
+		if marked {
+			err = errors.Join(err, tx.be.RollbackTo(ctx, point), tx.be.Release(ctx, point))
+		}
+		return err
+	}
+	// Changes are made step by step only by a batch, which must be undone whole.
+	mark := func() error {
+		if marked || len(box.out) == 1 {
+			return nil
+		}
+		marked = true
+		return tx.be.Savepoint(ctx, point)
+	}
+
+	withheld := map[ID]string{} // handle -> why
+	gone := map[ID]bool{}       // answered with an error, as their messages cannot arrive
+	accepted := map[ID]bool{}
+	for _, c := range box.from {
+		if c.fresh && !accepted[c.handle] { // the store would only refuse the first try
+			accepted[c.handle] = true
+			if err := mark(); err != nil {
+				return err
+			}
+			why, err := tx.accept(ctx, v, c)
+			switch {
+			case errors.Is(err, errContractRefused):
+				gone[c.handle] = true
+			case err != nil:
+				return undo(err)
+			case why != "":
+				withheld[c.handle] = why
+			}
+		}
+	}
+
+	for try := 0; ; try++ {
+		var now, later []backend.Outgoing
+		for _, o := range box.out {
+			switch {
+			case gone[o.From]:
+			case withheld[o.From] != "":
+				later = append(later, o)
+			default:
+				now = append(now, o)
+			}
+		}
+		refused, err := tx.tryBoth(ctx, version, now, later, withheld)
+		if err != nil {
+			return undo(err)
+		}
+		if refused == nil {
+			break
+		}
+		if try > len(box.out)+maxReloads {
+			return undo(refused)
+		}
+		if err := mark(); err != nil {
+			return err
+		}
+		for i, r := range refused.Refusals {
+			h := now[i].From
+			switch r {
+			case backend.RefusedStale:
+				return undo(backend.ErrStaleCatalog)
+			case backend.RefusedUnknown:
+				err = fmt.Errorf("%s: %w", objConv(h), ErrNoConversation)
+			case backend.RefusedEnded:
+				err = fmt.Errorf("%s: %w", objConv(h), ErrEnded)
+			case backend.RefusedPeer:
+				gone[h], err = true, tx.peerGone(ctx, h)
+			case backend.RefusedNoTarget:
+				if withheld[h] != "" || gone[h] {
+					continue
+				}
+				var why string
+				why, err = tx.accept(ctx, v, tx.Conversation(h))
+				if why != "" {
+					withheld[h] = why
+				}
+			case backend.RefusedDisabled:
+				withheld[h] = "the target's queue is disabled"
+			case backend.RefusedHeld:
+				withheld[h] = "earlier messages of the conversation wait"
+			}
+			if errors.Is(err, errContractRefused) {
+				gone[h], err = true, nil
+			}
+			if err != nil {
+				return undo(err)
+			}
+		}
+	}
+	if marked {
+		return tx.be.Release(ctx, point)
+	}
+	return nil
+}
+
+// tryBoth sends and withholds; what was refused is told, and then nothing was
+// withheld either.
+func (tx *Tx) tryBoth(ctx context.Context, version int64, now, later []backend.Outgoing, why map[ID]string) (*backend.Refused, error) {
+	if len(now) > 0 {
+		sent, err := tx.be.Send(ctx, version, now)
+		var refused *backend.Refused
+		if errors.As(err, &refused) {
+			return refused, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sent {
+			tx.touch(s.Queue)
+		}
+	}
+	for len(later) > 0 { // one call for each reason
+		reason := why[later[0].From]
+		var same, rest []backend.Outgoing
+		for _, o := range later {
+			if why[o.From] == reason {
+				same = append(same, o)
+			} else {
+				rest = append(rest, o)
+			}
+		}
+		if _, err := tx.be.Withhold(ctx, same, reason); err != nil {
+			return nil, err
+		}
+		later = rest
+	}
+	return nil, nil
+}
+
+// errContractRefused: the target was asked on a contract that it does not take;
+// the sender has been told in the conversation.
+var errContractRefused = errors.New("the target service does not accept the contract")
+
+// accept makes the target's side of a conversation. why says why it cannot be
+// made yet.
+func (tx *Tx) accept(ctx context.Context, v *catalogView, c *Conversation) (why string, err error) {
+	ep, err := c.endpoint(ctx)
+	if err != nil {
+		return "", err
+	}
+	return tx.acceptEndpoint(ctx, v, ep)
+}
+
+func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.Endpoint) (why string, err error) {
+	svc, ok := v.services[ep.Far]
+	if !ok {
+		return fmt.Sprintf("service %q is not defined", ep.Far), nil
+	}
+	if !takes(svc, ep.Contract) {
+		tx.touch(ep.Queue)
+		err := tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
+			Code: CodeContractRefused,
+			Text: fmt.Sprintf("The target service %q does not support the service contract %q.", svc.Name, ep.Contract),
+		}})
+		if err == nil {
+			err = errContractRefused
+		}
+		return "", err
+	}
+	_, err = tx.be.Accept(ctx, v.version, ep.Handle, backend.Endpoint{
+		Handle:       ep.Peer,
+		Conversation: ep.Conversation,
+		Peer:         ep.Handle,
+		Service:      svc.Name,
+		Far:          ep.Service,
+		Contract:     ep.Contract,
+		Queue:        v.queues[svc.Queue].ID,
+		Group:        ep.Peer, // a group of its own
+		Priority:     v.priority(ep.Contract, svc.Name, ep.Service),
+		Lifetime:     ep.Lifetime,
+	})
+	return "", err
+}
+
+func takes(s Service, contract string) bool {
+	for _, c := range s.Contracts {
+		if c == contract {
+			return true
+		}
+	}
+	return false
+}
+
+// peerGone answers a send on a conversation whose other side is not there: an
+// error of this call, or, after a cleanup of which this side could not know, an
+// error in the conversation.
+func (tx *Tx) peerGone(ctx context.Context, handle ID) error {
+	ep, err := tx.Conversation(handle).endpoint(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sendable(ep); err != nil {
+		return fmt.Errorf("%s: %w", objConv(handle), err)
+	}
+	if !ep.PeerCleaned {
+		return fmt.Errorf("%s: %w", objConv(handle), ErrPeerEnded)
+	}
+	tx.touch(ep.Queue)
+	return tx.be.Notice(ctx, backend.Notice{To: handle, Kind: backend.KindError, Error: &DialogError{
+		Code: CodeRemoteClosed,
+		Text: fmt.Sprintf("The conversation endpoint of %q is closed or has been dropped.", ep.Far),
+	}})
+}

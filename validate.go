@@ -1,0 +1,80 @@
+package parley
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// RegisterValidator gives this process the Go function that types with
+// ValidationFunc name. Register all before the first Send; a later one of the
+// same name replaces it.
+func (b *Broker) RegisterValidator(name string, check func(body []byte) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.validators[name] = check
+}
+
+// invalid says why a body is not what its type asks for; nil if it is. Any type
+// but one with a Go function takes an empty body, as in Service Broker. err is
+// ErrNoValidator.
+func (b *Broker) invalid(t MessageType, body []byte) (why, err error) {
+	switch t.Validation {
+	case ValidationEmpty:
+		if len(body) > 0 {
+			return fmt.Errorf("%d bytes where none are allowed", len(body)), nil
+		}
+	case ValidationXML:
+		if len(body) > 0 {
+			return wellFormed(body), nil
+		}
+	case ValidationJSON:
+		if len(body) > 0 && !json.Valid(body) {
+			return errors.New("not JSON"), nil
+		}
+	case ValidationFunc:
+		b.mu.Lock()
+		check := b.validators[t.Validator]
+		b.mu.Unlock()
+		if check == nil {
+			return nil, fmt.Errorf("validator %q of message type %q: %w", t.Validator, t.Name, ErrNoValidator)
+		}
+		return check(body), nil
+	}
+	return nil, nil
+}
+
+// wellFormed accepts one element with what may stand around it.
+func wellFormed(body []byte) error {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // only the form matters here
+	roots, depth := 0, 0
+	for {
+		t, err := d.Token()
+		if err == io.EOF {
+			if roots != 1 {
+				return fmt.Errorf("not XML: %d elements at the top, want one", roots)
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("not XML: %w", err)
+		}
+		switch t := t.(type) {
+		case xml.StartElement:
+			if depth == 0 {
+				roots++
+			}
+			depth++
+		case xml.EndElement:
+			depth--
+		case xml.CharData:
+			if depth == 0 && len(bytes.TrimSpace(t)) > 0 {
+				return errors.New("not XML: text outside the element")
+			}
+		}
+	}
+}
