@@ -1,0 +1,191 @@
+// Package conformance checks that a backend keeps Parley's guarantees.
+//
+// In a test of the backend's own:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Run(t, conformance.Store{Open: func(ctx context.Context) (backend.Backend, error) {
+//			return mydb.Open(ctx, dsn)
+//		}})
+//	}
+//
+// As a program, for a backend that the parley command does not know: see [Main].
+//
+// Every check bears the number of the sentence in docs/semantics.md that it
+// proves, and prints it when it fails. Checks use names of their own, so that a
+// store with other things in it does no harm, and run one after another; what
+// they share is the store. Nothing about any engine is known here: a backend
+// that leaves out an optional interface of package backend is not asked for it.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Store is what is checked.
+type Store struct {
+	// Open returns a new handle on the store, as another process would have. All
+	// handles are on the same store. The suite migrates it and closes every
+	// handle.
+	Open func(ctx context.Context) (backend.Backend, error)
+
+	// Process, if set, lets checks start processes of their own and kill them:
+	// this program again, which must call Run or Main again with a Store on the
+	// same database. Process is passed to it in the environment variable
+	// PARLEY_CONFORMANCE_STORE, where the program finds which database that is.
+	// Empty: such checks are skipped.
+	Process string
+
+	// Fresh, if set, returns a handle on a store of its own that is not
+	// migrated, for the checks of Migrate. The suite uninstalls it.
+	Fresh func(ctx context.Context) (backend.Backend, error)
+}
+
+// StoreEnv is the environment variable that carries Store.Process.
+const StoreEnv = "PARLEY_CONFORMANCE_STORE"
+
+// Check proves one sentence.
+type Check struct {
+	ID   string // of the sentence
+	Name string // unique, says what is checked
+	Run  func(e *Env)
+	// Limit is for how long the check may run. Default one minute.
+	Limit time.Duration
+}
+
+var checks []Check
+
+// add is called by the init functions of the files with the checks.
+func add(c ...Check) { checks = append(checks, c...) }
+
+// Checks returns all checks in the order of their sentences.
+func Checks() []Check {
+	var out []Check
+	for _, s := range Sentences {
+		for _, c := range checks {
+			if c.ID == s.ID {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// Run runs all checks as subtests.
+func Run(t *testing.T, s Store) {
+	t.Helper()
+	RunMatching(t, s, nil)
+}
+
+// RunMatching runs the checks whose "ID/Name" matches; nil means all.
+func RunMatching(t *testing.T, s Store, match *regexp.Regexp) {
+	t.Helper()
+	if childMain(s) {
+		t.Skip("this was a child process of the suite")
+	}
+	r, err := newRunner(t.Context(), s, "-test.run=^"+t.Name()+"$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for _, c := range Checks() {
+		if match != nil && !match.MatchString(c.ID+"/"+c.Name) {
+			continue
+		}
+		t.Run(c.ID+"/"+c.Name, func(t *testing.T) {
+			res := r.run(t.Context(), c)
+			for _, l := range res.Log {
+				t.Log(l)
+			}
+			switch {
+			case res.Skipped != "":
+				t.Skip(res.Skipped)
+			case res.Failed != "":
+				t.Errorf("%s\n    broken: %s %s", res.Failed, c.ID, sentence(c.ID))
+			}
+		})
+	}
+}
+
+// Result is what became of a check.
+type Result struct {
+	ID      string        `json:"id"`
+	Name    string        `json:"check"`
+	Broken  string        `json:"broken,omitempty"` // the sentence, if it failed
+	Failed  string        `json:"failed,omitempty"`
+	Skipped string        `json:"skipped,omitempty"`
+	Log     []string      `json:"log,omitempty"`
+	Took    time.Duration `json:"took_ns"`
+}
+
+// runner owns what checks share.
+type runner struct {
+	store Store
+	args  []string // to run this program again as a child
+	main  backend.Backend
+}
+
+func newRunner(ctx context.Context, s Store, childArgs ...string) (*runner, error) {
+	if s.Open == nil {
+		return nil, errors.New("conformance: Store.Open is nil")
+	}
+	be, err := s.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("conformance: open: %w", err)
+	}
+	if err := be.Migrate(ctx); err != nil {
+		be.Close()
+		return nil, fmt.Errorf("conformance: migrate: %w", err)
+	}
+	return &runner{store: s, args: childArgs, main: be}, nil
+}
+
+func (r *runner) close() { r.main.Close() }
+
+// run runs one check in a goroutine of its own, under a watchdog.
+func (r *runner) run(ctx context.Context, c Check) Result {
+	limit := c.Limit
+	if limit == 0 {
+		limit = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	e := &Env{Ctx: ctx, r: r, check: c}
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer e.cleanup()
+		defer func() {
+			if p := recover(); p != nil {
+				e.fail(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		c.Run(e)
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit + 30*time.Second): // it had the end of its context to stop
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		fmt.Fprintf(os.Stderr, "conformance: %s/%s hangs\n%s\n", c.ID, c.Name, stacks)
+		e.fail(fmt.Sprintf("hangs: not done %v after its start; the goroutines are on stderr", limit+30*time.Second))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	res := Result{ID: c.ID, Name: c.Name, Failed: strings.Join(e.failures, "\n"), Skipped: e.skipped, Log: e.log, Took: time.Since(start)}
+	if res.Failed != "" {
+		res.Broken, res.Skipped = sentence(c.ID), ""
+	}
+	return res
+}

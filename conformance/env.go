@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Env is what a check works with. Its failing methods end the check when they
+// are called from its own goroutine; from others, use Errorf.
+type Env struct {
+	// Ctx ends when the check has run for too long.
+	Ctx context.Context
+
+	r     *runner
+	check Check
+
+	mu       sync.Mutex
+	failures []string
+	skipped  string
+	log      []string
+	undo     []func()
+	prefix   string
+}
+
+// Errorf records a failure and goes on.
+func (e *Env) Errorf(format string, args ...any) {
+	_, file, line, _ := runtime.Caller(1)
+	e.fail(at(file, line) + fmt.Sprintf(format, args...))
+}
+
+// Fatalf records a failure and ends the check.
+func (e *Env) Fatalf(format string, args ...any) {
+	_, file, line, _ := runtime.Caller(1)
+	e.fail(at(file, line) + fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+// Must ends the check if err is not nil.
+func (e *Env) Must(err error) {
+	if err != nil {
+		_, file, line, _ := runtime.Caller(1)
+		e.fail(at(file, line) + err.Error())
+		runtime.Goexit()
+	}
+}
+
+// Is ends the check unless errors.Is(err, want).
+func (e *Env) Is(err, want error) {
+	if !errors.Is(err, want) {
+		_, file, line, _ := runtime.Caller(1)
+		e.fail(at(file, line) + fmt.Sprintf("the error is %v, want one that is %q", err, want))
+		runtime.Goexit()
+	}
+}
+
+// Logf notes something that is printed with the result.
+func (e *Env) Logf(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log = append(e.log, fmt.Sprintf(format, args...))
+}
+
+// Skipf ends the check as one that this store cannot be asked.
+func (e *Env) Skipf(format string, args ...any) {
+	e.mu.Lock()
+	e.skipped = fmt.Sprintf(format, args...)
+	e.mu.Unlock()
+	runtime.Goexit()
+}
+
+func at(file string, line int) string {
+	return fmt.Sprintf("%s:%d: ", file[strings.LastIndexByte(file, '/')+1:], line)
+}
+
+func (e *Env) fail(s string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.failures) < 20 {
+		e.failures = append(e.failures, s)
+	}
+}
+
+// Cleanup has f called at the end of the check, last first.
+func (e *Env) Cleanup(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.undo = append(e.undo, f)
+}
+
+func (e *Env) cleanup() {
+	for {
+		e.mu.Lock()
+		n := len(e.undo)
+		if n == 0 {
+			e.mu.Unlock()
+			return
+		}
+		f := e.undo[n-1]
+		e.undo = e.undo[:n-1]
+		e.mu.Unlock()
+		f()
+	}
+}
+
+// Name returns a name that nothing else in the store has: the same for the same
+// argument within a check.
+func (e *Env) Name(s string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.prefix == "" {
+		e.prefix = e.check.ID + "-" + parley.NewID().String()[9:] + "-"
+	}
+	return e.prefix + s
+}
+
+// Handle opens another handle on the store, closed at the end of the check.
+func (e *Env) Handle() backend.Backend {
+	be, err := e.r.store.Open(e.Ctx)
+	if err != nil {
+		e.fail("open another handle: " + err.Error())
+		runtime.Goexit()
+	}
+	e.Cleanup(func() { be.Close() })
+	return be
+}
+
+// Broker opens a Broker on a handle of its own, closed at the end of the check:
+// what another process would have.
+func (e *Env) Broker(o *parley.Options) *parley.Broker {
+	be, err := e.r.store.Open(e.Ctx)
+	if err != nil {
+		e.fail("open another handle: " + err.Error())
+		runtime.Goexit()
+	}
+	b, err := parley.New(e.Ctx, be, o)
+	if err != nil {
+		be.Close()
+		e.fail("new broker: " + err.Error())
+		runtime.Goexit()
+	}
+	e.Cleanup(func() { b.Close() })
+	return b
+}
+
+// HoldsInTransaction reports whether the store's deliveries can be held by an
+// open transaction.
+func (e *Env) HoldsInTransaction() bool {
+	_, ok := e.r.main.(backend.TransactionHolder)
+	return ok
+}
+
+// Holds lists the ways of holding that the store has; checks of holding are run
+// for each.
+func (e *Env) Holds() []parley.Hold {
+	if e.HoldsInTransaction() {
+		return []parley.Hold{parley.HoldTransaction, parley.HoldLease}
+	}
+	return []parley.Hold{parley.HoldLease}
+}
+
+// Soon repeats f until it returns true, for at most d: for what becomes true
+// without telling. It reports whether it did.
+func (e *Env) Soon(d time.Duration, f func() bool) bool {
+	deadline := time.Now().Add(d)
+	for {
+		if f() {
+			return true
+		}
+		if time.Now().After(deadline) || e.Ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Main is the whole of a program that checks a backend which the parley command
+// does not know:
+//
+//	func main() { conformance.Main("mydb", conformance.Store{Open: open}) }
+//
+// It takes the flags -run REGEXP, -list and -json, and exits with 1 if a check
+// failed.
+func Main(name string, s Store) {
+	os.Exit(Command(context.Background(), name, s, os.Args[1:], os.Stdout, os.Stderr, os.Args[1:]...))
+}
+
+// Command is Main for programs with flags of their own: it returns the exit
+// code. childArgs are the arguments with which this program, started again,
+// comes to call Command with the same store.
+func Command(ctx context.Context, name string, s Store, args []string, stdout, stderr io.Writer, childArgs ...string) int {
+	flags := flag.NewFlagSet(name+" conformance", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	run := flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
+	list := flags.Bool("list", false, "list the sentences and their checks, and run nothing")
+	asJSON := flags.Bool("json", false, "print one JSON object for each check")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	match, err := regexp.Compile(*run)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: -run: %v\n", name, err)
+		return 2
+	}
+	if *list {
+		List(stdout, match)
+		return 0
+	}
+	if childMain(s) {
+		return 0
+	}
+	r, err := newRunner(ctx, s, childArgs...)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	defer r.close()
+	if !*asJSON {
+		r.describe(ctx, stdout)
+	}
+	return r.report(ctx, match, *asJSON, stdout)
+}
+
+// List prints each sentence with its checks.
+func List(w io.Writer, match *regexp.Regexp) {
+	for _, s := range Sentences {
+		printed := false
+		for _, c := range Checks() {
+			if c.ID != s.ID || match != nil && !match.MatchString(c.ID+"/"+c.Name) {
+				continue
+			}
+			if !printed {
+				fmt.Fprintf(w, "%-4s %s\n", s.ID, s.Text)
+				printed = true
+			}
+			fmt.Fprintf(w, "       %s\n", c.Name)
+		}
+	}
+}
+
+// describe prints what is checked.
+func (r *runner) describe(ctx context.Context, w io.Writer) {
+	info, err := r.main.Info(ctx)
+	if err != nil {
+		fmt.Fprintf(w, "store: %v\n", err)
+		return
+	}
+	fmt.Fprintf(w, "%s %s\n", info.Engine, info.Version)
+	for _, k := range slices.Sorted(maps.Keys(info.Settings)) {
+		fmt.Fprintf(w, "  %s = %s\n", k, info.Settings[k])
+	}
+	for _, warning := range info.Warnings {
+		fmt.Fprintf(w, "  warning: %s\n", warning)
+	}
+}
+
+func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, w io.Writer) int {
+	passed, failed, skipped := 0, 0, 0
+	enc := json.NewEncoder(w)
+	for _, c := range Checks() {
+		if !match.MatchString(c.ID + "/" + c.Name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		res := r.run(ctx, c)
+		word := "ok  "
+		switch {
+		case res.Failed != "":
+			failed++
+			word = "FAIL"
+		case res.Skipped != "":
+			skipped++
+			word = "skip"
+		default:
+			passed++
+		}
+		if asJSON {
+			enc.Encode(res)
+			continue
+		}
+		fmt.Fprintf(w, "%s %s/%s (%v)\n", word, c.ID, c.Name, res.Took.Round(time.Millisecond))
+		switch word {
+		case "FAIL":
+			fmt.Fprintf(w, "     %s\n     broken: %s %s\n", strings.ReplaceAll(res.Failed, "\n", "\n     "), c.ID, res.Broken)
+		case "skip":
+			fmt.Fprintf(w, "     %s\n", res.Skipped)
+		}
+	}
+	if asJSON {
+		enc.Encode(map[string]int{"passed": passed, "failed": failed, "skipped": skipped})
+	} else {
+		fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	}
+	if failed > 0 || passed == 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,135 @@
+package conformance
+
+// A Sentence is one numbered guarantee. docs/semantics.md carries the same
+// sentences under the same numbers; a test compares the two.
+type Sentence struct {
+	ID   string
+	Text string
+}
+
+// Sentences are all guarantees, in the order in which they are checked.
+var Sentences = []Sentence{
+	{"I1", "One receiver at a time is in a group, in any process, until it settles, rolls back, dies, or its lease ends."},
+	{"I2", "A sender never waits for a receiver, however long it holds the group, and no claim, receive or settle waits for a sender's open transaction; only writers of the same stream wait for each other."},
+	{"I3", "Once a sender has committed, its message is found by an ordinary receive."},
+	{"I4", "Within a stream, messages are received in the order in which they were sent, through rollback, retry, crash, batch, promotion, parking and Move."},
+	{"I5", "Verbs that need a group or stream in somebody else's hands wait a bounded time and then fail with ErrGroupBusy, and the transaction stays usable; opposite orders of locking never deadlock for ever."},
+	{"I6", "What a receiver writes and its acknowledgement commit together or not at all, also when its hold has been lost meanwhile."},
+
+	{"RA", "A claim locks a group and then looks at it anew: what was consumed before the lock is never delivered, and a settle that finds fewer messages than were delivered fails and changes nothing."},
+	{"RB", "A stream has one writer at a time, and its place in the ready order is changed only under its guard: no committed message is ever out of the order, and none waits for a clean-up."},
+	{"RC", "Whether a group is leased, deferred or parked is read on the locked row, and a promotion waits for no sender and no receiver."},
+
+	{"D01", "When a conversation is begun, a message sent, and both committed, the other side receives it once; both sides share the conversation's id, have handles of their own, and one of them is the initiator."},
+	{"D02", "A conversation on which nothing was sent is in state SO and exists on the initiator's side only."},
+	{"D03", "A transaction that begins and sends and is rolled back leaves nothing behind, and uses up no number."},
+	{"D04", "A message for a service that is not defined, or whose queue is disabled, is withheld with a text that says why, and delivered in order once the service takes it."},
+	{"D05", "A conversation on a contract that the target service does not list brings its initiator an Error with code -8408 and is in state ER."},
+	{"D06", "A type that the contract does not let this side send is refused at once, and the conversation goes on."},
+	{"D07", "A body that its type does not allow is never received; its sender gets an Error with code -9615 that names the sequence number."},
+	{"D08", "A type with validation EMPTY takes no body; an empty body is taken by every type and arrives as none."},
+	{"D09", "A related conversation joins the group; an unknown one is refused; an unknown related group is made with the given id."},
+	{"D10", "Names are compared byte by byte: names that differ in case or in trailing space are different names, and 128 characters of any script are kept as they are."},
+	{"D11", "A message for several conversations of which one cannot take it is sent on none."},
+	{"D12", "Concurrent senders on one conversation get numbers without gaps, in the order in which they commit, and every message arrives."},
+	{"D13", "A service may begin a conversation with itself on one queue: each side has its own handle and group and receives only what the other sent, and an END of one side arrives at the other."},
+
+	{"O01", "Messages sent on one conversation in several transactions are handled in their order by however many receivers."},
+	{"O02", "While a message is being handled, nobody else can receive the next of its conversation."},
+	{"O03", "A message whose transaction rolled back is received again before the next of its conversation."},
+	{"O04", "When several conversations of a group are received together, each one's messages stand together and in order."},
+	{"O05", "Among groups of equal rank the one with the oldest ready message is received first."},
+	{"O06", "Of one conversation a DialogTimer is received first, then an Error, then the rest as it was sent, EndDialog in its place."},
+	{"O07", "A receive returns at most as many messages as asked for, all of one group, and the rest stays."},
+	{"O08", "After a receiver has crashed its message is received again, and nothing has overtaken it."},
+
+	{"G01", "A receiver that asks for the next group while another holds one gets a different group or nothing, and does not wait for the holder."},
+	{"G02", "Asking for a held group by name returns nothing; with a wait it returns what is left once the holder has committed, or nothing at the end of the wait."},
+	{"G03", "Holding one side's group does not hinder the other side in its own."},
+	{"G04", "A sender commits without waiting while the group that it sends to is held, and the message is received afterwards."},
+	{"G05", "GetGroup takes the group: the same transaction receives its messages, and nobody else can."},
+	{"G06", "A transaction that receives twice holds both groups until it ends."},
+	{"G07", "When a transaction ends by commit, rollback or loss of its connection, all its groups are free."},
+	{"G08", "After Move the messages of a conversation come under the new group; Move to another queue's group is refused; opposite concurrent moves both end."},
+	{"G09", "After rolling back to a savepoint that was set under the group's lock, the messages are back and the group is still held."},
+
+	{"P01", "A conversation's priority is the level of the most specific rule that matches it, contract before local before remote service, else 5."},
+	{"P02", "A rule that changes later leaves existing conversations as they are and counts for new ones."},
+	{"P03", "Each side of a conversation has its own priority."},
+	{"P04", "Groups of higher priority are received first, and a group ranks by a conversation only while that has messages."},
+	{"P05", "A group ranks by the highest priority among its conversations that have messages."},
+	{"P06", "A promoted group is the next one received, whatever its priority and age."},
+	{"P07", "A promotion asked for by the peer on its conversation takes effect before the backlog in front of it is handled."},
+	{"P08", "Of equal promotions the first is served first, and a second promotion of a group replaces the first."},
+	{"P09", "A promotion of a group that is held, has no message, or whose first message is withheld is kept and makes nobody wait."},
+	{"P10", "A one-shot promotion ends when messages of the group were acknowledged, and stays when they were given back; a sticky one stays."},
+	{"P11", "A promotion of a group that has ended does no harm and is removed; one of an unknown group is refused."},
+	{"P12", "A chooser is shown the waiting groups in rank order; the one it returns is received next, or its next choice if that one is taken meanwhile."},
+	{"P13", "A peer's promotion beyond what the service allows is refused and changes nothing, and works on the peer's own conversation only."},
+
+	{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other."},
+	{"T02", "A timer set again fires once, at the later setting."},
+	{"T03", "A timer set in a transaction that rolled back, or whose conversation ended, does not fire."},
+	{"T04", "A timer outlives the process that set it and does not fire early."},
+	{"T05", "After its lifetime both sides of a conversation receive an Error with code -8489, cannot send, can receive what is queued, and can end."},
+	{"T06", "A timer beyond the lifetime is refused."},
+
+	{"E01", "When one side ends, the other receives EndDialog after all that was sent, is in state DI and cannot send; when it has ended too, both are gone."},
+	{"E02", "A side that ends with an error brings the other an Error with its code and text before anything else that waits, and the state ER."},
+	{"E03", "An error without a text, or with a code that is not above zero, is refused."},
+	{"E04", "A side that ends removes its unread messages; they are never received."},
+	{"E05", "Ending with an error drops what was withheld of this side's messages; a plain end lets it be delivered, followed by EndDialog."},
+	{"E06", "A side whose peer has ended tells it nothing, whichever way it ends."},
+	{"E07", "A message that arrives for a side that has ended is removed without an error and does not bring the conversation back."},
+	{"E08", "A cleanup removes this side and tells the peer nothing; when the peer sends, it gets an Error with code -8462."},
+	{"E09", "What is lost because its sender ended before the target refused it is recorded as a dead letter."},
+	{"E10", "A conversation that both sides have ended is removed after the set time, whichever ended first."},
+
+	{"R01", "With retention, received messages and copies of sent ones are kept, and are never received again."},
+	{"R02", "When a side ends, what it retained is removed, and what the other side retained stays."},
+	{"R03", "Without retention no copy of a sent message is kept, and received ones are gone at the commit."},
+
+	{"Q03", "A receive with a wait on an empty queue returns after about that time without busy polling, and at once when a message is committed meanwhile."},
+	{"Q04", "With many senders and receivers at once, every message is handled exactly once in committed effects and none is left."},
+
+	{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for nobody."},
+	{"N02", "A delayed post joins its queue when it is due and not before."},
+	{"N03", "A unique post is added only when none with its value is pending, and again after that one is settled."},
+	{"N04", "A pending post can be cancelled; one in a receiver's hands cannot."},
+	{"N05", "Bodies from none to 16 MiB arrive as they were sent, byte for byte."},
+	{"N06", "A queue that keeps processed posts keeps them for the set time and delivers none of them again."},
+	{"N07", "Deferred and parked groups are not received before their time, keep their order, and lose nothing."},
+	{"N08", "A delivery never exceeds the bytes asked for, except that its first message is delivered whatever its size."},
+
+	{"L01", "Two owners hold an application lock together exactly as the matrix of its modes allows."},
+	{"L02", "A request for an application lock that cannot be granted fails at once, or after its wait, and the transaction stays usable."},
+	{"L03", "An application lock is free when it has been released as often as it was taken, and releasing one that is not held is an error."},
+	{"L04", "Modes add up: after a release the owner still holds the union."},
+	{"L05", "A new request waits behind an incompatible one that came first."},
+
+	{"F01", "All tasks of a phase may run at once, and none of a later phase starts before every earlier one is over."},
+	{"F02", "Gaps in the numbers of phases mean nothing."},
+	{"F03", "A task submitted in another batch of the same schedule waits for lower phases all the same."},
+
+	{"B01", "Every verb on an unknown, ended, errored or foreign handle fails with a typed error that names the handle, and changes nothing."},
+	{"B02", "A name that is not defined is refused with a typed error that names it, and the transaction stays usable."},
+	{"B03", "A definition that contradicts itself or what is stored is refused whole."},
+	{"B04", "A body that is too large, and a post's that is not valid, are refused, and nothing is stored; a type whose validator this process lacks is refused with ErrNoValidator."},
+	{"B05", "What a receiver does under a lost lease fails with ErrFenced and changes nothing."},
+	{"B06", "A cancelled context ends every verb with its own error and leaves nothing half done."},
+	{"B07", "A store that is not migrated, or is newer than the program, is refused with an error that says what to do; migrating is safe for many at once and changes nothing the second time."},
+	{"B08", "A disabled queue refuses receives, also those that wait, with ErrQueueDisabled, takes no messages, and loses nothing."},
+	{"B09", "After its end a transaction, a delivery or a broker answers every verb with ErrTxDone, ErrSettled or ErrClosed."},
+	{"B10", "Names and bodies are data: SQL text, quotes and control characters in them come back as they were."},
+	{"B11", "Options out of range are refused with ErrInvalidOption before anything is done."},
+}
+
+// sentence returns the text of an id.
+func sentence(id string) string {
+	for _, s := range Sentences {
+		if s.ID == id {
+			return s.Text
+		}
+	}
+	return ""
+}
