@@ -110,10 +110,10 @@ func checkDialog(to string, o *DialogOptions) error {
 		return err
 	}
 	if o.Lifetime < 0 {
-		return fmt.Errorf("Lifetime %v: %w", o.Lifetime, ErrInvalidOption)
+		return fmt.Errorf("lifetime %v: %w", o.Lifetime, ErrInvalidOption)
 	}
 	if !o.RelatedConversation.IsZero() && !o.RelatedGroup.IsZero() {
-		return fmt.Errorf("RelatedConversation and RelatedGroup: want one of them: %w", ErrInvalidOption)
+		return fmt.Errorf("both RelatedConversation and RelatedGroup: %w", ErrInvalidOption)
 	}
 	return nil
 }

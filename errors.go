@@ -156,6 +156,5 @@ func IsRetryable(err error) bool {
 }
 
 func objQueue(name string) string   { return fmt.Sprintf("queue %q", name) }
-func objService(name string) string { return fmt.Sprintf("service %q", name) }
 func objConv(h ID) string           { return "conversation " + h.String() }
 func objGroup(g ID) string          { return "group " + g.String() }

@@ -38,7 +38,7 @@ func After(d time.Duration) PostOption {
 	return func(o *postOptions) {
 		o.delay = d
 		if d < 0 {
-			o.err = fmt.Errorf("After(%v): %w", d, ErrInvalidOption)
+			o.err = fmt.Errorf("after %v: %w", d, ErrInvalidOption)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func Priority(level int) PostOption {
 	return func(o *postOptions) {
 		o.rank = level
 		if level < 1 || level > 10 {
-			o.err = fmt.Errorf("Priority(%d): want 1 to 10: %w", level, ErrInvalidOption)
+			o.err = fmt.Errorf("priority %d: want 1 to 10: %w", level, ErrInvalidOption)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) ([]backend
 		}
 		if !o.at.IsZero() {
 			if o.delay > 0 {
-				return nil, fmt.Errorf("After and At: want one of them: %w", ErrInvalidOption)
+				return nil, fmt.Errorf("both After and At: %w", ErrInvalidOption)
 			}
 			o.delay = max(time.Until(o.at), 0)
 		}

@@ -392,7 +392,7 @@ func (b *Broker) choose(ctx context.Context, queue int64, opt ReceiveOptions, pa
 		return ID{}, false, failed
 	}
 	if ok && group.IsZero() {
-		return ID{}, false, fmt.Errorf("Choose returned no group: %w", ErrInvalidOption)
+		return ID{}, false, fmt.Errorf("the chooser returned no group: %w", ErrInvalidOption)
 	}
 	return group, ok, nil
 }

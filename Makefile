@@ -1,0 +1,55 @@
+# make help says what there is. Every target that needs database servers gets
+# them from internal/testservers, whose package comment says how.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+SERVERS     := .cache/testservers
+
+# For single runs: make short PKG=./backend/... RUN=Claim
+PKG   ?= ./...
+RUN   ?= .
+COUNT ?= 20
+
+.PHONY: help test short lint cover conformance stress servers stop
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# -count=1: a cached result may come from another version of a server.
+test: lint $(SERVERS) ## all there is: lint, then every test with the race detector on every server that can be had
+	$(SERVERS) exec -- go test -race -count=1 -timeout 20m ./...
+
+short: $(SERVERS) ## a quick look: tests marked long left out, no race detector (PKG=, RUN=)
+	$(SERVERS) exec -- go test -short -timeout 5m -run '$(RUN)' $(PKG)
+
+# staticcheck comes from the network the first time. Without it the rest still
+# says something; STRICT=1 makes its absence a failure.
+lint: ## gofmt, go vet, staticcheck
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:" $$files >&2; exit 1; fi
+	go vet ./...
+	@if [ -n "$(STRICT)" ] || go run $(STATICCHECK) -version >/dev/null 2>&1; then \
+		echo go run $(STATICCHECK) ./... && go run $(STATICCHECK) ./...; \
+	else echo "lint: staticcheck cannot be had now, so it is left out" >&2; fi
+
+cover: $(SERVERS) ## test coverage over all packages, in .cache/cover.out
+	$(SERVERS) exec -- go test -timeout 20m -coverpkg=./... -coverprofile=.cache/cover.out ./...
+	@go tool cover -func=.cache/cover.out | tail -n 1
+
+conformance: $(SERVERS) ## the conformance suite by command, on SQLite and PostgreSQL
+	go run ./cmd/parley conformance --db "sqlite:$$(mktemp -d)/conformance.db"
+	PARLEY_TEST_REQUIRE=postgres $(SERVERS) exec -only postgres -- \
+		sh -c 'exec go run ./cmd/parley conformance --db "$$PARLEY_TEST_POSTGRES"'
+
+stress: $(SERVERS) ## the same tests again and again with the race detector, to the first failure (PKG=, RUN=, COUNT=)
+	$(SERVERS) exec -- go test -race -failfast -timeout 0 -count=$(COUNT) -run '$(RUN)' $(PKG)
+
+servers: $(SERVERS) ## start servers that stay up, which makes the other targets quicker, and print their variables
+	@$(SERVERS) start
+
+stop: $(SERVERS) ## stop them
+	@$(SERVERS) stop
+
+# Built and not run by "go run", which does not hand signals down. Always
+# asked for, since go build knows best what has changed.
+.PHONY: $(SERVERS)
+$(SERVERS):
+	@go build -buildvcs=false -o $@ ./internal/testservers

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// engine is one kind of server that can be run on this machine. An engine
+// keeps no state: all of it is in the instance's folder, because the process
+// that stops a server is often not the one that started it.
+//
+// Start, Stop and Running are called by one process at a time for an instance.
+type engine interface {
+	// Find looks for the programs. Its error says what is missing.
+	Find() error
+
+	// Packages names the Debian packages that bring the programs.
+	Packages() []string
+
+	// Start brings up an empty server in in.home(), which is empty and belongs
+	// to the server's user, and returns the value of the variable when the
+	// server answers there. A cluster may return several addresses with
+	// commas between. What lies in the home's folder data is deleted after
+	// Stop, the rest, which should be logs, before the next Start.
+	Start(ctx context.Context, in *instance) (address string, err error)
+
+	// Running says whether a process of this instance is alive.
+	Running(in *instance) bool
+
+	// Stop ends the processes, without care for the data.
+	Stop(ctx context.Context, in *instance) error
+
+	// Version asks the server at an address, which may be anybody's.
+	Version(ctx context.Context, address string) (string, error)
+}
+
+// spec is one line of the table of servers.
+type spec struct {
+	name     string // as it stands in PARLEY_TEST_REQUIRE
+	variable string // the environment variable that tells the tests
+	needs    string // the server that this one stands in front of, or ""
+	engine   engine // nil: there is no server, only a Go module in the test process
+	module   string // that module
+}
+
+// specs is the table: one line per server, one file per engine. A server comes
+// after the one that it needs.
+var specs = []spec{
+	{name: "sqlite", module: "modernc.org/sqlite"},
+	{name: "postgres", variable: "PARLEY_TEST_POSTGRES", engine: postgres{}},
+	{name: "pgbouncer", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres", engine: pgbouncer{}},
+}
+
+// builtin is the version of an engine that lives in the test process.
+func (s spec) builtin() string {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Version}}", s.module).Output()
+	if err != nil {
+		return s.module
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// checkNames refuses a name that is not in the table: a slip in
+// PARLEY_TEST_REQUIRE must not pass for a server that was found.
+func checkNames(names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(specs, func(s spec) bool { return s.name == name }) {
+			var known []string
+			for _, s := range specs {
+				known = append(known, s.name)
+			}
+			return fmt.Errorf("unknown server %q, known are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// splitNames reads a list with commas or blanks between the names.
+func splitNames(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func contains(names []string, name string) bool { return slices.Contains(names, name) }

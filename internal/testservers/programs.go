@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// program runs one of the server's programs to its end, as the server's user.
+// Its output goes to a file in the instance's home, never through a pipe: a
+// server that stays in the background would keep the pipe open for ever.
+func (in *instance) program(ctx context.Context, path string, args ...string) error {
+	log := filepath.Join(in.home(), filepath.Base(path)+".out")
+	f, err := os.Create(log)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = in.home() // a folder that the server's user can read
+	cmd.Env = serverEnv(os.Environ())
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := asServer(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w%s", filepath.Base(path), err, tail(log))
+	}
+	return nil
+}
+
+// serverEnv keeps the caller's PGDATA, PGPORT and locale away from the servers.
+func serverEnv(environ []string) []string {
+	env := []string{"LC_ALL=C"}
+	for _, v := range environ {
+		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "LC_ALL=") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// pid returns the process id in a file of the instance's home if that process
+// is alive and its command line names the home. A number alone proves nothing:
+// after a restart of the machine it can be anybody's.
+func (in *instance) pid(file string) int {
+	text, err := os.ReadFile(filepath.Join(in.home(), file))
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil || pid <= 1 || !alive(pid) || !strings.Contains(commandLine(pid), in.home()) {
+		return 0
+	}
+	return pid
+}
+
+// commandLine returns a process's arguments, "" for none and for a dead one.
+func commandLine(pid int) string {
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
+		return string(bytes.ReplaceAll(text, []byte{0}, []byte{' '}))
+	}
+	text, _ := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	return string(text)
+}
+
+// gone waits until a condition no longer holds.
+func gone(ctx context.Context, limit time.Duration, there func() bool) bool {
+	for end := time.Now().Add(limit); there(); {
+		if time.Now().After(end) || sleep(ctx, 10*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// tail returns the end of a log for an error's text.
+func tail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "\n\t" + strings.Join(lines[max(0, len(lines)-10):], "\n\t")
+}
+
+// firstLine runs a program for its version.
+func firstLine(path string, args ...string) string {
+	out, _ := exec.Command(path, args...).Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line)
+}
