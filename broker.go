@@ -201,7 +201,8 @@ func (b *Broker) Migrate(ctx context.Context) error {
 }
 
 // Close stops the background work, gives back what is still held, and closes
-// the backend. It is idempotent.
+// the backend. Handlers that still work see the end of Delivery.Context, and
+// what they do after it fails. Close is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -218,7 +219,7 @@ func (b *Broker) Close() error {
 	b.stop()
 	b.hub.close()
 	for _, d := range held {
-		d.Close()
+		d.abandon()
 	}
 	b.done.Wait()
 	return b.be.Close()

@@ -262,6 +262,32 @@ func (d *Delivery) Park(ctx context.Context, reason error) error {
 	return d.giveBack(ctx, "park", backend.Outcome{Park: text})
 }
 
+// abandon gives the group back while a handler may still be using the delivery:
+// for Broker.Close, which another goroutine calls. A transaction ends with the
+// backend; a lease is ended here, by its fence, as another process could.
+func (d *Delivery) abandon() {
+	d.stopHeartbeat()
+	d.lost(ErrClosed)
+	if d.hold.Fence == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	tx, err := d.b.be.Begin(ctx)
+	if err != nil {
+		return // it ends by itself
+	}
+	defer tx.Rollback(ctx)
+	hold := *d.hold
+	hold.Messages = nil
+	if tx.Reclaim(ctx, []*backend.Hold{&hold}) != nil {
+		return
+	}
+	if _, err := tx.Settle(ctx, []backend.Outcome{{Hold: &hold}}); err == nil {
+		tx.Commit(ctx)
+	}
+}
+
 // giveBack settles without acknowledging, and without what was done in Tx. The
 // group stays held throughout: by the transaction's own start, or by fence.
 func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) error {
@@ -319,6 +345,7 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, kee
 			return fail(op, objGroup(d.Group), err)
 		}
 		d.over()
+		d.b.hub.wake(d.queue.ID)
 		return fail(op, objGroup(d.Group), err)
 	}
 	d.over()

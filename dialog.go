@@ -127,6 +127,9 @@ func (tx *Tx) groupOf(ctx context.Context, ep *backend.Endpoint, o *DialogOption
 		if err != nil {
 			return false, fmt.Errorf("related %s: %w", objConv(o.RelatedConversation), err)
 		}
+		if related.State == DisconnectedOutbound || related.State == Closed {
+			return false, fmt.Errorf("related %s: %w", objConv(o.RelatedConversation), ErrEnded)
+		}
 		if related.Service != ep.Service {
 			return false, fmt.Errorf("related %s is of service %q: %w", objConv(o.RelatedConversation), related.Service, ErrGroupElsewhere)
 		}
@@ -332,17 +335,13 @@ func (c *Conversation) Move(ctx context.Context, group ID) error {
 		if ep.Group == group {
 			return c.tx.lockGroup(ctx, group)
 		}
-		if err := c.tx.be.Savepoint(ctx, point); err != nil {
-			return err
+		err = c.tx.whole(ctx, point, func() error { return c.move(ctx, ep.Group, group) })
+		if err == nil {
+			c.tx.hold(ep.Group)
+			c.tx.hold(group)
+			c.tx.touch(ep.Queue)
 		}
-		err = c.move(ctx, ep.Group, group)
-		if err != nil {
-			return errors.Join(err, c.tx.be.RollbackTo(ctx, point), c.tx.be.Release(ctx, point))
-		}
-		c.tx.hold(ep.Group)
-		c.tx.hold(group)
-		c.tx.touch(ep.Queue)
-		return c.tx.be.Release(ctx, point)
+		return err
 	})
 	if err == nil {
 		err = c.tx.told(ctx)

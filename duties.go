@@ -119,6 +119,7 @@ func (c *caretaker) round(ctx context.Context) time.Duration {
 	}
 	c.mu.Lock()
 	look := !time.Now().Before(c.held)
+	c.dueAt = time.Now()
 	c.mu.Unlock()
 	if look && !trouble {
 		if _, err := c.deliverWithheld(ctx); err != nil && ctx.Err() == nil && !gone(err) {
@@ -201,9 +202,14 @@ func (c *caretaker) deliverWithheld(ctx context.Context) (moved int, err error) 
 	c.held = time.Now().Add(jitter(withheldEvery))
 	c.mu.Unlock()
 
-	streams, err := c.b.be.Withheld(ctx, dutyLimit)
-	if err != nil || len(streams) == 0 {
-		return 0, err
+	var streams []backend.WithheldStream
+	for limit := dutyLimit; ; limit *= 4 {
+		if streams, err = c.b.be.Withheld(ctx, limit); err != nil || len(streams) == 0 {
+			return 0, err
+		}
+		if len(streams) < limit || limit >= backend.CountLimit { // those that cannot move do not hide the others
+			break
+		}
 	}
 	v, err := c.b.reload(ctx)
 	if err != nil {
@@ -230,7 +236,9 @@ func (c *caretaker) deliver(ctx context.Context, v *catalogView, s backend.Withh
 		return 0, err
 	}
 	defer tx.rollback(ctx)
-	_, err = tx.acceptEndpoint(ctx, v, &s.From)
+	if s.From.Initiator { // the other side has been there from the start
+		_, err = tx.acceptEndpoint(ctx, v, &s.From)
+	}
 	switch {
 	case errors.Is(err, errContractRefused):
 		reason := fmt.Sprintf("service %q does not accept contract %q", svc.Name, s.From.Contract)

@@ -155,6 +155,6 @@ func IsRetryable(err error) bool {
 	return errors.Is(err, ErrSerialization) || errors.Is(err, ErrGroupBusy)
 }
 
-func objQueue(name string) string   { return fmt.Sprintf("queue %q", name) }
-func objConv(h ID) string           { return "conversation " + h.String() }
-func objGroup(g ID) string          { return "group " + g.String() }
+func objQueue(name string) string { return fmt.Sprintf("queue %q", name) }
+func objConv(h ID) string         { return "conversation " + h.String() }
+func objGroup(g ID) string        { return "group " + g.String() }

@@ -164,12 +164,22 @@ func (b *Broker) Conversations(ctx context.Context, q ConversationQuery) ([]Conv
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	return read(b, "conversations", func() ([]ConversationStatus, error) { return b.be.Conversations(ctx, q) })
+	return read(b, "conversations", func() ([]ConversationStatus, error) {
+		if q.Limit < 0 {
+			return nil, badLimit(q.Limit)
+		}
+		return b.be.Conversations(ctx, q)
+	})
 }
 
 // Withheld lists what waits for a target that cannot take it, and why.
 func (b *Broker) Withheld(ctx context.Context, limit int) ([]WithheldStream, error) {
-	return read(b, "withheld", func() ([]WithheldStream, error) { return b.be.Withheld(ctx, limit) })
+	return read(b, "withheld", func() ([]WithheldStream, error) {
+		if limit < 1 {
+			return nil, badLimit(limit)
+		}
+		return b.be.Withheld(ctx, limit)
+	})
 }
 
 // Retained lists the copies that one side of a conversation keeps, oldest
@@ -182,6 +192,9 @@ func (b *Broker) Retained(ctx context.Context, handle ID) ([]RetainedMessage, er
 // not be delivered or handled, newest first. An empty name means all queues.
 func (b *Broker) DeadLetters(ctx context.Context, queue string, limit int) ([]DeadStatus, error) {
 	return read(b, "dead letters", func() (dead []DeadStatus, err error) {
+		if limit < 1 {
+			return nil, badLimit(limit)
+		}
 		err = b.withCatalog(ctx, func(v *catalogView) error {
 			q, ok := v.queues[queue]
 			if !ok && queue != "" {
@@ -208,6 +221,8 @@ func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStat
 		return s, err
 	})
 }
+
+func badLimit(n int) error { return fmt.Errorf("limit %d: %w", n, ErrInvalidOption) }
 
 func read[T any](b *Broker, op string, f func() (T, error)) (v T, err error) {
 	err = b.check()

@@ -157,11 +157,15 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	}()
 	switch {
 	case opt.Release == BeforeWork:
-		r.Consume = true
+		q := v.queueByID[r.Queue]
+		r.Consume, r.Retain, r.Keep = true, q.Retention, q.KeepProcessed
 	case opt.Hold == HoldLease:
 		r.Lease = opt.Lease
 	}
 	start := time.Now()
+	if err := tx.receives(ctx, r); err != nil {
+		return nil, backend.Claim{}, err
+	}
 	c, err := tx.be.Claim(ctx, r)
 	if err != nil {
 		return nil, c, err
@@ -186,6 +190,25 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	}
 	keep = true
 	return d, c, nil
+}
+
+// receives refuses a claim narrowed to a handle that cannot receive from the
+// queue. A group that is not there is only one without messages.
+func (tx *Tx) receives(ctx context.Context, r backend.ClaimRequest) error {
+	if r.Handle.IsZero() {
+		return nil
+	}
+	ep, err := tx.be.Endpoint(ctx, r.Handle)
+	switch {
+	case err != nil:
+	case ep.State == DisconnectedOutbound || ep.State == Closed:
+		err = ErrEnded
+	case ep.Queue != r.Queue:
+		err = ErrGroupElsewhere
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s: %w", objConv(r.Handle), err)
 }
 
 func (b *Broker) discarded(c backend.Claim, queue int64) {
@@ -234,6 +257,9 @@ func (tx *Tx) receive(ctx context.Context, queue string, o *ReceiveOptions, lock
 		r.LockOnly, r.Consume = lockOnly, !lockOnly
 		r.Retain, r.Keep = q.Retention, q.KeepProcessed
 		r.Held = tx.held
+		if err := tx.receives(ctx, r); err != nil {
+			return backend.Claim{}, err
+		}
 		c, err := tx.be.Claim(ctx, r)
 		if err == nil {
 			tx.b.discarded(c, r.Queue)
@@ -264,13 +290,13 @@ func (b *Broker) waitIn(ctx context.Context, tx *Tx, queue string, opt ReceiveOp
 	}
 	var passed map[ID]bool // groups that were chosen and turned out to be taken
 	contended := time.Duration(0)
-	for {
+	for first := true; ; first = false {
 		ticket := b.hub.ticket()
 		claim, queueID, err := b.tryClaim(ctx, tx, queue, opt, &passed, try)
 		if err != nil || len(claim.Holds) > 0 {
 			return err
 		}
-		if tx == nil { // what is due now must not wait for the next round of the background work
+		if tx == nil && (first || b.opt.NoDuties) { // what is due now must not wait for the background work
 			moved, err := b.duties.due(ctx)
 			if err != nil {
 				return err

@@ -87,18 +87,28 @@ func (tx *Tx) send(ctx context.Context, batch []Sending) error {
 	err := tx.withCatalog(ctx, func(v *catalogView) (err error) {
 		version = v.version
 		box, err = tx.sort(ctx, v, batch)
-		if err != nil || len(box.out) == 0 {
+		switch {
+		case err != nil:
 			return err
+		case len(box.turned) == 0:
+			return tx.dispatch(ctx, v, version, box)
 		}
-		return tx.dispatch(ctx, v, version, box)
+		return tx.whole(ctx, "parley_batch", func() error {
+			if len(box.out) > 0 {
+				if err := tx.dispatch(ctx, v, version, box); err != nil {
+					return err
+				}
+			}
+			for _, t := range box.turned {
+				if err := tx.turnDown(ctx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		return err
-	}
-	for _, t := range box.turned {
-		if err := tx.turnDown(ctx, t); err != nil {
-			return err
-		}
 	}
 	for _, c := range box.from {
 		c.fresh = false
@@ -117,7 +127,7 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		}
 		f, err := s.To.known(ctx)
 		if err != nil {
-			return box, err
+			return box, fmt.Errorf("%s: %w", objConv(s.To.handle), err)
 		}
 		t, ok := v.types[typ]
 		if !ok {
@@ -139,6 +149,14 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		}
 		if why != nil {
 			if !broken[s.To.handle] {
+				// Whether it could be sent at all is asked before anything is.
+				ep, err := s.To.endpoint(ctx)
+				if err == nil {
+					err = sendable(ep)
+				}
+				if err != nil {
+					return box, fmt.Errorf("%s: %w", objConv(s.To.handle), err)
+				}
 				box.turned = append(box.turned, turnedDown{s.To, typ, why})
 			}
 			broken[s.To.handle] = true
@@ -169,9 +187,6 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 func (tx *Tx) turnDown(ctx context.Context, t turnedDown) error {
 	ep, err := t.conv.endpoint(ctx)
 	if err != nil {
-		return err
-	}
-	if err := sendable(ep); err != nil {
 		return err
 	}
 	tx.touch(ep.Queue)
@@ -206,6 +221,8 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 	marked := false
 	undo := func(err error) error {
 		if marked {
+			ctx, cancel := cleanup(ctx)
+			defer cancel()
 			err = errors.Join(err, tx.be.RollbackTo(ctx, point), tx.be.Release(ctx, point))
 		}
 		return err
@@ -285,9 +302,9 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 					withheld[h] = why
 				}
 			case backend.RefusedDisabled:
-				withheld[h] = "the target's queue is disabled"
+				withheld[h] = targetDisabled
 			case backend.RefusedHeld:
-				withheld[h] = "earlier messages of the conversation wait"
+				withheld[h], err = tx.whyHeld(ctx, v, h)
 			}
 			if errors.Is(err, errContractRefused) {
 				gone[h], err = true, nil
@@ -298,7 +315,9 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 		}
 	}
 	if marked {
-		return tx.be.Release(ctx, point)
+		if err := tx.be.Release(ctx, point); err != nil {
+			return undo(err)
+		}
 	}
 	return nil
 }
@@ -336,6 +355,24 @@ func (tx *Tx) tryBoth(ctx context.Context, version int64, now, later []backend.O
 	}
 	return nil, nil
 }
+
+// whyHeld says what a conversation with withheld messages waits for.
+func (tx *Tx) whyHeld(ctx context.Context, v *catalogView, handle ID) (string, error) {
+	f, err := tx.Conversation(handle).known(ctx)
+	if err != nil {
+		return "", err
+	}
+	svc, ok := v.services[f.far]
+	switch {
+	case !ok:
+		return fmt.Sprintf("service %q is not defined", f.far), nil
+	case v.queues[svc.Queue].Disabled:
+		return targetDisabled, nil
+	}
+	return "earlier messages of the conversation wait", nil
+}
+
+const targetDisabled = "the target's queue is disabled"
 
 // errContractRefused: the target was asked on a contract that it does not take;
 // the sender has been told in the conversation.

@@ -195,6 +195,24 @@ func undefined(err error) bool {
 		errors.Is(err, ErrUnknownContract) || errors.Is(err, ErrUnknownType)
 }
 
+// whole runs f so that nothing of it stays if it fails, also when ctx was
+// cancelled in the middle.
+func (tx *Tx) whole(ctx context.Context, point string, f func() error) error {
+	if err := tx.be.Savepoint(ctx, point); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		err = tx.be.Release(ctx, point)
+	}
+	if err != nil {
+		ctx, cancel := cleanup(ctx)
+		defer cancel()
+		err = errors.Join(err, tx.be.RollbackTo(ctx, point), tx.be.Release(ctx, point))
+	}
+	return err
+}
+
 // touch notes that a queue has something new.
 func (tx *Tx) touch(queue int64) {
 	if tx.touched == nil {

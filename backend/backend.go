@@ -74,8 +74,8 @@ type Tx interface {
 	// BeginDialog stores a new conversation's initiator side: the endpoint, its
 	// group if NewGroup is set, and the streams of both directions, the
 	// outgoing one without a home. It returns ErrGroupBusy if the new group
-	// came into being meanwhile. An existing group must be held (LockGroup).
-	// ErrStaleCatalog if the catalog has another version than the one given,
+	// came into being meanwhile. An existing group must be held (LockGroup);
+	// ErrGroupElsewhere if it is of another queue or service. ErrStaleCatalog if the catalog has another version than the one given,
 	// since the priority was chosen by it.
 	BeginDialog(ctx context.Context, version int64, d NewDialog) error
 
@@ -127,8 +127,9 @@ type Tx interface {
 	// claim is no error.
 	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
 
-	// More reads messages of a held group beyond those already delivered by the
-	// hold, and adds them to it.
+	// More reads messages of a held group beyond those in hold.Messages, in each
+	// stream, and adds them there. What the caller took out of hold.Messages is
+	// read again.
 	More(ctx context.Context, hold *Hold, maxMessages int, maxBytes int) ([]*Message, error)
 
 	// Reclaim takes the groups of leased holds in this transaction, by their
@@ -140,7 +141,9 @@ type Tx interface {
 	// the transaction. It is the last call before Commit: guards are locked in
 	// it, and a sender that needs one waits for the commit. again is true when
 	// the order of some stream could not be put right because a sender is
-	// writing to it: look again soon.
+	// writing to it: look again soon. Messages that EndDialog removed in this
+	// transaction count as there: a handler may end the conversation and then
+	// acknowledge.
 	Settle(ctx context.Context, outcomes []Outcome) (again bool, err error)
 
 	// LockGroup takes a group until the transaction ends, without waiting:

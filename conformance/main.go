@@ -37,6 +37,10 @@ func Command(ctx context.Context, name string, s Store, args []string, stdout, s
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "%s: %q is not a flag\n", name, flags.Arg(0))
+		return 2
+	}
 	match, err := regexp.Compile(*run)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: -run: %v\n", name, err)

@@ -1,0 +1,173 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// The kinds of rows in the table object.
+const (
+	objectType     = "type"
+	objectContract = "contract"
+	objectService  = "service"
+	objectPriority = "priority"
+)
+
+// Catalog implements backend.Tx.
+func (t *Tx) Catalog(ctx context.Context, lock bool) (*backend.Catalog, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if lock {
+		if _, err := t.TryLock(ctx, t.s.q.CatalogLock); err != nil {
+			return nil, err
+		}
+	}
+	var c *backend.Catalog
+	err := t.look(ctx, func(r run) (err error) {
+		c, err = r.catalog(ctx)
+		return err
+	})
+	return c, err
+}
+
+func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
+	c := new(backend.Catalog)
+	if _, err := r.Row(ctx, []any{&c.Version}, r.s.q.CatalogVersion); err != nil {
+		return nil, err
+	}
+	err := r.Rows(ctx, func(rows *sql.Rows) error {
+		var kind string
+		var spec []byte
+		if err := rows.Scan(&kind, &spec); err != nil {
+			return err
+		}
+		return decodeObject(c, kind, spec)
+	}, r.s.q.CatalogObjects)
+	if err != nil {
+		return nil, err
+	}
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		var q backend.Queue
+		var enabled bool
+		var keep int64
+		if err := rows.Scan(&q.ID, &q.Name, Bool(&enabled), Bool(&q.Retention), &keep); err != nil {
+			return err
+		}
+		q.Disabled = !enabled
+		q.KeepProcessed = time.Duration(keep) * time.Microsecond
+		c.Queues = append(c.Queues, q)
+		return nil
+	}, r.s.q.CatalogQueues)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func decodeObject(c *backend.Catalog, kind string, spec []byte) error {
+	switch kind {
+	case objectType:
+		return decodeInto(&c.Types, spec)
+	case objectContract:
+		return decodeInto(&c.Contracts, spec)
+	case objectService:
+		return decodeInto(&c.Services, spec)
+	case objectPriority:
+		return decodeInto(&c.Priorities, spec)
+	}
+	return fmt.Errorf("parley: the catalog has an object of kind %q", kind)
+}
+
+func decodeInto[T any](list *[]T, spec []byte) error {
+	var v T
+	if err := json.Unmarshal(spec, &v); err != nil {
+		return fmt.Errorf("parley: catalog: %w", err)
+	}
+	*list = append(*list, v)
+	return nil
+}
+
+// PutCatalog implements backend.Tx.
+func (t *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version int64, err error) {
+	if err := t.ready(ctx); err != nil {
+		return 0, err
+	}
+	// The version's row is the lock of all who define.
+	if _, err := t.Exec(ctx, t.s.q.CatalogBump); err != nil {
+		return 0, err
+	}
+	for _, q := range change.Queues {
+		if err := t.putQueue(ctx, q); err != nil {
+			return 0, err
+		}
+	}
+	for _, v := range change.Types {
+		if err := t.putObject(ctx, objectType, v.Name, v); err != nil {
+			return 0, err
+		}
+	}
+	for _, v := range change.Contracts {
+		if err := t.putObject(ctx, objectContract, v.Name, v); err != nil {
+			return 0, err
+		}
+	}
+	for _, v := range change.Services {
+		if err := t.putObject(ctx, objectService, v.Name, v); err != nil {
+			return 0, err
+		}
+	}
+	for _, v := range change.Priorities {
+		if err := t.putObject(ctx, objectPriority, v.Name, v); err != nil {
+			return 0, err
+		}
+	}
+	_, err = t.Row(ctx, []any{&version}, t.s.q.CatalogVersion)
+	return version, err
+}
+
+func (t *Tx) putObject(ctx context.Context, kind, name string, v any) error {
+	spec, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("parley: catalog: %w", err)
+	}
+	if _, err := t.Exec(ctx, t.s.q.ObjectDelete, kind, name); err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.ObjectInsert, kind, name, string(spec))
+	return err
+}
+
+func (t *Tx) putQueue(ctx context.Context, q backend.Queue) error {
+	n, err := t.Exec(ctx, t.s.q.QueueUpdate, !q.Disabled, q.Retention, q.KeepProcessed, q.Name)
+	if err != nil || n > 0 {
+		return err
+	}
+	var id int64
+	if _, err := t.Row(ctx, []any{&id}, t.s.q.QueueNumber); err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.QueueInsert, id, q.Name, !q.Disabled, q.Retention, q.KeepProcessed)
+	return err
+}
+
+// queueState is what sending to a queue and receiving from it depend on.
+func (r run) queueState(ctx context.Context, version, queue int64) error {
+	var now int64
+	var enabled sql.NullInt64
+	if _, err := r.Row(ctx, []any{&now, &enabled}, r.s.q.QueueRead, queue); err != nil {
+		return err
+	}
+	switch {
+	case now != version || !enabled.Valid:
+		return backend.ErrStaleCatalog
+	case enabled.Int64 == 0:
+		return backend.ErrQueueDisabled
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// The kinds of streams, in the order in which those of one endpoint are
+// received. The first three are backend.Kind's.
+const (
+	streamTimer  = int64(backend.KindTimer)
+	streamError  = int64(backend.KindError)
+	streamDialog = int64(backend.KindUser)
+	streamKey    = 3
+)
+
+// kindKeyed is the kind of messages that are posts with a key. It tells them
+// apart in an index, since they can be looked for by id.
+const kindKeyed = 4
+
+// The kinds of rows in the table closing, and of timers.
+const (
+	closingEnd     = 0
+	closingError   = 1
+	closingCleanup = 2
+
+	timerDialog   = 0
+	timerLifetime = 1
+)
+
+// BeginDialog implements backend.Tx.
+func (t *Tx) BeginDialog(ctx context.Context, version int64, d backend.NewDialog) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if err := t.sameVersion(ctx, version); err != nil {
+		return err
+	}
+	if d.NewGroup {
+		n, err := t.Exec(ctx, t.s.q.GroupInsert, d.Group, d.Queue, d.Service, "")
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return backend.ErrGroupBusy
+		}
+	} else if g, err := t.group(ctx, d.Group); err != nil {
+		return err
+	} else if g == nil || g.queue != d.Queue || g.service != d.Service {
+		return backend.ErrGroupElsewhere
+	}
+	if err := t.putEndpoint(ctx, d.Endpoint); err != nil {
+		return err
+	}
+	if err := t.putStream(ctx, stream{id: d.Handle, kind: streamDialog, priority: d.Priority}); err != nil {
+		return err
+	}
+	return t.putStream(ctx, stream{
+		id: d.Peer, kind: streamDialog,
+		group: d.Group, queue: d.Queue, endpoint: d.Handle, priority: d.Priority,
+	})
+}
+
+// sameVersion returns ErrStaleCatalog if the catalog has another version.
+func (t *Tx) sameVersion(ctx context.Context, version int64) error {
+	var now int64
+	if _, err := t.Row(ctx, []any{&now}, t.s.q.CatalogVersion); err != nil {
+		return err
+	}
+	if now != version {
+		return backend.ErrStaleCatalog
+	}
+	return nil
+}
+
+// putEndpoint stores one side of a conversation.
+func (t *Tx) putEndpoint(ctx context.Context, e backend.Endpoint) error {
+	var life any
+	if e.Lifetime > 0 {
+		life = e.Lifetime
+	}
+	_, err := t.Exec(ctx, t.s.q.EndpointInsert, e.Handle, e.Conversation, e.Peer, e.Initiator,
+		e.Service, e.Far, e.Contract, e.Queue, e.Group, e.Priority, life)
+	if err == nil && e.Lifetime > 0 {
+		_, err = t.Exec(ctx, t.s.q.TimerPut, e.Handle, timerLifetime, e.Lifetime)
+	}
+	return err
+}
+
+// Accept implements backend.Tx.
+func (t *Tx) Accept(ctx context.Context, version int64, from backend.ID, target backend.Endpoint) (bool, error) {
+	if err := t.ready(ctx); err != nil {
+		return false, err
+	}
+	if err := t.sameVersion(ctx, version); err != nil {
+		return false, err
+	}
+	if _, err := t.TryLock(ctx, t.s.q.GuardLock, from); err != nil {
+		return false, err
+	}
+	s, err := t.stream(ctx, from)
+	if err != nil {
+		return false, err
+	}
+	if s == nil {
+		return false, backend.ErrNoConversation
+	}
+	if s.queue != 0 {
+		return false, nil
+	}
+	target.Group = target.Handle
+	if _, err := t.Exec(ctx, t.s.q.GroupInsert, target.Group, target.Queue, target.Service, ""); err != nil {
+		return false, err
+	}
+	if err := t.putEndpoint(ctx, target); err != nil {
+		return false, err
+	}
+	_, err = t.Exec(ctx, t.s.q.StreamHome, target.Group, target.Queue, target.Handle, target.Priority, from)
+	return err == nil, err
+}
+
+// Endpoint implements backend.Tx.
+func (t *Tx) Endpoint(ctx context.Context, handle backend.ID) (*backend.Endpoint, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	var e *backend.Endpoint
+	err := t.look(ctx, func(r run) (err error) {
+		e, err = r.endpoint(ctx, handle)
+		return err
+	})
+	if err == nil && e == nil {
+		err = backend.ErrNoConversation
+	}
+	return e, err
+}
+
+// endpoint reads one side of a conversation, nil if there is none.
+func (r run) endpoint(ctx context.Context, handle backend.ID) (*backend.Endpoint, error) {
+	e, _, err := r.endpointAndState(ctx, handle)
+	return e, err
+}
+
+// endpointAndState is endpoint with what the state was concluded from.
+func (r run) endpointAndState(ctx context.Context, handle backend.ID) (*backend.Endpoint, endpointState, error) {
+	var e *backend.Endpoint
+	var st endpointState
+	err := r.Rows(ctx, func(rows *sql.Rows) error {
+		if e == nil {
+			e = &backend.Endpoint{Handle: handle}
+		}
+		return st.scan(rows, e)
+	}, r.s.q.EndpointRead, handle)
+	if err != nil || e == nil {
+		return nil, st, err
+	}
+	st.conclude(e)
+	return e, st, nil
+}
+
+// endpointState collects what the state of an endpoint follows from: the row
+// itself and, one line each, what has been recorded of its other side.
+type endpointState struct {
+	ended      bool
+	peerEnded  bool // by END, with or without an error
+	brokerSays bool
+	now        int64
+}
+
+// scan reads one row of EndpointRead.
+func (st *endpointState) scan(rows *sql.Rows, e *backend.Endpoint) error {
+	var until, closed sql.NullInt64
+	var kind, code sql.NullInt64
+	var byPeer bool
+	var text string
+	err := rows.Scan(ID(&e.Conversation), ID(&e.Peer), Bool(&e.Initiator), &e.Service, &e.Far, &e.Contract,
+		&e.Queue, ID(&e.Group), &e.Priority, &until, &closed, Int(&e.NextSeq),
+		&kind, Bool(&byPeer), &code, Text(&text), &st.now)
+	if err != nil {
+		return err
+	}
+	st.ended = closed.Valid
+	if until.Valid { // what is over is not unlimited
+		e.Lifetime = max(span(st.now, until.Int64), time.Microsecond)
+	}
+	if !kind.Valid {
+		return nil
+	}
+	switch kind.Int64 {
+	case closingEnd:
+		st.peerEnded = true
+	case closingError:
+		if e.Error == nil {
+			e.Error = &backend.DialogError{Code: int(code.Int64), Text: text}
+		}
+		st.peerEnded = st.peerEnded || byPeer
+	case closingCleanup:
+		e.PeerCleaned = true
+	}
+	return nil
+}
+
+// conclude sets the state. An error counts from its arrival on, also when the
+// other side has ended without one before.
+func (st *endpointState) conclude(e *backend.Endpoint) {
+	switch {
+	case st.ended && (st.peerEnded || e.PeerCleaned):
+		e.State = backend.Closed
+	case st.ended:
+		e.State = backend.DisconnectedOutbound
+	case e.Error != nil:
+		e.State = backend.Errored
+	case st.peerEnded:
+		e.State = backend.DisconnectedInbound
+	case e.Initiator && e.NextSeq == 0:
+		e.State = backend.StartedOutbound
+	default:
+		e.State = backend.Conversing
+	}
+}
+
+// Notice implements backend.Tx.
+func (t *Tx) Notice(ctx context.Context, n backend.Notice) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	_, err := t.notice(ctx, n)
+	return err
+}
+
+// notice reports whether the endpoint was there to be told.
+func (t *Tx) notice(ctx context.Context, n backend.Notice) (told bool, err error) {
+	h, err := t.home(ctx, n.To)
+	if err != nil || h == nil || h.ended {
+		return false, err
+	}
+	m := note{id: backend.NewID(), kind: n.Kind}
+	if n.Kind == backend.KindError {
+		m.body = n.Error.Body()
+		_, err := t.Exec(ctx, t.s.q.ClosingInsert, n.To, m.id, closingError, false, n.Error.Code, n.Error.Text)
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, t.putNote(ctx, stream{group: h.group, queue: h.queue, endpoint: n.To, priority: h.priority}, m)
+}
+
+// note is a message that is a stream of its own.
+type note struct {
+	id   backend.ID
+	kind backend.Kind
+	body []byte
+}
+
+// putNote gives the endpoint that is home's a stream with one message.
+func (t *Tx) putNote(ctx context.Context, home stream, m note) error {
+	home.id, home.kind, home.next, home.closed = m.id, int64(m.kind), 1, true
+	if err := t.putStream(ctx, home); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.id, 0, m.id, m.kind, m.kind.Type(), m.body, nil); err != nil {
+		return err
+	}
+	return t.mark(ctx, home)
+}
+
+// home is where an endpoint receives.
+type home struct {
+	group    backend.ID
+	queue    int64
+	priority int
+	peer     backend.ID
+	service  string
+	ended    bool
+	enabled  bool
+}
+
+// home returns nil if there is no such endpoint.
+func (r run) home(ctx context.Context, handle backend.ID) (*home, error) {
+	var h home
+	var closed sql.NullInt64
+	found, err := r.Row(ctx, []any{ID(&h.group), &h.queue, &h.priority, ID(&h.peer), &h.service, &closed, Bool(&h.enabled)},
+		r.s.q.EndpointHome, handle)
+	if err != nil || !found {
+		return nil, err
+	}
+	h.ended = closed.Valid
+	return &h, nil
+}
+
+// SetTimer implements backend.Tx.
+func (t *Tx) SetTimer(ctx context.Context, handle backend.ID, after time.Duration) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	h, err := t.home(ctx, handle)
+	switch {
+	case err != nil:
+		return err
+	case h == nil:
+		return backend.ErrNoConversation
+	case h.ended:
+		return backend.ErrEnded
+	case after <= 0:
+		_, err = t.Exec(ctx, t.s.q.TimerDelete, handle, timerDialog)
+	default:
+		_, err = t.Exec(ctx, t.s.q.TimerPut, handle, timerDialog, after)
+	}
+	return err
+}
+
+// Once implements backend.Tx.
+func (t *Tx) Once(ctx context.Context, key string) (bool, error) {
+	if err := t.ready(ctx); err != nil {
+		return false, err
+	}
+	n, err := t.Exec(ctx, t.s.q.OnceInsert, key)
+	return n > 0, err
+}

@@ -1,0 +1,268 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Post implements backend.Tx.
+func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) ([]backend.Posted, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if len(posts) == 0 {
+		return nil, nil
+	}
+	if p := posts[0]; len(posts) == 1 && p.Key == "" && p.Delay <= 0 && p.Unique == "" {
+		n, err := t.Exec(ctx, t.s.q.PostOne, p.ID, p.Rank, p.Type, p.Body, p.Queue, version)
+		if err == nil && n == 0 {
+			if err = t.queueState(ctx, version, p.Queue); err == nil {
+				err = backend.ErrStaleCatalog // it has changed again
+			}
+		}
+		return make([]backend.Posted, 1), err
+	}
+	if t.s.d.PostBatch != nil {
+		return t.s.d.PostBatch(ctx, t, version, posts)
+	}
+	if err := t.CheckQueues(ctx, version, posts); err != nil {
+		return nil, err
+	}
+	posted := make([]backend.Posted, len(posts))
+	for _, i := range PostOrder(posts) {
+		var err error
+		if posted[i], err = t.PostOne(ctx, posts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return posted, nil
+}
+
+// CheckQueues returns an error unless the catalog has the version and the
+// queues of all posts are on.
+func (t *Tx) CheckQueues(ctx context.Context, version int64, posts []backend.Posting) error {
+	var seen []int64
+	for _, p := range posts {
+		if slices.Contains(seen, p.Queue) {
+			continue
+		}
+		seen = append(seen, p.Queue)
+		if err := t.queueState(ctx, version, p.Queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PostOrder returns the indexes of posts in the order in which all posters take
+// the keys that others may wait for. Posts of one key, and those without, keep
+// their order.
+func PostOrder(posts []backend.Posting) []int {
+	order := make([]int, len(posts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := posts[i], posts[j]
+		return cmp.Or(
+			cmp.Compare(a.Queue, b.Queue),
+			cmp.Compare(a.Key, b.Key),
+		)
+	})
+	return order
+}
+
+// PostOne adds one post whose queue has been looked at.
+func (t *Tx) PostOne(ctx context.Context, p backend.Posting) (done backend.Posted, err error) {
+	var uniq any
+	if p.Unique != "" {
+		uniq = p.Unique
+		if done.Duplicate, err = t.claimUnique(ctx, p); err != nil || !done.Duplicate.IsZero() {
+			return done, err
+		}
+	}
+	switch {
+	case p.Delay > 0:
+		_, err = t.Exec(ctx, t.s.q.DelayedInsert, p.ID, p.Queue, p.Key, p.Rank, p.Type, p.Body, uniq, p.Delay)
+	case p.Key != "":
+		err = t.postKeyed(ctx, p, uniq)
+	default:
+		_, err = t.Exec(ctx, t.s.q.PostInsert, p.ID, p.Queue, p.Rank, p.Type, p.Body, uniq)
+	}
+	return done, err
+}
+
+// claimUnique records that the post is the one with its unique value, or
+// returns the one that is. It looks before it inserts: the insert would wait
+// for a receiver that is just about to remove the row.
+func (t *Tx) claimUnique(ctx context.Context, p backend.Posting) (other backend.ID, err error) {
+	for {
+		found, err := t.Row(ctx, []any{ID(&other)}, t.s.q.UniqueRead, p.Queue, p.Unique)
+		if err != nil || found {
+			return other, err
+		}
+		n, err := t.Exec(ctx, t.s.q.UniqueInsert, p.Queue, p.Unique, p.ID)
+		if err != nil || n > 0 {
+			return backend.ID{}, err
+		}
+	}
+}
+
+// postKeyed appends a post to the stream of its key, which it makes if need be.
+func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
+	s, err := t.keyStream(ctx, p)
+	if err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.id, s.next, p.ID, kindKeyed, p.Type, p.Body, uniq); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.next+1, s.id); err != nil {
+		return err
+	}
+	if s.priority != p.Rank { // a key has the rank of the post that made its marker
+		s.priority = p.Rank
+		if _, err := t.Exec(ctx, t.s.q.StreamRank, p.Rank, s.id); err != nil {
+			return err
+		}
+	}
+	return t.mark(ctx, *s)
+}
+
+// keyStream returns the stream of a post's key with its guard locked.
+func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*stream, error) {
+	for {
+		var id backend.ID
+		found, err := t.Row(ctx, []any{ID(&id)}, t.s.q.KeyRead, p.Queue, p.Key)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			// Of two who make the key at once the second waits here, and then
+			// finds what the first has made, or that it made nothing.
+			id = backend.NewID()
+			n, err := t.Exec(ctx, t.s.q.KeyInsert, p.Queue, p.Key, id)
+			if err != nil {
+				return nil, err
+			}
+			if n == 0 {
+				continue
+			}
+			s := stream{id: id, kind: streamKey, group: id, queue: p.Queue, priority: p.Rank}
+			if _, err := t.Exec(ctx, t.s.q.GroupInsert, id, p.Queue, "", p.Key); err != nil {
+				return nil, err
+			}
+			return &s, t.putStream(ctx, s)
+		}
+		if _, err := t.TryLock(ctx, t.s.q.GuardLock, id); err != nil {
+			return nil, err
+		}
+		s, err := t.stream(ctx, id)
+		if err != nil || s != nil {
+			return s, err
+		}
+		// It was swept between the two looks.
+	}
+}
+
+// Cancel implements backend.Tx.
+func (t *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	for _, try := range []func(context.Context, int64, backend.ID) (bool, error){
+		t.cancelPost, t.cancelDelayed, t.cancelKeyed,
+	} {
+		if done, err := try(ctx, queue, id); err != nil || done {
+			return err
+		}
+	}
+	return backend.ErrNotPending
+}
+
+func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, error) {
+	locked, err := t.TryLock(ctx, t.s.q.PostTry, id)
+	if err != nil {
+		return false, err
+	}
+	p, err := t.post(ctx, id)
+	if err != nil || p == nil || p.queue != queue {
+		return false, err
+	}
+	if !locked || p.leased() {
+		return false, backend.ErrNotPending
+	}
+	if _, err := t.Exec(ctx, t.s.q.PostDelete, id); err != nil {
+		return false, err
+	}
+	return true, t.freeUnique(ctx, queue, p.uniq.String)
+}
+
+func (t *Tx) cancelDelayed(ctx context.Context, queue int64, id backend.ID) (bool, error) {
+	locked, err := t.TryLock(ctx, t.s.q.DelayedTry, id)
+	if err != nil {
+		return false, err
+	}
+	d, err := t.delayed(ctx, id)
+	if err != nil || d == nil || d.Queue != queue {
+		return false, err
+	}
+	if !locked { // it is joining its queue
+		return false, backend.ErrNotPending
+	}
+	if _, err := t.Exec(ctx, t.s.q.DelayedDelete, id); err != nil {
+		return false, err
+	}
+	return true, t.freeUnique(ctx, queue, d.Unique)
+}
+
+func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool, error) {
+	var k messageKey
+	var g backend.ID
+	var home int64
+	var uniq string
+	dest := []any{ID(&k.stream), &k.seq, Text(&uniq), ID(&g), &home}
+	found, err := t.Row(ctx, dest, t.s.q.MessageFind, id)
+	if err != nil || !found || home != queue {
+		return false, err
+	}
+	// A receiver that has the group may have the post in hand.
+	row, locked, err := t.take(ctx, g)
+	if err != nil || row == nil || !locked {
+		return false, err
+	}
+	n, err := t.Exec(ctx, t.s.q.MessageDelete, k.stream, k.seq)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if _, err := t.Exec(ctx, t.s.q.FailureDelete, id); err != nil {
+		return false, err
+	}
+	t.touch(k.stream)
+	return true, t.freeUnique(ctx, queue, uniq)
+}
+
+func (t *Tx) freeUnique(ctx context.Context, queue int64, value string) error {
+	if value == "" {
+		return nil
+	}
+	_, err := t.Exec(ctx, t.s.q.UniqueDelete, queue, value)
+	return err
+}
+
+// delayed reads a post that is not yet due, nil if there is none. Its delay is
+// what is left.
+func (r run) delayed(ctx context.Context, id backend.ID) (*backend.Posting, error) {
+	p := backend.Posting{ID: id}
+	var due, now int64
+	found, err := r.Row(ctx, []any{&p.Queue, &p.Key, &p.Rank, &p.Type, Body(&p.Body), Text(&p.Unique), &due, &now},
+		r.s.q.DelayedRead, id)
+	if err != nil || !found {
+		return nil, err
+	}
+	p.Delay = span(now, due)
+	return &p, nil
+}

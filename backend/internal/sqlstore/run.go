@@ -1,0 +1,126 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// run executes statements in a session and classifies what goes wrong.
+type run struct {
+	s    *Store
+	sess Session
+}
+
+// args converts arguments to what drivers take.
+func (r run) args(q *Stmt, args []any) []any {
+	out := make([]any, len(args), len(args)+1)
+	for i, a := range args {
+		switch v := a.(type) {
+		case backend.ID:
+			out[i] = r.s.d.ID(v)
+		case []byte:
+			if v != nil {
+				out[i] = v
+			}
+		case time.Duration:
+			out[i] = v.Microseconds()
+		case bool:
+			out[i] = flag(v)
+		case int:
+			out[i] = int64(v)
+		case backend.Kind:
+			out[i] = int64(v)
+		default:
+			out[i] = a
+		}
+	}
+	if q.clock {
+		out = append(out, r.s.d.Clock())
+	}
+	return out
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Exec runs a statement and returns how many rows it changed.
+func (r run) Exec(ctx context.Context, q *Stmt, args ...any) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	res, err := r.sess.Exec(ctx, q, r.args(q, args))
+	if err != nil {
+		return 0, r.s.fail(ctx, err)
+	}
+	n, err := res.RowsAffected()
+	return n, r.s.fail(ctx, err)
+}
+
+// Rows calls scan for each row of a query. The rows are closed before Rows
+// returns, so that the next statement can follow.
+func (r run) Rows(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rows, err := r.sess.Query(ctx, q, r.args(q, args))
+	if err != nil {
+		return r.s.fail(ctx, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			if err == errEnough {
+				return nil
+			}
+			return r.s.fail(ctx, err)
+		}
+	}
+	return r.s.fail(ctx, rows.Err())
+}
+
+// Row scans the first row of a query into dest and reports whether there is one.
+func (r run) Row(ctx context.Context, dest []any, q *Stmt, args ...any) (found bool, err error) {
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		found = true
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		return errEnough
+	}, q, args...)
+	return found && err == nil, err
+}
+
+// IDs returns the ids in the first column of a query.
+func (r run) IDs(ctx context.Context, q *Stmt, args ...any) (ids []backend.ID, err error) {
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		var id backend.ID
+		err := rows.Scan(ID(&id))
+		ids = append(ids, id)
+		return err
+	}, q, args...)
+	return ids, err
+}
+
+// TryLock runs a statement that locks one row and reports whether it could. An
+// engine that needs no such statement leaves it empty: it has what it asks for.
+func (r run) TryLock(ctx context.Context, q *Stmt, args ...any) (bool, error) {
+	if q.Empty() {
+		return true, ctx.Err()
+	}
+	var none any
+	return r.Row(ctx, []any{&none}, q, args...)
+}
+
+type sentinel string
+
+func (e sentinel) Error() string { return string(e) }
+
+// errEnough ends a walk through rows without being an error.
+const errEnough = sentinel("enough rows")

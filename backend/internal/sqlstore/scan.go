@@ -1,0 +1,137 @@
+package sqlstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// ID makes an id a destination for Scan: the engines return 16 bytes or the
+// text form, and NULL is the zero id.
+func ID(id *backend.ID) any { return (*idDest)(id) }
+
+type idDest backend.ID
+
+func (d *idDest) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*d = idDest{}
+	case []byte:
+		if len(v) == len(d) {
+			copy(d[:], v)
+			return nil
+		}
+		return d.parse(string(v))
+	case string:
+		return d.parse(v)
+	default:
+		return fmt.Errorf("parley: an id came back as %T", src)
+	}
+	return nil
+}
+
+func (d *idDest) parse(s string) error {
+	id, err := backend.ParseID(s)
+	*d = idDest(id)
+	return err
+}
+
+// Body makes a message body a destination for Scan: NULL is nil, and an empty
+// body is not.
+func Body(b *[]byte) any { return (*bodyDest)(b) }
+
+type bodyDest []byte
+
+func (d *bodyDest) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*d = nil
+	case []byte:
+		*d = append(make([]byte, 0, len(v)), v...) // the driver owns v
+	case string:
+		*d = bodyDest(v)
+	default:
+		return fmt.Errorf("parley: a body came back as %T", src)
+	}
+	return nil
+}
+
+// Text makes a string a destination for Scan that takes NULL as empty.
+func Text(s *string) any { return (*textDest)(s) }
+
+type textDest string
+
+func (d *textDest) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*d = ""
+	case []byte:
+		*d = textDest(v)
+	case string:
+		*d = textDest(v)
+	default:
+		return fmt.Errorf("parley: a text came back as %T", src)
+	}
+	return nil
+}
+
+// Int makes any integer a destination for Scan that takes NULL as zero.
+func Int[T ~int | ~int64](n *T) any { return intDest[T]{n} }
+
+type intDest[T ~int | ~int64] struct{ n *T }
+
+func (d intDest[T]) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*d.n = 0
+	case int64:
+		*d.n = T(v)
+	case []byte: // a sum that the engine made a decimal of
+		var n int64
+		_, err := fmt.Sscan(string(v), &n)
+		*d.n = T(n)
+		return err
+	case string:
+		var n int64
+		_, err := fmt.Sscan(v, &n)
+		*d.n = T(n)
+		return err
+	default:
+		return fmt.Errorf("parley: a number came back as %T", src)
+	}
+	return nil
+}
+
+// Bool makes a bool a destination for Scan from 0 and 1; NULL is false.
+func Bool(b *bool) any { return (*boolDest)(b) }
+
+type boolDest bool
+
+func (d *boolDest) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*d = false
+	case int64:
+		*d = v != 0
+	case bool:
+		*d = boolDest(v)
+	default:
+		return fmt.Errorf("parley: a flag came back as %T", src)
+	}
+	return nil
+}
+
+// null is an id that may be none.
+func null(id backend.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id
+}
+
+// span is the time from one instant to another, both in microseconds, not below
+// zero.
+func span(from, to int64) time.Duration {
+	return max(0, time.Duration(to-from)*time.Microsecond)
+}

@@ -1,0 +1,289 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Send implements backend.Tx.
+func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if len(messages) == 0 {
+		return nil, nil
+	}
+	if t.s.d.SendBatch != nil {
+		return t.s.d.SendBatch(ctx, t, version, messages)
+	}
+	streams, err := t.guards(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuse(version, messages, streams); err != nil {
+		return nil, err
+	}
+	sent := make([]backend.Sent, len(messages))
+	for i, m := range messages {
+		s := streams[m.From]
+		if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.id, s.next, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
+			return nil, err
+		}
+		if m.Retain {
+			if err := t.retainSent(ctx, m, s.next); err != nil {
+				return nil, err
+			}
+		}
+		sent[i] = backend.Sent{Seq: s.next, Queue: s.queue}
+		s.next++
+	}
+	for _, m := range messages { // in their order, which is that of the markers
+		s := streams[m.From]
+		if s == nil {
+			continue
+		}
+		delete(streams, m.From)
+		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.next, s.id); err != nil {
+			return nil, err
+		}
+		if err := t.mark(ctx, *s); err != nil {
+			return nil, err
+		}
+	}
+	return sent, nil
+}
+
+// guards locks the streams of messages, in one order for all senders, and reads
+// them. Streams that do not exist are left out.
+func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*stream, error) {
+	ids := make([]backend.ID, len(messages))
+	for i, m := range messages {
+		ids[i] = m.From
+	}
+	streams := make(map[backend.ID]*stream, 1)
+	for _, id := range sortIDs(ids) {
+		if _, err := t.TryLock(ctx, t.s.q.GuardLock, id); err != nil {
+			return nil, err
+		}
+		s, err := t.stream(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			streams[id] = s
+		}
+	}
+	return streams, nil
+}
+
+// refuse returns a *backend.Refused if any of the messages cannot be sent.
+func refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*stream) error {
+	refusals := make(map[int]backend.Refusal)
+	for i, m := range messages {
+		if r := refusal(version, streams[m.From]); r != 0 {
+			refusals[i] = r
+		}
+	}
+	if len(refusals) == 0 {
+		return nil
+	}
+	return &backend.Refused{Refusals: refusals}
+}
+
+// refusal says why nothing can be sent on a stream, 0 if it can. What is wrong
+// with the conversation comes before what is wrong with its target, and what is
+// already withheld before the reasons to withhold more.
+func refusal(version int64, s *stream) backend.Refusal {
+	switch {
+	case s == nil || s.kind != streamDialog:
+		return backend.RefusedUnknown
+	case s.version != version:
+		return backend.RefusedStale
+	case s.closed:
+		return backend.RefusedEnded
+	case s.closings > 0:
+		return backend.RefusedPeer
+	case s.held:
+		return backend.RefusedHeld
+	case s.queue == 0:
+		return backend.RefusedNoTarget
+	case !s.enabled:
+		return backend.RefusedDisabled
+	}
+	return 0
+}
+
+// retainSent keeps a sender's copy.
+func (t *Tx) retainSent(ctx context.Context, m backend.Outgoing, seq int64) error {
+	_, err := t.Exec(ctx, t.s.q.RetainedInsert, m.From, m.From, seq, true, m.ID, m.Kind, m.Type, m.Body, nil)
+	return err
+}
+
+// Withhold implements backend.Tx.
+func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	streams, err := t.guards(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	refusals := make(map[int]backend.Refusal)
+	for i, m := range messages {
+		s := streams[m.From]
+		if s == nil {
+			refusals[i] = backend.RefusedUnknown
+			continue
+		}
+		switch r := refusal(s.version, s); r {
+		case backend.RefusedUnknown, backend.RefusedEnded, backend.RefusedPeer:
+			refusals[i] = r
+		}
+	}
+	if len(refusals) > 0 {
+		return nil, &backend.Refused{Refusals: refusals}
+	}
+	sent := make([]backend.Sent, len(messages))
+	for i, m := range messages {
+		s := streams[m.From]
+		sent[i].Seq = s.next
+		if err := t.withhold(ctx, s, m, status); err != nil {
+			return nil, err
+		}
+		if m.Retain {
+			if err := t.retainSent(ctx, m, sent[i].Seq); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return sent, nil
+}
+
+// withhold appends one message to those of a stream that wait.
+func (t *Tx) withhold(ctx context.Context, s *stream, m backend.Outgoing, status string) error {
+	_, err := t.Exec(ctx, t.s.q.HeldInsert, s.id, s.next, m.ID, m.Kind, m.Type, m.Body, status)
+	if err != nil {
+		return err
+	}
+	s.next++
+	_, err = t.Exec(ctx, t.s.q.StreamHold, s.next, s.id)
+	return err
+}
+
+// heldMessage is a row of the table held.
+type heldMessage struct {
+	seq   int64
+	id    backend.ID
+	kind  backend.Kind
+	typ   string
+	body  []byte
+	since int64
+}
+
+func (t *Tx) heldMessages(ctx context.Context, id backend.ID) (held []heldMessage, err error) {
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var m heldMessage
+		err := rows.Scan(&m.seq, ID(&m.id), &m.kind, &m.typ, Body(&m.body), &m.since)
+		held = append(held, m)
+		return err
+	}, t.s.q.HeldRead, id)
+	return held, err
+}
+
+// release takes what is withheld out of a stream whose guard is ours.
+func (t *Tx) release(ctx context.Context, id backend.ID) error {
+	if _, err := t.Exec(ctx, t.s.q.HeldDelete, id); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, t.s.q.StreamUnhold, id)
+	return err
+}
+
+// Deliver implements backend.Tx.
+func (t *Tx) Deliver(ctx context.Context, from backend.ID) (int, error) {
+	if err := t.ready(ctx); err != nil {
+		return 0, err
+	}
+	s, err := t.guard(ctx, from)
+	switch {
+	case err != nil:
+		return 0, err
+	case s == nil:
+		return 0, backend.ErrNoConversation
+	case !s.held || s.queue == 0: // nothing to move, or nowhere to move it to
+		return 0, nil
+	case !s.enabled:
+		return 0, backend.ErrQueueDisabled
+	}
+	held, err := t.heldMessages(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	ordered := false
+	for _, m := range held {
+		if m.kind == backend.KindError {
+			err = t.putNote(ctx, *s, note{id: m.id, kind: m.kind, body: m.body})
+		} else {
+			ordered = true
+			_, err = t.Exec(ctx, t.s.q.MessageInsert, from, m.seq, m.id, m.kind, m.typ, m.body, nil)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if ordered {
+		if err := t.mark(ctx, *s); err != nil {
+			return 0, err
+		}
+	}
+	return len(held), t.release(ctx, from)
+}
+
+// Discard implements backend.Tx.
+func (t *Tx) Discard(ctx context.Context, from backend.ID, reason string) (int, error) {
+	if err := t.ready(ctx); err != nil {
+		return 0, err
+	}
+	s, err := t.guard(ctx, from)
+	switch {
+	case err != nil:
+		return 0, err
+	case s == nil:
+		return 0, backend.ErrNoConversation
+	case !s.held:
+		return 0, nil
+	}
+	e, err := t.endpoint(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	if e == nil {
+		e = new(backend.Endpoint)
+	}
+	held, err := t.heldMessages(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range held {
+		// Seen from the target: the service that should have received it.
+		err := t.bury(ctx, s.queue, &backend.Message{
+			ID: m.id, Stream: from, Seq: m.seq, Kind: m.kind, Type: m.typ, Body: m.body,
+			Group: s.group, Handle: e.Peer, Conversation: e.Conversation, Initiator: !e.Initiator,
+			Service: e.Far, Far: e.Service, Contract: e.Contract, Priority: s.priority,
+		}, m.since, reason)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(held), t.release(ctx, from)
+}
+
+// bury records a dead letter.
+func (t *Tx) bury(ctx context.Context, queue int64, m *backend.Message, since int64, reason string) error {
+	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, since,
+		m.Key, null(m.Handle), null(m.Conversation), m.Initiator, m.Service, m.Far, m.Contract,
+		m.Priority, m.Attempts, m.Suspicion, m.LastError, reason)
+	return err
+}

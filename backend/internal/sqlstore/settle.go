@@ -1,0 +1,283 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Settlement is what a call of Settle comes to, in the order of its outcomes.
+type Settlement struct {
+	Messages []Removal // of streams
+	Posts    []Removal // without key
+	Failures []backend.Failure
+	Blocks   []Block
+	Used     []*backend.Hold // whose promotion is used up
+}
+
+// Removal is a message to be taken out.
+type Removal struct {
+	Message *backend.Message
+	Hold    *backend.Hold
+	Reason  string // of a dead letter
+	Dead    bool
+	Retain  bool
+	Keep    int64 // microseconds; posts only
+}
+
+// Block hides a group.
+type Block struct {
+	Hold   *backend.Hold
+	Kind   int
+	For    int64 // microseconds
+	Reason string
+}
+
+// Settle implements backend.Tx.
+func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool, err error) {
+	if err := t.ready(ctx); err != nil {
+		return false, err
+	}
+	if err := t.settle(ctx, outcomes); err != nil {
+		return false, err
+	}
+	again, err = t.finish(ctx)
+	return again, err
+}
+
+// settle does what Settle does but for the markers.
+func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome) error {
+	var s Settlement
+	for _, o := range outcomes {
+		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
+			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
+				return err
+			}
+		}
+		s.add(o)
+	}
+	deliver := t.s.d.Deliver
+	if deliver == nil {
+		deliver = settleRows
+	}
+	if err := deliver(ctx, t, &s); err != nil {
+		return err
+	}
+	for _, r := range s.Messages {
+		t.touch(r.Message.Stream)
+	}
+	for _, b := range s.Blocks {
+		for _, m := range b.Hold.Messages {
+			if !heldOf(b.Hold).post {
+				t.touch(m.Stream)
+			}
+		}
+	}
+	t.settled = false
+	return nil
+}
+
+func (s *Settlement) add(o backend.Outcome) {
+	post := heldOf(o.Hold).post
+	list := &s.Messages
+	if post {
+		list = &s.Posts
+	}
+	for _, m := range o.Done {
+		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep.Microseconds()})
+	}
+	for _, d := range o.Dead {
+		*list = append(*list, Removal{Message: d.Message, Hold: o.Hold, Reason: d.Reason, Dead: true})
+	}
+	if o.Failure != nil {
+		s.Failures = append(s.Failures, *o.Failure)
+	}
+	switch {
+	case o.Park != "":
+		s.Blocks = append(s.Blocks, Block{Hold: o.Hold, Kind: parked, Reason: o.Park})
+	case o.Defer > 0:
+		b := Block{Hold: o.Hold, Kind: deferred, For: o.Defer.Microseconds()}
+		if o.Failure != nil {
+			b.Reason = o.Failure.Error
+		}
+		s.Blocks = append(s.Blocks, b)
+	}
+	if heldOf(o.Hold).version != 0 && !heldOf(o.Hold).sticky && len(o.Done)+len(o.Dead) > 0 {
+		s.Used = append(s.Used, o.Hold)
+	}
+}
+
+// Uniq returns the unique value of a message that was removed, "" for none.
+func (r Removal) Uniq() string { return heldOf(r.Hold).uniq[r.Message.ID] }
+
+// settleRows carries out a settlement row by row.
+func settleRows(ctx context.Context, t *Tx, s *Settlement) error {
+	for _, r := range s.Messages {
+		n, err := t.Exec(ctx, t.s.q.MessageDelete, r.Message.Stream, r.Message.Seq)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {
+				continue // the conversation was ended in this transaction
+			}
+			return backend.ErrFenced
+		}
+		if r.Message.Kind <= backend.KindError {
+			if err := t.dropNote(ctx, r.Hold.Queue, r.Hold.Group, r.Message.Stream); err != nil {
+				return err
+			}
+		}
+		if r.Message.Attempts+r.Message.Suspicion > 0 {
+			if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
+				return err
+			}
+		}
+		if err := t.remember(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.Posts {
+		n, err := t.Exec(ctx, t.s.q.PostDelete, r.Message.ID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return backend.ErrFenced
+		}
+		if err := t.remember(ctx, r); err != nil {
+			return err
+		}
+	}
+	return t.leaveBehind(ctx, s)
+}
+
+// remember keeps what is to be kept of a message that was removed.
+func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
+	m := r.Message
+	switch {
+	case r.Dead:
+		err = t.bury(ctx, r.Hold.Queue, m, m.Enqueued.UnixMicro(), r.Reason)
+	case r.Retain && !m.Handle.IsZero():
+		_, err = t.Exec(ctx, t.s.q.RetainedInsert, m.Handle, m.Stream, m.Seq, false, m.ID, m.Kind, m.Type, m.Body,
+			m.Enqueued.UnixMicro())
+	case r.Keep > 0 && m.Handle.IsZero():
+		_, err = t.Exec(ctx, t.s.q.ProcessedInsert, m.ID, r.Hold.Queue, m.Key, m.Type, m.Body, r.Keep)
+	}
+	if err != nil {
+		return err
+	}
+	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
+}
+
+// leaveBehind carries out what a settlement does besides removing messages.
+func (t *Tx) leaveBehind(ctx context.Context, s *Settlement) error {
+	for _, f := range s.Failures {
+		if f.Message.Stream == f.Message.ID && f.Message.Kind == backend.KindUser {
+			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Suspicion, f.Error, f.Message.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Suspicion, f.Error); err != nil {
+			return err
+		}
+	}
+	for _, b := range s.Blocks {
+		q := t.s.q.GroupBlock
+		if heldOf(b.Hold).post {
+			q = t.s.q.PostBlock
+		}
+		if _, err := t.Exec(ctx, q, b.Kind, b.For, b.Reason, b.Hold.Group); err != nil {
+			return err
+		}
+	}
+	for _, h := range s.Used {
+		if err := t.usePromotion(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usePromotion removes the promotion that a hold came by, unless it has been
+// replaced or is being replaced: a delete would wait for that.
+func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
+	version := heldOf(h).version
+	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)
+	if err != nil || !locked {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.PromotionDelete, h.Group, version)
+	return err
+}
+
+// finish puts the ready order right for the streams that messages were taken
+// from. A guard that cannot be had has a sender in flight, which relies on the
+// marker that it saw: the marker stays, and again is true.
+func (t *Tx) finish(ctx context.Context) (again bool, err error) {
+	if len(t.touched) == 0 {
+		t.settled = true
+		return false, nil
+	}
+	streams := sortIDs(t.touched)
+	if t.s.d.Finish != nil {
+		again, err = t.s.d.Finish(ctx, t, streams)
+	} else {
+		again, err = finishRows(ctx, t, streams)
+	}
+	if err == nil {
+		t.touched, t.settled = nil, true
+	}
+	return again, err
+}
+
+func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, err error) {
+	var ours []*stream
+	for _, id := range streams {
+		locked, err := t.TryLock(ctx, t.s.q.GuardTry, id)
+		if err != nil {
+			return false, err
+		}
+		s, err := t.stream(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case s == nil || s.queue == 0:
+		case !locked:
+			again = true
+		default:
+			ours = append(ours, s)
+		}
+	}
+	for _, s := range ours {
+		if err := t.restand(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	return again, nil
+}
+
+// restand puts a stream whose guard is ours at the place of its first message,
+// or takes it out of the order if it has none, or if its group is blocked.
+func (t *Tx) restand(ctx context.Context, s *stream) error {
+	var seq, since int64
+	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.id)
+	if err != nil {
+		return err
+	}
+	if found {
+		g, err := t.group(ctx, s.group)
+		if err != nil {
+			return err
+		}
+		found = g != nil && g.blocked == 0
+	}
+	if !found {
+		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.queue, s.group, s.id)
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.queue, s.group, s.id, since)
+	return err
+}

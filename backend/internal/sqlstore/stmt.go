@@ -1,0 +1,111 @@
+package sqlstore
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Stmt is a statement as the engine wants it.
+type Stmt struct {
+	Name  string
+	Text  string
+	clock bool // takes the time as its last argument
+}
+
+// Empty reports that the engine needs no such statement.
+func (q *Stmt) Empty() bool { return q.Text == "" }
+
+// compile makes the engine's statements out of a dialect's.
+func (d *Dialect) compile() (q Statements[*Stmt], err error) {
+	from, to := reflect.ValueOf(d.Statements), reflect.ValueOf(&q).Elem()
+	for i := range from.NumField() {
+		name := from.Type().Field(i).Name
+		stmt, err := d.Stmt(name, from.Field(i).String())
+		if err != nil {
+			return q, err
+		}
+		to.Field(i).Set(reflect.ValueOf(stmt))
+	}
+	return q, nil
+}
+
+// Stmt rewrites one statement: bare question marks become the engine's
+// placeholders, :now its clock, and parley_ the schema and prefix of its
+// tables. Text in quotes is left alone, and comments are left out.
+func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
+	s := &Stmt{Name: name}
+	var b strings.Builder
+	params := 0
+	for i := 0; i < len(text); {
+		rest := text[i:]
+		switch {
+		case strings.HasPrefix(rest, "parley_"):
+			b.WriteString(d.Schema)
+			b.WriteString(d.Prefix)
+			i += len("parley_")
+		case strings.HasPrefix(rest, "--"):
+			n := strings.IndexByte(rest, '\n')
+			if n < 0 {
+				n = len(rest)
+			}
+			i += n
+		case rest[0] == '\'':
+			n := strings.IndexByte(rest[1:], '\'')
+			if n < 0 {
+				return nil, fmt.Errorf("parley: statement %s: unclosed quote", name)
+			}
+			b.WriteString(rest[:n+2])
+			i += n + 2
+		case rest[0] == '?' || rest[0] == '$':
+			n, digits := number(rest[1:])
+			switch {
+			case digits > 0:
+				params = max(params, n)
+				b.WriteString(rest[:1+digits])
+			case rest[0] == '?':
+				params++
+				b.WriteString(d.Placeholder(params))
+			default:
+				b.WriteByte('$')
+			}
+			i += 1 + digits
+		case strings.HasPrefix(rest, ":now"):
+			if d.Now != "" {
+				b.WriteString(d.Now)
+			} else {
+				s.clock = true
+				b.WriteString(nowMark)
+			}
+			i += len(":now")
+		default:
+			b.WriteByte(rest[0])
+			i++
+		}
+	}
+	s.Text = strings.TrimSpace(b.String())
+	if s.clock {
+		s.Text = strings.ReplaceAll(s.Text, nowMark, d.Placeholder(params+1))
+	}
+	return s, nil
+}
+
+// nowMark stands for the clock's parameter until the number of the others is
+// known.
+const nowMark = "\x00now\x00"
+
+// number reads the digits that s begins with.
+func number(s string) (n, digits int) {
+	for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
+		digits++
+	}
+	n, _ = strconv.Atoi(s[:digits])
+	return n, digits
+}
+
+// Rewrite applies the prefix to a file of the schema, which is run where names
+// are looked up in the right schema.
+func (d *Dialect) Rewrite(text string) string {
+	return strings.ReplaceAll(text, "parley_", d.Prefix)
+}

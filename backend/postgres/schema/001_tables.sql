@@ -1,0 +1,360 @@
+-- Parley's tables on PostgreSQL, 12 or later. This file can be run by hand, in
+-- the schema that comes first in the search_path.
+--
+-- Everything is private but the views and the function parley_post. Instants are
+-- microseconds since 1970, flags are 0 and 1, names compare by bytes.
+--
+-- fillfactor leaves room for updates that touch no index (HOT). Tables that are
+-- empty now and large in a moment are vacuumed early, and keep their pages:
+-- see the end of this file.
+
+CREATE TABLE parley_meta (
+  id              smallint PRIMARY KEY CHECK (id = 1),
+  schema_version  integer  NOT NULL,
+  catalog_version bigint   NOT NULL
+);
+
+-- Message types, contracts, services and priorities, as JSON.
+CREATE TABLE parley_object (
+  kind text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  spec text             NOT NULL,
+  PRIMARY KEY (kind, name)
+);
+
+CREATE TABLE parley_queue (
+  queue_id       bigint           PRIMARY KEY,
+  name           text COLLATE "C" NOT NULL UNIQUE,
+  enabled        smallint         NOT NULL,
+  retention      smallint         NOT NULL,
+  keep_processed bigint           NOT NULL
+);
+
+-- Groups, dialogs' and keys'. The fence grows with every hold by lease; a
+-- lease_until that has passed is a token that the next claim takes away.
+CREATE TABLE parley_grp (
+  group_id      uuid             PRIMARY KEY,
+  queue_id      bigint           NOT NULL,
+  service       text COLLATE "C" NOT NULL, -- '' for a key
+  name          text COLLATE "C" NOT NULL, -- of the key, '' for dialogs
+  fence         bigint           NOT NULL DEFAULT 0,
+  lease_until   bigint           NOT NULL DEFAULT 0,
+  held_since    bigint           NOT NULL DEFAULT 0,
+  owner         text             NOT NULL DEFAULT '',
+  blocked       smallint         NOT NULL DEFAULT 0, -- 1 deferred, 2 parked
+  blocked_since bigint           NOT NULL DEFAULT 0,
+  blocked_until bigint           NOT NULL DEFAULT 0,
+  reason        text             NOT NULL DEFAULT '',
+  resweep       smallint         NOT NULL DEFAULT 0 -- a stream was missed when it became ready
+) WITH (
+  fillfactor = 60,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_grp_blocked ON parley_grp (blocked, blocked_until) WHERE blocked <> 0;
+CREATE INDEX parley_grp_resweep ON parley_grp (group_id) WHERE resweep = 1;
+
+-- One row for each side of a conversation.
+CREATE TABLE parley_endpoint (
+  handle         uuid             PRIMARY KEY,
+  conversation   uuid             NOT NULL,
+  peer           uuid             NOT NULL,
+  initiator      smallint         NOT NULL,
+  service        text COLLATE "C" NOT NULL,
+  far            text COLLATE "C" NOT NULL,
+  contract       text COLLATE "C" NOT NULL,
+  queue_id       bigint           NOT NULL,
+  group_id       uuid             NOT NULL,
+  priority       smallint         NOT NULL,
+  lifetime_until bigint,
+  begun          bigint           NOT NULL,
+  closed_at      bigint, -- this side ended
+  finish_at      bigint -- both did: when to remove the conversation
+) WITH (
+  fillfactor = 90,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_endpoint_conversation ON parley_endpoint (conversation, initiator DESC);
+CREATE INDEX parley_endpoint_group ON parley_endpoint (group_id);
+CREATE INDEX parley_endpoint_finish ON parley_endpoint (finish_at) WHERE finish_at IS NOT NULL;
+
+-- What an endpoint has been told of its other side. Rows are only added.
+CREATE TABLE parley_closing (
+  handle      uuid     NOT NULL, -- of the endpoint that is told
+  id          uuid     NOT NULL,
+  kind        smallint NOT NULL, -- 0 end, 1 error, 2 cleanup
+  by_peer     smallint NOT NULL, -- else by the broker
+  code        integer,
+  description text,
+  PRIMARY KEY (handle, id)
+);
+
+-- Streams. The row is the guard. A dialog's direction has the id of the handle
+-- that sends; its home is where the other side receives.
+CREATE TABLE parley_stream (
+  stream_id uuid     PRIMARY KEY,
+  kind      smallint NOT NULL, -- 0 timer, 1 error, 2 dialog, 3 key
+  group_id  uuid,
+  queue_id  bigint,
+  endpoint  uuid, -- that receives
+  priority  smallint NOT NULL,
+  next_seq  bigint   NOT NULL,
+  closed    smallint NOT NULL,
+  held      smallint NOT NULL,
+  touched   bigint   NOT NULL -- when it was last written to
+) WITH (
+  fillfactor = 60,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_stream_group ON parley_stream (group_id);
+CREATE INDEX parley_stream_held ON parley_stream (stream_id) WHERE held = 1;
+
+CREATE TABLE parley_message (
+  stream_id  uuid             NOT NULL,
+  seq        bigint           NOT NULL,
+  message_id uuid             NOT NULL,
+  kind       smallint         NOT NULL, -- 0 timer, 1 error, 2 user, 3 end, 4 post with key
+  type       text COLLATE "C" NOT NULL,
+  body       bytea,
+  since      bigint           NOT NULL,
+  uniq       text,
+  PRIMARY KEY (stream_id, seq)
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_message_keyed ON parley_message (message_id) WHERE kind = 4;
+
+-- The ready order of streams.
+CREATE TABLE parley_ready (
+  queue_id  bigint   NOT NULL,
+  group_id  uuid     NOT NULL,
+  stream_id uuid     NOT NULL,
+  priority  smallint NOT NULL,
+  since     bigint   NOT NULL,
+  PRIMARY KEY (queue_id, group_id, stream_id)
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since, group_id, stream_id);
+
+CREATE TABLE parley_promotion (
+  group_id uuid     PRIMARY KEY, -- or a post's id
+  queue_id bigint   NOT NULL,
+  level    smallint NOT NULL,
+  since    bigint   NOT NULL,
+  version  bigint   NOT NULL,
+  sticky   smallint NOT NULL
+) WITH (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_promotion_order ON parley_promotion (queue_id, level DESC, since, group_id);
+
+-- Posts without key: message, stream, marker and group in one row.
+CREATE TABLE parley_post (
+  post_id       uuid             PRIMARY KEY,
+  queue_id      bigint           NOT NULL,
+  priority      smallint         NOT NULL,
+  since         bigint           NOT NULL,
+  type          text COLLATE "C" NOT NULL,
+  body          bytea,
+  uniq          text,
+  attempts      integer          NOT NULL DEFAULT 0,
+  suspicion     integer          NOT NULL DEFAULT 0,
+  last_error    text,
+  fence         bigint           NOT NULL DEFAULT 0,
+  lease_until   bigint           NOT NULL DEFAULT 0,
+  held_since    bigint           NOT NULL DEFAULT 0,
+  owner         text             NOT NULL DEFAULT '',
+  blocked       smallint         NOT NULL DEFAULT 0,
+  blocked_since bigint           NOT NULL DEFAULT 0,
+  blocked_until bigint           NOT NULL DEFAULT 0,
+  reason        text             NOT NULL DEFAULT ''
+) WITH (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+CREATE INDEX parley_post_order ON parley_post (queue_id, priority DESC, since, post_id) WHERE blocked = 0;
+CREATE INDEX parley_post_blocked ON parley_post (blocked, blocked_until) WHERE blocked <> 0;
+
+-- The streams of keys; a key's group has the same id.
+CREATE TABLE parley_key (
+  queue_id  bigint           NOT NULL,
+  name      text COLLATE "C" NOT NULL,
+  stream_id uuid             NOT NULL,
+  PRIMARY KEY (queue_id, name)
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05,
+  vacuum_truncate = false
+);
+
+-- Posts that are not yet due.
+CREATE TABLE parley_delayed (
+  post_id  uuid             PRIMARY KEY,
+  queue_id bigint           NOT NULL,
+  name     text COLLATE "C" NOT NULL, -- of the key, or ''
+  priority smallint         NOT NULL,
+  type     text COLLATE "C" NOT NULL,
+  body     bytea,
+  uniq     text,
+  begun    bigint           NOT NULL,
+  due      bigint           NOT NULL
+);
+CREATE INDEX parley_delayed_due ON parley_delayed (due);
+CREATE INDEX parley_delayed_queue ON parley_delayed (queue_id, name);
+
+-- Unique values of pending posts.
+CREATE TABLE parley_uniq (
+  queue_id bigint           NOT NULL,
+  value    text COLLATE "C" NOT NULL,
+  post_id  uuid             NOT NULL,
+  PRIMARY KEY (queue_id, value)
+);
+
+-- Messages that wait for their target.
+CREATE TABLE parley_held (
+  stream_id  uuid             NOT NULL,
+  seq        bigint           NOT NULL,
+  message_id uuid             NOT NULL,
+  kind       smallint         NOT NULL,
+  type       text COLLATE "C" NOT NULL,
+  body       bytea,
+  since      bigint           NOT NULL,
+  status     text             NOT NULL,
+  PRIMARY KEY (stream_id, seq)
+);
+
+-- Dialog timers (0) and lifetimes (1).
+CREATE TABLE parley_timer (
+  handle uuid     NOT NULL,
+  kind   smallint NOT NULL,
+  due    bigint   NOT NULL,
+  PRIMARY KEY (handle, kind)
+);
+CREATE INDEX parley_timer_due ON parley_timer (kind, due);
+
+-- Copies kept by retention.
+CREATE TABLE parley_retained (
+  handle     uuid             NOT NULL, -- of the side that keeps it
+  stream_id  uuid             NOT NULL,
+  seq        bigint           NOT NULL,
+  sent       smallint         NOT NULL,
+  message_id uuid             NOT NULL,
+  kind       smallint         NOT NULL,
+  type       text COLLATE "C" NOT NULL,
+  body       bytea,
+  since      bigint           NOT NULL,
+  kept       bigint           NOT NULL,
+  PRIMARY KEY (handle, stream_id, seq)
+);
+
+-- Posts kept after they were processed.
+CREATE TABLE parley_processed (
+  post_id    uuid             PRIMARY KEY,
+  queue_id   bigint           NOT NULL,
+  name       text COLLATE "C" NOT NULL,
+  type       text COLLATE "C" NOT NULL,
+  body       bytea,
+  keep_until bigint           NOT NULL
+);
+CREATE INDEX parley_processed_until ON parley_processed (keep_until);
+
+CREATE TABLE parley_dead_letter (
+  message_id   uuid             PRIMARY KEY,
+  queue_id     bigint           NOT NULL, -- 0 if there was no target
+  stream_id    uuid             NOT NULL,
+  seq          bigint           NOT NULL,
+  group_id     uuid             NOT NULL,
+  kind         smallint         NOT NULL,
+  type         text COLLATE "C" NOT NULL,
+  body         bytea,
+  since        bigint           NOT NULL,
+  name         text COLLATE "C" NOT NULL,
+  handle       uuid,
+  conversation uuid,
+  initiator    smallint         NOT NULL,
+  service      text COLLATE "C" NOT NULL,
+  far          text COLLATE "C" NOT NULL,
+  contract     text COLLATE "C" NOT NULL,
+  priority     smallint         NOT NULL,
+  attempts     integer          NOT NULL,
+  suspicion    integer          NOT NULL,
+  last_error   text             NOT NULL,
+  reason       text             NOT NULL,
+  died         bigint           NOT NULL
+);
+CREATE INDEX parley_dead_letter_died ON parley_dead_letter (died DESC, message_id DESC);
+CREATE INDEX parley_dead_letter_queue ON parley_dead_letter (queue_id, died DESC, message_id DESC);
+
+-- What is known of messages that could not be handled.
+CREATE TABLE parley_failure (
+  message_id uuid    PRIMARY KEY,
+  attempts   integer NOT NULL,
+  suspicion  integer NOT NULL,
+  last_error text    NOT NULL
+);
+
+CREATE TABLE parley_once (
+  name  text COLLATE "C" PRIMARY KEY,
+  since bigint           NOT NULL
+);
+
+-- Plans that last. Prepared statements keep a plan that was made when a table
+-- was small, and for a table of one page that is a sequential scan. When a
+-- hundred thousand messages then come in within a second, the plan stays until
+-- the next ANALYZE. The planner goes by the number of pages ("the current
+-- physical size of the table" times the density found by the last VACUUM), so
+-- give each hot table some pages of its own for good: rows that fill them are
+-- inserted and deleted, and vacuum_truncate = false keeps VACUUM from giving
+-- the pages back.
+DO $$
+DECLARE
+  filler text := repeat('x', 1000);
+  id     uuid;
+BEGIN
+  FOR i IN 1 .. 200 LOOP
+    id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
+    INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (id, 0, filler, '');
+    INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,
+           queue_id, group_id, priority, begun)
+    VALUES (id, id, id, 0, filler, '', '', 0, id, 0, 0);
+    INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
+    VALUES (id, 0, id, 0, filler, 0);
+    INSERT INTO parley_post (post_id, queue_id, priority, since, type) VALUES (id, 0, 0, 0, filler);
+    INSERT INTO parley_key (queue_id, name, stream_id) VALUES (0, filler || i, id);
+  END LOOP;
+  -- Rows without text take more of them.
+  FOR i IN 1 .. 4000 LOOP
+    id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
+    INSERT INTO parley_stream (stream_id, kind, priority, next_seq, closed, held, touched)
+    VALUES (id, 0, 0, 0, 0, 0, 0);
+    INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+    VALUES (0, id, id, 0, 0);
+    INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+    VALUES (id, 0, 0, 0, 0, 0);
+  END LOOP;
+END $$;
+DELETE FROM parley_grp;
+DELETE FROM parley_endpoint;
+DELETE FROM parley_message;
+DELETE FROM parley_post;
+DELETE FROM parley_key;
+DELETE FROM parley_stream;
+DELETE FROM parley_ready;
+DELETE FROM parley_promotion;
+
+INSERT INTO parley_meta (id, schema_version, catalog_version) VALUES (1, 1, 0);

@@ -1,0 +1,85 @@
+package sqlite
+
+import "github.com/parleymq/parley/backend/internal/sqlstore"
+
+// statements are the portable ones and those below. Nothing is locked: whoever
+// writes is the only one. In joins a CROSS JOIN keeps the order of the tables:
+// "The query planner never reorders tables in a CROSS JOIN" (Query Planner,
+// section 6.2).
+// The name of the table meta stands in quotes, where no prefix is put in.
+func statements(prefix string) sqlstore.Statements[string] {
+	s := sqlstore.Portable()
+	s.SchemaExists = `
+		SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '` + prefix + `meta'`
+	s.CatalogLock = `
+		SELECT 1 FROM parley_meta`
+	s.GroupInsert = `
+		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`
+	s.MarkerInsert = `
+		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+		VALUES (?, ?, ?, ?, :now)
+		ON CONFLICT DO NOTHING`
+	s.KeyInsert = `
+		INSERT INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
+		ON CONFLICT DO NOTHING`
+	s.UniqueInsert = `
+		INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (?, ?, ?)
+		ON CONFLICT DO NOTHING`
+	s.OnceInsert = `
+		INSERT INTO parley_once (name, since) VALUES (?, :now)
+		ON CONFLICT DO NOTHING`
+	s.TimerPut = `
+		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
+		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
+	s.FailurePut = `
+		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+		ON CONFLICT (message_id) DO UPDATE
+		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
+	s.PromotionPut = `
+		INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+		VALUES (?, ?, ?, :now, :now, ?)
+		ON CONFLICT (group_id) DO UPDATE
+		   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
+		       version = max(version + 1, excluded.version)`
+	s.WalkPromoted = `
+		SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
+		  FROM parley_promotion p
+		  LEFT JOIN parley_grp g ON g.group_id = p.group_id
+		  LEFT JOIN parley_post o ON o.post_id = p.group_id
+		 WHERE p.queue_id = ?
+		   AND (g.blocked = 0 AND g.lease_until < :now
+		        AND EXISTS (SELECT 1
+		                      FROM parley_ready r
+		                     CROSS JOIN parley_message m ON m.stream_id = r.stream_id
+		                     WHERE r.queue_id = p.queue_id AND r.group_id = p.group_id)
+		     OR o.blocked = 0 AND o.lease_until < :now)
+		 ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+		 LIMIT ?`
+	s.WalkReady = `
+		SELECT r.group_id, r.priority, r.since
+		  FROM parley_ready r
+		 CROSS JOIN parley_grp g ON g.group_id = r.group_id
+		 WHERE r.queue_id = ? AND g.blocked = 0 AND g.lease_until < :now
+		   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+		 ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id, r.stream_id
+		 LIMIT ?`
+	s.TakePosts = `
+		SELECT post_id, queue_id, priority, since, type, body, uniq, attempts, suspicion,
+		       last_error, fence, lease_until, blocked, :now
+		  FROM parley_post
+		 WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
+		 ORDER BY queue_id, priority DESC, since, post_id
+		 LIMIT ?`
+	s.Claimable = `
+		SELECT 1
+		 WHERE EXISTS (SELECT 1
+		                 FROM parley_post p
+		                WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now)
+		    OR EXISTS (SELECT 1
+		                 FROM parley_ready r
+		                CROSS JOIN parley_grp g ON g.group_id = r.group_id
+		                WHERE r.queue_id = ?1 AND g.blocked = 0 AND g.lease_until < :now
+		                  AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))`
+	return s
+}

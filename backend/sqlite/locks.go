@@ -1,0 +1,509 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+// file is the database and the store's connections to it.
+type file struct {
+	options Options
+	invalid error           // what is wrong with the options
+	store   *sqlstore.Store // that it belongs to
+	user    *sql.DB         // that New was given
+
+	mu          sync.Mutex // guards what follows until opened
+	opened      atomic.Bool
+	closed      bool
+	path        string
+	params      url.Values
+	synchronous string
+	read        *sql.DB // a pool of readers
+	write       *sql.DB // of one connection
+
+	readers sync.Map // of *sqlstore.Stmt: *sql.Stmt on read
+
+	// turn is held by the writer. Goroutines that wait to send on a channel are
+	// served in their order.
+	turn chan struct{}
+	conn *sql.Conn // the connection of write; belongs to the writer
+	stmt map[*sqlstore.Stmt]*sql.Stmt
+}
+
+// open opens the connections when they are first needed.
+func (f *file) open(ctx context.Context) error {
+	if f.opened.Load() {
+		return nil
+	}
+	if f.invalid != nil {
+		return f.invalid
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return backend.ErrClosed
+	}
+	if f.opened.Load() {
+		return nil
+	}
+	f.synchronous = strings.ToUpper(f.options.Synchronous)
+	if f.user != nil {
+		if err := f.learn(ctx); err != nil {
+			return err
+		}
+	}
+	if f.synchronous == "" {
+		f.synchronous = "NORMAL"
+	}
+	write, err := sql.Open("sqlite", f.name("_txlock=immediate"))
+	if err != nil {
+		return err
+	}
+	write.SetMaxOpenConns(1)
+	if err := f.wal(ctx, write); err != nil {
+		write.Close()
+		return err
+	}
+	read, err := sql.Open("sqlite", f.name("_pragma=query_only(1)"))
+	if err != nil {
+		write.Close()
+		return err
+	}
+	read.SetMaxOpenConns(8)
+	read.SetMaxIdleConns(8)
+	f.write, f.read = write, read
+	f.opened.Store(true)
+	return nil
+}
+
+// learn asks the user's handle for the file and for the settings that the work
+// of handlers depends on.
+func (f *file) learn(ctx context.Context) error {
+	conn, err := f.user.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var seq int
+	var name string
+	if err := conn.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &f.path); err != nil {
+		return err
+	}
+	if f.path == "" {
+		return errors.New(`parley: sqlite: a database in memory cannot be shared with the application's handle: use a file, or sqlite.Open("sqlite::memory:")`)
+	}
+	f.params = url.Values{}
+	var level, keys int
+	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level); err != nil {
+		return err
+	}
+	if f.synchronous == "" && level < 4 {
+		f.synchronous = [...]string{"OFF", "NORMAL", "FULL", "EXTRA"}[level]
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA foreign_keys").Scan(&keys); err != nil {
+		return err
+	}
+	if keys == 1 {
+		f.params.Add("_pragma", "foreign_keys(1)")
+	}
+	return nil
+}
+
+// memory counts databases in memory, to tell them apart.
+var memory atomic.Int64
+
+// name is the driver's name for the database.
+func (f *file) name(more string) string {
+	escape := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
+	params := url.Values{}
+	for k, v := range f.params {
+		params[k] = v
+	}
+	params.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", f.options.BusyTimeout.Milliseconds()))
+	params.Add("_pragma", fmt.Sprintf("synchronous(%s)", f.synchronous))
+	path := "file:" + escape.Replace(f.path)
+	if f.path == ":memory:" {
+		f.path = fmt.Sprintf("/parley-%d", memory.Add(1))
+		f.params.Set("vfs", "memdb") // shared by the connections of this process
+		params.Set("vfs", "memdb")
+		path = "file:" + f.path
+	}
+	return path + "?" + params.Encode() + "&" + more
+}
+
+// wal puts the database into WAL mode. The mode stays with the file. Switching
+// needs the file for oneself, and SQLite does not wait for that.
+func (f *file) wal(ctx context.Context, db *sql.DB) error {
+	deadline := time.Now().Add(f.options.BusyTimeout)
+	for {
+		var mode string
+		err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+		if err == nil && mode != "wal" && mode != "memory" {
+			err = db.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		}
+		if err == nil || classify(err) != backend.ErrSerialization || time.Now().After(deadline) {
+			if classify(err) == backend.ErrReadOnly {
+				err = nil // it can still be read
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (f *file) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if !f.opened.Swap(false) {
+		return nil
+	}
+	f.turn <- struct{}{} // transactions have been rolled back
+	defer func() { <-f.turn }()
+	f.drop()
+	f.readers.Range(func(_, v any) bool { v.(*sql.Stmt).Close(); return true })
+	return errors.Join(f.read.Close(), f.write.Close())
+}
+
+// drop closes the writer's connection; the next writer opens another.
+func (f *file) drop() {
+	for _, s := range f.stmt {
+		s.Close()
+	}
+	f.stmt = nil
+	if f.conn != nil {
+		f.conn.Close()
+		f.conn = nil
+	}
+}
+
+// connect returns the writer's connection. It is the writer's turn.
+func (f *file) connect(ctx context.Context) (*sql.Conn, error) {
+	if f.conn == nil {
+		conn, err := f.write.Conn(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, err
+		}
+		f.conn, f.stmt = conn, map[*sqlstore.Stmt]*sql.Stmt{}
+	}
+	return f.conn, nil
+}
+
+// prepared returns a statement on the writer's connection.
+func (f *file) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s := f.stmt[q]; s != nil {
+		return s, nil
+	}
+	s, err := f.conn.PrepareContext(context.Background(), q.Text)
+	if err != nil {
+		return nil, err
+	}
+	f.stmt[q] = s
+	return s, nil
+}
+
+// begin returns a transaction that takes its turn when it first does anything.
+func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	return &transaction{f: f}, nil
+}
+
+// transaction is the one that may write. Its statements are short, and are not
+// given contexts that can end: "if the interrupted SQL operation is an INSERT,
+// UPDATE, or DELETE that is inside an explicit transaction, then the entire
+// transaction will be rolled back automatically" (sqlite3_interrupt).
+type transaction struct {
+	f     *file
+	state atomic.Int32
+	// watched are contexts of the user's statements, which can be interrupted.
+	watched []context.Context
+	suspect bool // SQLite may have rolled back by itself
+}
+
+const (
+	waiting = iota
+	begun
+	over
+)
+
+// Begun reports whether the transaction has taken its turn.
+func (t *transaction) Begun() bool { return t.state.Load() != waiting }
+
+var errRolledBack = errors.New("SQLite rolled the transaction back after an error or because its context ended")
+
+// start takes the turn unless it has been taken, and makes sure that the
+// transaction is still there.
+func (t *transaction) start(ctx context.Context) error {
+	switch t.state.Load() {
+	case over:
+		return sql.ErrTxDone
+	case begun:
+		return t.check()
+	}
+	if err := t.f.deadlock(ctx, t); err != nil {
+		return err
+	}
+	select {
+	case t.f.turn <- struct{}{}:
+	default:
+		select {
+		case t.f.turn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	conn, err := t.f.connect(ctx)
+	if err == nil {
+		// The wait for other processes ends with the context.
+		_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		t.release(err)
+		return err
+	}
+	if !t.state.CompareAndSwap(waiting, begun) { // closed meanwhile
+		conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		t.release(nil)
+		return sql.ErrTxDone
+	}
+	return nil
+}
+
+// release gives the turn back.
+func (t *transaction) release(err error) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		t.f.drop()
+	}
+	<-t.f.turn
+}
+
+// deadlock returns ErrWouldDeadlock if ctx belongs to work inside another open
+// transaction of the same file, for which t would wait.
+func (f *file) deadlock(ctx context.Context, t *transaction) error {
+	outer, ok := backend.TxFrom(ctx).(*sqlstore.Tx)
+	if !ok || outer.Store() != f.store || !outer.Open() {
+		return nil
+	}
+	if x, ok := outer.Session().(*transaction); ok && (x == t || x.state.Load() != begun) {
+		return nil
+	}
+	return backend.ErrWouldDeadlock
+}
+
+// check returns an error if SQLite has rolled back by itself. To go on would
+// make each statement a transaction of its own.
+func (t *transaction) check() error {
+	for _, ctx := range t.watched {
+		t.suspect = t.suspect || ctx.Err() != nil
+	}
+	if !t.suspect {
+		return nil
+	}
+	// There is no other way to ask than to try.
+	if _, err := t.f.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
+		t.suspect, t.watched = false, nil
+		return nil
+	}
+	t.f.conn.ExecContext(context.Background(), "ROLLBACK")
+	return sqlstore.Classified(backend.ErrSerialization, errRolledBack)
+}
+
+// Exec implements sqlstore.Session.
+func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	if err := t.start(ctx); err != nil {
+		return nil, err
+	}
+	s, err := t.f.prepared(q)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.ExecContext(context.Background(), args...)
+	t.suspect = t.suspect || err != nil && endsTransaction(err)
+	return res, err
+}
+
+// Query implements sqlstore.Session.
+func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	if err := t.start(ctx); err != nil {
+		return nil, err
+	}
+	s, err := t.f.prepared(q)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(context.Background(), args...)
+	t.suspect = t.suspect || err != nil && endsTransaction(err)
+	return rows, err
+}
+
+// Commit implements sqlstore.Transaction.
+func (t *transaction) Commit(ctx context.Context) error {
+	if t.state.Load() == begun {
+		if err := t.check(); err != nil {
+			t.Rollback(ctx)
+			return err
+		}
+	}
+	return t.end("COMMIT")
+}
+
+// Rollback implements sqlstore.Transaction.
+func (t *transaction) Rollback(context.Context) error { return t.end("ROLLBACK") }
+
+func (t *transaction) end(how string) error {
+	if t.state.Swap(over) != begun {
+		return nil
+	}
+	_, err := t.f.conn.ExecContext(context.Background(), how)
+	if err != nil {
+		// Whatever went wrong, the next writer must not find this transaction.
+		if _, again := t.f.conn.ExecContext(context.Background(), "ROLLBACK"); how == "ROLLBACK" && again != nil {
+			err = nil // SQLite had rolled back by itself
+		}
+	}
+	t.release(err)
+	return err
+}
+
+// SQL implements sqlstore.Transaction.
+func (t *transaction) SQL() backend.Execer { return userSQL{t} }
+
+// userSQL runs the user's statements, with the user's contexts.
+type userSQL struct{ t *transaction }
+
+func (u userSQL) start(ctx context.Context) error {
+	if err := u.t.start(ctx); err != nil {
+		return u.t.f.store.Classify(err)
+	}
+	if ctx.Done() != nil {
+		for _, c := range u.t.watched {
+			if c == ctx {
+				return nil
+			}
+		}
+		u.t.watched = append(u.t.watched, ctx)
+	}
+	return nil
+}
+
+func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := u.start(ctx); err != nil {
+		return nil, err
+	}
+	res, err := u.t.f.conn.ExecContext(ctx, query, args...)
+	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
+	return res, err
+}
+
+func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := u.start(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := u.t.f.conn.QueryContext(ctx, query, args...)
+	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
+	return rows, err
+}
+
+func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if err := u.start(ctx); err != nil {
+		return failingRow(ctx, err)
+	}
+	return u.t.f.conn.QueryRowContext(ctx, query, args...)
+}
+
+func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := u.start(ctx); err != nil {
+		return nil, err
+	}
+	return u.t.f.conn.PrepareContext(ctx, query)
+}
+
+// failingRow makes a *sql.Row of an error: there is no other way than to let a
+// connection fail.
+func failingRow(ctx context.Context, err error) *sql.Row {
+	db := sql.OpenDB(failing{err})
+	defer db.Close()
+	return db.QueryRowContext(ctx, "SELECT 1")
+}
+
+type failing struct{ err error }
+
+func (f failing) Connect(context.Context) (driver.Conn, error) { return nil, f.err }
+func (f failing) Driver() driver.Driver                        { return nil }
+
+// join works in the user's transaction, on the user's connection.
+func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if f.invalid != nil {
+		return nil, f.invalid
+	}
+	return sqlstore.Plain{Execer: tx}, nil
+}
+
+// reader returns a session that reads what is committed.
+func (f *file) reader(ctx context.Context) (sqlstore.Session, func(), error) {
+	if err := f.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	return pool{f}, func() {}, nil
+}
+
+// pool reads on any of the readers' connections.
+type pool struct{ f *file }
+
+func (p pool) prepared(ctx context.Context, q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s, ok := p.f.readers.Load(q); ok {
+		return s.(*sql.Stmt), nil
+	}
+	s, err := p.f.read.PrepareContext(ctx, q.Text)
+	if err != nil {
+		return nil, err
+	}
+	if old, dup := p.f.readers.LoadOrStore(q, s); dup {
+		s.Close()
+		return old.(*sql.Stmt), nil
+	}
+	return s, nil
+}
+
+func (p pool) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	return nil, errors.New("parley: sqlite: a reader does not write")
+}
+
+func (p pool) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	s, err := p.prepared(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// lastTime is the last instant that clock returned.
+var lastTime atomic.Int64
+
+// clock is the process's, in microseconds; no two of its instants are the same.
+func clock() int64 {
+	for {
+		last := lastTime.Load()
+		now := max(last+1, time.Now().UnixMicro())
+		if lastTime.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}

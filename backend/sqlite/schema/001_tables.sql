@@ -1,0 +1,274 @@
+-- Parley's tables on SQLite. This file can be run by hand.
+--
+-- Everything is private but the views and parley_outbox. Ids are blobs of 16
+-- bytes, instants are microseconds since 1970, flags are 0 and 1.
+
+CREATE TABLE parley_meta (
+  id              INTEGER PRIMARY KEY CHECK (id = 1),
+  schema_version  INTEGER NOT NULL,
+  catalog_version INTEGER NOT NULL
+);
+
+-- Message types, contracts, services and priorities, as JSON.
+CREATE TABLE parley_object (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  spec TEXT NOT NULL,
+  PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
+CREATE TABLE parley_queue (
+  queue_id       INTEGER PRIMARY KEY,
+  name           TEXT    NOT NULL UNIQUE,
+  enabled        INTEGER NOT NULL,
+  retention      INTEGER NOT NULL,
+  keep_processed INTEGER NOT NULL
+);
+
+-- Groups, dialogs' and keys'. The fence grows with every hold by lease; a
+-- lease_until that has passed is a token that the next claim takes away.
+CREATE TABLE parley_grp (
+  group_id      BLOB    PRIMARY KEY,
+  queue_id      INTEGER NOT NULL,
+  service       TEXT    NOT NULL, -- '' for a key
+  name          TEXT    NOT NULL, -- of the key, '' for dialogs
+  fence         INTEGER NOT NULL DEFAULT 0,
+  lease_until   INTEGER NOT NULL DEFAULT 0,
+  held_since    INTEGER NOT NULL DEFAULT 0,
+  owner         TEXT    NOT NULL DEFAULT '',
+  blocked       INTEGER NOT NULL DEFAULT 0, -- 1 deferred, 2 parked
+  blocked_since INTEGER NOT NULL DEFAULT 0,
+  blocked_until INTEGER NOT NULL DEFAULT 0,
+  reason        TEXT    NOT NULL DEFAULT '',
+  resweep       INTEGER NOT NULL DEFAULT 0  -- a stream was missed when it became ready
+) WITHOUT ROWID;
+CREATE INDEX parley_grp_blocked ON parley_grp (blocked, blocked_until) WHERE blocked <> 0;
+CREATE INDEX parley_grp_resweep ON parley_grp (group_id) WHERE resweep = 1;
+
+-- One row for each side of a conversation.
+CREATE TABLE parley_endpoint (
+  handle         BLOB    PRIMARY KEY,
+  conversation   BLOB    NOT NULL,
+  peer           BLOB    NOT NULL,
+  initiator      INTEGER NOT NULL,
+  service        TEXT    NOT NULL,
+  far            TEXT    NOT NULL,
+  contract       TEXT    NOT NULL,
+  queue_id       INTEGER NOT NULL,
+  group_id       BLOB    NOT NULL,
+  priority       INTEGER NOT NULL,
+  lifetime_until INTEGER,
+  begun          INTEGER NOT NULL,
+  closed_at      INTEGER,          -- this side ended
+  finish_at      INTEGER           -- both did: when to remove the conversation
+) WITHOUT ROWID;
+CREATE INDEX parley_endpoint_conversation ON parley_endpoint (conversation, initiator DESC);
+CREATE INDEX parley_endpoint_group ON parley_endpoint (group_id);
+CREATE INDEX parley_endpoint_finish ON parley_endpoint (finish_at) WHERE finish_at IS NOT NULL;
+
+-- What an endpoint has been told of its other side. Rows are only added.
+CREATE TABLE parley_closing (
+  handle      BLOB    NOT NULL, -- of the endpoint that is told
+  id          BLOB    NOT NULL,
+  kind        INTEGER NOT NULL, -- 0 end, 1 error, 2 cleanup
+  by_peer     INTEGER NOT NULL, -- else by the broker
+  code        INTEGER,
+  description TEXT,
+  PRIMARY KEY (handle, id)
+) WITHOUT ROWID;
+
+-- Streams. The row is the guard. A dialog's direction has the id of the handle
+-- that sends; its home is where the other side receives.
+CREATE TABLE parley_stream (
+  stream_id BLOB    PRIMARY KEY,
+  kind      INTEGER NOT NULL, -- 0 timer, 1 error, 2 dialog, 3 key
+  group_id  BLOB,
+  queue_id  INTEGER,
+  endpoint  BLOB,             -- that receives
+  priority  INTEGER NOT NULL,
+  next_seq  INTEGER NOT NULL,
+  closed    INTEGER NOT NULL,
+  held      INTEGER NOT NULL,
+  touched   INTEGER NOT NULL  -- when it was last written to
+) WITHOUT ROWID;
+CREATE INDEX parley_stream_group ON parley_stream (group_id);
+CREATE INDEX parley_stream_held ON parley_stream (stream_id) WHERE held = 1;
+
+CREATE TABLE parley_message (
+  stream_id  BLOB    NOT NULL,
+  seq        INTEGER NOT NULL,
+  message_id BLOB    NOT NULL,
+  kind       INTEGER NOT NULL, -- 0 timer, 1 error, 2 user, 3 end, 4 post with key
+  type       TEXT    NOT NULL,
+  body       BLOB,
+  since      INTEGER NOT NULL,
+  uniq       TEXT,
+  PRIMARY KEY (stream_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX parley_message_keyed ON parley_message (message_id) WHERE kind = 4;
+
+-- The ready order of streams.
+CREATE TABLE parley_ready (
+  queue_id  INTEGER NOT NULL,
+  group_id  BLOB    NOT NULL,
+  stream_id BLOB    NOT NULL,
+  priority  INTEGER NOT NULL,
+  since     INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, group_id, stream_id)
+) WITHOUT ROWID;
+CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since, group_id, stream_id);
+
+CREATE TABLE parley_promotion (
+  group_id BLOB    PRIMARY KEY, -- or a post's id
+  queue_id INTEGER NOT NULL,
+  level    INTEGER NOT NULL,
+  since    INTEGER NOT NULL,
+  version  INTEGER NOT NULL,
+  sticky   INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX parley_promotion_order ON parley_promotion (queue_id, level DESC, since, group_id);
+
+-- Posts without key: message, stream, marker and group in one row.
+CREATE TABLE parley_post (
+  post_id       BLOB    PRIMARY KEY,
+  queue_id      INTEGER NOT NULL,
+  priority      INTEGER NOT NULL,
+  since         INTEGER NOT NULL,
+  type          TEXT    NOT NULL,
+  body          BLOB,
+  uniq          TEXT,
+  attempts      INTEGER NOT NULL DEFAULT 0,
+  suspicion     INTEGER NOT NULL DEFAULT 0,
+  last_error    TEXT,
+  fence         INTEGER NOT NULL DEFAULT 0,
+  lease_until   INTEGER NOT NULL DEFAULT 0,
+  held_since    INTEGER NOT NULL DEFAULT 0,
+  owner         TEXT    NOT NULL DEFAULT '',
+  blocked       INTEGER NOT NULL DEFAULT 0,
+  blocked_since INTEGER NOT NULL DEFAULT 0,
+  blocked_until INTEGER NOT NULL DEFAULT 0,
+  reason        TEXT    NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE INDEX parley_post_order ON parley_post (queue_id, priority DESC, since, post_id) WHERE blocked = 0;
+CREATE INDEX parley_post_blocked ON parley_post (blocked, blocked_until) WHERE blocked <> 0;
+
+-- The streams of keys; a key's group has the same id.
+CREATE TABLE parley_key (
+  queue_id  INTEGER NOT NULL,
+  name      TEXT    NOT NULL,
+  stream_id BLOB    NOT NULL,
+  PRIMARY KEY (queue_id, name)
+) WITHOUT ROWID;
+
+-- Posts that are not yet due.
+CREATE TABLE parley_delayed (
+  post_id  BLOB    PRIMARY KEY,
+  queue_id INTEGER NOT NULL,
+  name     TEXT    NOT NULL, -- of the key, or ''
+  priority INTEGER NOT NULL,
+  type     TEXT    NOT NULL,
+  body     BLOB,
+  uniq     TEXT,
+  begun    INTEGER NOT NULL,
+  due      INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX parley_delayed_due ON parley_delayed (due);
+CREATE INDEX parley_delayed_queue ON parley_delayed (queue_id, name);
+
+-- Unique values of pending posts.
+CREATE TABLE parley_uniq (
+  queue_id INTEGER NOT NULL,
+  value    TEXT    NOT NULL,
+  post_id  BLOB    NOT NULL,
+  PRIMARY KEY (queue_id, value)
+) WITHOUT ROWID;
+
+-- Messages that wait for their target.
+CREATE TABLE parley_held (
+  stream_id  BLOB    NOT NULL,
+  seq        INTEGER NOT NULL,
+  message_id BLOB    NOT NULL,
+  kind       INTEGER NOT NULL,
+  type       TEXT    NOT NULL,
+  body       BLOB,
+  since      INTEGER NOT NULL,
+  status     TEXT    NOT NULL,
+  PRIMARY KEY (stream_id, seq)
+) WITHOUT ROWID;
+
+-- Dialog timers (0) and lifetimes (1).
+CREATE TABLE parley_timer (
+  handle BLOB    NOT NULL,
+  kind   INTEGER NOT NULL,
+  due    INTEGER NOT NULL,
+  PRIMARY KEY (handle, kind)
+) WITHOUT ROWID;
+CREATE INDEX parley_timer_due ON parley_timer (kind, due);
+
+-- Copies kept by retention.
+CREATE TABLE parley_retained (
+  handle     BLOB    NOT NULL, -- of the side that keeps it
+  stream_id  BLOB    NOT NULL,
+  seq        INTEGER NOT NULL,
+  sent       INTEGER NOT NULL,
+  message_id BLOB    NOT NULL,
+  kind       INTEGER NOT NULL,
+  type       TEXT    NOT NULL,
+  body       BLOB,
+  since      INTEGER NOT NULL,
+  kept       INTEGER NOT NULL,
+  PRIMARY KEY (handle, stream_id, seq)
+) WITHOUT ROWID;
+
+-- Posts kept after they were processed.
+CREATE TABLE parley_processed (
+  post_id    BLOB    PRIMARY KEY,
+  queue_id   INTEGER NOT NULL,
+  name       TEXT    NOT NULL,
+  type       TEXT    NOT NULL,
+  body       BLOB,
+  keep_until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX parley_processed_until ON parley_processed (keep_until);
+
+CREATE TABLE parley_dead_letter (
+  message_id   BLOB    PRIMARY KEY,
+  queue_id     INTEGER NOT NULL, -- 0 if there was no target
+  stream_id    BLOB    NOT NULL,
+  seq          INTEGER NOT NULL,
+  group_id     BLOB    NOT NULL,
+  kind         INTEGER NOT NULL,
+  type         TEXT    NOT NULL,
+  body         BLOB,
+  since        INTEGER NOT NULL,
+  name         TEXT    NOT NULL,
+  handle       BLOB,
+  conversation BLOB,
+  initiator    INTEGER NOT NULL,
+  service      TEXT    NOT NULL,
+  far          TEXT    NOT NULL,
+  contract     TEXT    NOT NULL,
+  priority     INTEGER NOT NULL,
+  attempts     INTEGER NOT NULL,
+  suspicion    INTEGER NOT NULL,
+  last_error   TEXT    NOT NULL,
+  reason       TEXT    NOT NULL,
+  died         INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX parley_dead_letter_died ON parley_dead_letter (died DESC, message_id DESC);
+CREATE INDEX parley_dead_letter_queue ON parley_dead_letter (queue_id, died DESC, message_id DESC);
+
+-- What is known of messages that could not be handled.
+CREATE TABLE parley_failure (
+  message_id BLOB    PRIMARY KEY,
+  attempts   INTEGER NOT NULL,
+  suspicion  INTEGER NOT NULL,
+  last_error TEXT    NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE parley_once (
+  name  TEXT    PRIMARY KEY,
+  since INTEGER NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO parley_meta (id, schema_version, catalog_version) VALUES (1, 1, 0);

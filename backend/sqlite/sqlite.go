@@ -1,0 +1,233 @@
+// Package sqlite keeps Parley's conversations in a SQLite database, by the
+// driver modernc.org/sqlite (no cgo).
+//
+//	b, err := parley.Open(ctx, "sqlite:app.db", nil)
+//	b, err := parley.New(ctx, sqlite.New(db, nil), nil)
+//
+// # One writer
+//
+// A SQLite database has one writer at a time, and a transaction that writes is
+// the only one of its kind in all processes. Therefore:
+//
+//   - Groups are held by lease: a claim is a short transaction that writes a
+//     fence and an expiry, the handler runs outside, and its acknowledgement,
+//     together with what it wrote, is a second short transaction.
+//   - The store writes on one connection of its own. Its users queue up for it in
+//     Go, in order; SQLite's own busy handler has no queue and makes them wait
+//     for up to seconds. Other processes, and the application's own
+//     connections, are waited for by the busy timeout.
+//   - Whoever writes through a Broker while he has a transaction of it open
+//     would wait for himself, and gets backend.ErrWouldDeadlock where the
+//     context shows it. Open a delivery's transaction last, and keep it short.
+//   - A transaction that is joined should have been begun with BEGIN IMMEDIATE
+//     (_txlock=immediate in the driver's data source name): one that reads first
+//     and then writes fails when another has written in between.
+//
+// # Set-up
+//
+// The database is put into WAL mode, in which readers and the writer do not wait
+// for each other. By default it is written with synchronous=NORMAL: "a
+// transaction committed in WAL mode with synchronous=NORMAL might roll back
+// following a power loss or system crash", though not when the program dies, and
+// the database stays consistent. Options.Synchronous "FULL" makes every commit
+// durable at about a fifth of the speed.
+//
+// Times are the process's clock. Processes on one machine share it.
+//
+// # Wake-ups
+//
+// Processes that share a file notice each other's commits by polling PRAGMA
+// data_version every few milliseconds while somebody waits.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+// Options are the settings of a store; nil is the same as none.
+type Options struct {
+	// Prefix of the names of tables and views; default "parley_".
+	Prefix string
+	// Synchronous is PRAGMA synchronous for the store's own connections:
+	// "OFF", "NORMAL" or "FULL". Default: "NORMAL", and for New that of the
+	// database that it is given.
+	Synchronous string
+	// BusyTimeout is how long to wait for writers in other processes. Default
+	// 10 seconds.
+	BusyTimeout time.Duration
+	// PollEvery is how often to look whether another process has written, while
+	// somebody waits for messages. Default 5 milliseconds.
+	PollEvery time.Duration
+}
+
+// Store is a backend on a SQLite database.
+type Store struct {
+	*sqlstore.Store
+	file *file
+}
+
+var (
+	_ backend.Backend  = (*Store)(nil)
+	_ backend.Joiner   = (*Store)(nil)
+	_ backend.Listener = (*Store)(nil)
+	_ backend.Printer  = (*Store)(nil)
+)
+
+func init() {
+	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlite")
+}
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+// Open opens the database "sqlite:path", and makes the file if there is none.
+// What follows a question mark goes to the driver, such as
+// _pragma=foreign_keys(1), which holds for the transactions of deliveries, too;
+// prefix and synchronous set the options of that name. The path ":memory:"
+// stands for a database of its own that vanishes with the store.
+func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
+	path, query, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dsn, "sqlite:"), "//"), "?")
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("parley: sqlite: parameters of the name: %w", err)
+	}
+	if path == "" {
+		return nil, errors.New("parley: sqlite: no path: write it like sqlite:app.db")
+	}
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	if v := params.Get("prefix"); v != "" {
+		opt.Prefix = v
+	}
+	if v := params.Get("synchronous"); v != "" {
+		opt.Synchronous = v
+	}
+	params.Del("prefix")
+	params.Del("synchronous")
+	s := newStore(&file{path: path, params: params}, opt)
+	if err := s.file.open(ctx); err != nil {
+		return nil, s.Classify(err)
+	}
+	return s, nil
+}
+
+// New makes a store of a database that the application has opened with the
+// driver modernc.org/sqlite. It learns the file's name from it and opens
+// connections of its own, with the same synchronous and foreign_keys settings,
+// when it is first used; db is not used otherwise and is not closed. A database
+// in memory, which has no name, cannot be shared in this way: use Open.
+func New(db *sql.DB, o *Options) *Store {
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	return newStore(&file{user: db}, opt)
+}
+
+func newStore(f *file, o Options) *Store {
+	if o.Prefix == "" {
+		o.Prefix = "parley_"
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 10 * time.Second
+	}
+	if o.PollEvery <= 0 {
+		o.PollEvery = 5 * time.Millisecond
+	}
+	f.options, f.turn = o, make(chan struct{}, 1)
+	f.invalid = o.check()
+	if f.invalid != nil {
+		o.Prefix = "parley_"
+	}
+	store, err := sqlstore.New(&sqlstore.Dialect{
+		Statements:  statements(o.Prefix),
+		Prefix:      o.Prefix,
+		Placeholder: func(n int) string { return fmt.Sprintf("?%d", n) },
+		Clock:       clock,
+		ID:          func(id backend.ID) any { return id[:] },
+		Begin:       f.begin,
+		Read:        f.reader,
+		Join:        f.join,
+		Classify:    classify,
+		Migrations:  migrations(),
+		Removal:     removal,
+		Exclude:     func(context.Context, backend.Execer) error { return nil }, // there is one writer
+		Info:        f.info,
+		Close:       f.close,
+		WalkLocks:   true,
+		Futile:      true,
+	})
+	if err != nil {
+		f.invalid = err
+	}
+	s := &Store{store, f}
+	f.store = store
+	return s
+}
+
+func (o *Options) check() error {
+	if err := sqlstore.CheckName("prefix", o.Prefix); err != nil {
+		return err
+	}
+	switch strings.ToUpper(o.Synchronous) {
+	case "", "OFF", "NORMAL", "FULL", "EXTRA":
+		return nil
+	}
+	return fmt.Errorf("parley: sqlite: synchronous %q: want OFF, NORMAL or FULL", o.Synchronous)
+}
+
+func migrations() (files []string) {
+	names, err := fs.Glob(schema, "schema/0*.sql")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for _, name := range names {
+		b, err := schema.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		files = append(files, string(b))
+	}
+	return files
+}
+
+//go:embed schema/uninstall.sql
+var removal string
+
+func (f *file) info(ctx context.Context) (backend.Info, error) {
+	i := backend.Info{Engine: "sqlite", Settings: map[string]string{"prefix": f.options.Prefix}}
+	if err := f.open(ctx); err != nil {
+		return i, err
+	}
+	if err := f.read.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&i.Version); err != nil {
+		return i, err
+	}
+	i.Settings["file"] = f.path
+	i.Settings["synchronous"] = f.synchronous
+	i.Settings["busy_timeout"] = f.options.BusyTimeout.String()
+	var mode string
+	if err := f.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return i, err
+	}
+	i.Settings["journal_mode"] = mode
+	if mode != "wal" && mode != "memory" {
+		i.Warnings = append(i.Warnings, "the journal mode is "+mode+": readers and the writer wait for each other; WAL mode needs a file on a local disk")
+	}
+	if f.synchronous == "OFF" {
+		i.Warnings = append(i.Warnings, "synchronous is OFF: a power loss may corrupt the database")
+	}
+	return i, nil
+}

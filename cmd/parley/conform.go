@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/conformance"
+)
+
+// conform runs the suite in tables of its own, beside whatever is there.
+func conform(ctx context.Context, c *call) error {
+	keep := c.flags.Bool("keep", false, "leave the suite's tables behind")
+	run := c.flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
+	list := c.flags.Bool("list", false, "list the sentences and their checks, and run nothing")
+	if err := c.parse(0, 0); err != nil {
+		return err
+	}
+	args := []string{"-run", *run, fmt.Sprintf("-json=%t", *c.json)}
+	if *list {
+		return result(conformance.Command(ctx, "parley", conformance.Store{}, append(args, "-list"), c.stdout, c.stderr))
+	}
+	if *c.db == "" {
+		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
+		return errUsage
+	}
+
+	own := os.Getenv(conformance.StoreEnv) // in a child process: its parent's
+	if own == "" {
+		id := backend.NewID().String()
+		own = withPrefix(*c.db, "parley_c"+id[24:]+"_")
+		if !*keep {
+			defer uninstall(ctx, c, own)
+		}
+	}
+	store := conformance.Store{
+		Process: own,
+		Open:    func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
+		Fresh: func(ctx context.Context) (backend.Backend, error) {
+			return backend.Open(ctx, withPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
+		},
+	}
+	return result(conformance.Command(ctx, "parley", store, args, c.stdout, c.stderr, "conformance", "--db", *c.db))
+}
+
+func result(code int) error {
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// withPrefix names the same database with other tables.
+func withPrefix(dsn, prefix string) string {
+	sep := "?"
+	if strings.Contains(dsn, "?") {
+		sep = "&"
+	}
+	return dsn + sep + "prefix=" + url.QueryEscape(prefix)
+}
+
+func uninstall(ctx context.Context, c *call, dsn string) {
+	be, err := backend.Open(context.WithoutCancel(ctx), dsn)
+	if err == nil {
+		defer be.Close()
+		err = be.Uninstall(context.WithoutCancel(ctx))
+	}
+	if err != nil {
+		fmt.Fprintf(c.stderr, "parley: the suite's tables are left behind: %v\n", err)
+	}
+}

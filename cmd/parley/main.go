@@ -1,0 +1,141 @@
+// Command parley looks after a database's conversations: it migrates, shows
+// what waits and why, promotes, checks a database with the conformance suite,
+// and runs the examples.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+
+	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/sqlite"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command is one of the tool's verbs. Its error is printed; usage errors exit
+// with 2, others with 1.
+type command struct {
+	args string
+	says string
+	run  func(ctx context.Context, c *call) error
+}
+
+var commands = map[string]command{
+	"migrate":       {"[--print]", "create or update Parley's tables", migrate},
+	"status":        {"", "queues with their depth, age and blocked groups", status},
+	"groups":        {"QUEUE", "groups of a queue in the order in which they will be received", groups},
+	"conversations": {"[HANDLE]", "conversations with both sides", conversations},
+	"promote":       {"GROUP [LEVEL]", "put a group before all that are not promoted", promote},
+	"demote":        {"GROUP", "end a group's promotion", demote},
+	"conformance":   {"", "check a database with the conformance suite", conform},
+	"demo":          {"NAME", "run an example on a temporary SQLite file", runDemo},
+}
+
+// call is what a command works with.
+type call struct {
+	args           []string // after the command's name
+	stdout, stderr io.Writer
+	flags          *flag.FlagSet
+	db             *string
+	json           *bool
+}
+
+// errUsage: what went wrong has been printed.
+var errUsage = errors.New("usage")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		usage(stderr)
+		return 2
+	}
+	cmd, ok := commands[args[0]]
+	if !ok {
+		fmt.Fprintf(stderr, "parley: unknown command %q\n", args[0])
+		usage(stderr)
+		return 2
+	}
+	c := &call{args: args[1:], stdout: stdout, stderr: stderr}
+	c.flags = flag.NewFlagSet("parley "+args[0], flag.ContinueOnError)
+	c.flags.SetOutput(stderr)
+	c.flags.Usage = func() {
+		fmt.Fprintf(stderr, "parley %s [flags] %s\n    %s\n", args[0], cmd.args, cmd.says)
+		c.flags.PrintDefaults()
+	}
+	err := cmd.run(ctx, c)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case errors.Is(err, errUsage), errors.Is(err, flag.ErrHelp):
+		return 2
+	}
+	fmt.Fprintln(stderr, err)
+	return 1
+}
+
+// exitCode ends the program with a code and nothing more to say.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "parley looks after conversations in a database.\n\nusage: parley COMMAND [flags] [arguments]")
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		fmt.Fprintf(w, "  %-28s %s\n", name+" "+commands[name].args, commands[name].says)
+	}
+	fmt.Fprintln(w, "\nThe database is named by --db or PARLEY_DB: sqlite:app.db, postgres://user@host/name")
+}
+
+// parse reads the flags that most commands have, and checks the number of
+// arguments.
+func (c *call) parse(least, most int) error {
+	c.db = c.flags.String("db", os.Getenv("PARLEY_DB"), "the `database`: sqlite:FILE, postgres://…")
+	c.json = c.flags.Bool("json", false, "print JSON")
+	rest, err := interspersed(c.flags, c.args)
+	if err != nil {
+		return errUsage
+	}
+	c.args = rest
+	if len(c.args) < least || len(c.args) > most {
+		c.flags.Usage()
+		return errUsage
+	}
+	return nil
+}
+
+// interspersed lets flags stand behind arguments, which package flag does not.
+func interspersed(f *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		if f.NArg() == 0 {
+			return rest, nil
+		}
+		rest = append(rest, f.Arg(0))
+		args = f.Args()[1:]
+	}
+}
+
+// open opens the database without background duties: the tool only looks.
+func (c *call) open(ctx context.Context) (*parley.Broker, error) {
+	if *c.db == "" {
+		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
+		return nil, errUsage
+	}
+	return parley.Open(ctx, *c.db, &parley.Options{NoDuties: true})
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parleymq/parley"
+)
+
+// tool runs the command as a shell would.
+func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// works runs a command that must succeed.
+func works(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := tool(t, args...)
+	if code != 0 {
+		t.Fatalf("parley %s: exit code %d\n%s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+// database makes a migrated SQLite file with a queue on which two conversations
+// wait, and returns its name and the groups in their order.
+func database(t *testing.T) (db string, groups []parley.ID) {
+	t.Helper()
+	ctx := t.Context()
+	db = "sqlite:" + filepath.Join(t.TempDir(), "tool.db")
+	works(t, "migrate", "--db", db)
+	b, err := parley.Open(ctx, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	err = b.Define(ctx, parley.Catalog{
+		Contracts: []parley.Contract{},
+		Queues:    []parley.Queue{{Name: "work"}, {Name: "home"}},
+		Services:  []parley.Service{{Name: "Home", Queue: "home"}, {Name: "Work", Queue: "work", Contracts: []string{parley.Default}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err := b.InTx(ctx, func(tx *parley.Tx) error {
+			c, err := tx.Begin(ctx, "Home", "Work", nil)
+			if err != nil {
+				return err
+			}
+			return c.Send(ctx, "", []byte("do"))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := b.Groups(ctx, "work", 0, 10)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d groups, %v", len(list), err)
+	}
+	return db, []parley.ID{list[0].Group, list[1].Group}
+}
+
+func TestStatus(t *testing.T) {
+	db, _ := database(t)
+	out := works(t, "status", "--db", db)
+	if !strings.Contains(out, "work") || !strings.Contains(out, "on") {
+		t.Errorf("status prints\n%s", out)
+	}
+	var queues []parley.QueueStatus
+	if err := json.Unmarshal([]byte(works(t, "status", "--db", db, "--json")), &queues); err != nil {
+		t.Fatal(err)
+	}
+	depth := map[string]int{}
+	for _, q := range queues {
+		depth[q.Name] = q.Depth
+	}
+	if depth["work"] != 2 || depth["home"] != 0 {
+		t.Errorf("depths are %v, want 2 messages in work", depth)
+	}
+}
+
+func TestPromoteAndDemote(t *testing.T) {
+	db, groups := database(t)
+	first := func() string {
+		lines := strings.Split(works(t, "groups", "work", "--db", db), "\n")
+		return strings.Fields(lines[1])[0]
+	}
+	if got := first(); got != groups[0].String() {
+		t.Fatalf("the first group is %s, want the older, %s", got, groups[0])
+	}
+	works(t, "promote", groups[1].String(), "90", "--db", db)
+	if got := first(); got != groups[1].String() {
+		t.Errorf("after its promotion the first group is %s, want %s", got, groups[1])
+	}
+	works(t, "demote", groups[1].String(), "--db", db)
+	if got := first(); got != groups[0].String() {
+		t.Errorf("after demote the first group is %s, want %s", got, groups[0])
+	}
+}
+
+func TestConversations(t *testing.T) {
+	db, _ := database(t)
+	var sides []parley.ConversationStatus
+	if err := json.Unmarshal([]byte(works(t, "conversations", "--db", db, "--json")), &sides); err != nil {
+		t.Fatal(err)
+	}
+	if len(sides) != 4 {
+		t.Fatalf("%d sides of 2 conversations", len(sides))
+	}
+	one := works(t, "conversations", sides[0].Handle.String(), "--db", db)
+	if n := strings.Count(one, "\n"); n != 3 { // the head and both sides
+		t.Errorf("one conversation is printed in %d lines:\n%s", n, one)
+	}
+}
+
+func TestMigratePrint(t *testing.T) {
+	db := "sqlite:" + filepath.Join(t.TempDir(), "print.db")
+	out := works(t, "migrate", "--print", "--db", db)
+	if !strings.Contains(out, "CREATE TABLE") || !strings.Contains(out, "parley_message") {
+		t.Errorf("migrate --print prints\n%.300s", out)
+	}
+	if code, _, errs := tool(t, "status", "--db", db); code != 1 || !strings.Contains(errs, "parley migrate") {
+		t.Errorf("status of a database that is not migrated: exit code %d, %s", code, errs)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	db, _ := database(t)
+	t.Setenv("PARLEY_DB", "")
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 2, "usage"},
+		{[]string{"fly"}, 2, `unknown command "fly"`},
+		{[]string{"status"}, 2, "--db"},
+		{[]string{"status", "--db", "nosuch:thing"}, 1, "forgotten import"},
+		{[]string{"status", "--fly"}, 2, "fly"},
+		{[]string{"groups", "--db", db}, 2, "QUEUE"},
+		{[]string{"groups", "nowhere", "--db", db}, 1, `"nowhere"`},
+		{[]string{"groups", "work", "--limit", "0", "--db", db}, 1, "limit 0"},
+		{[]string{"promote", "x", "--db", db}, 1, `"x" is not an id`},
+		{[]string{"promote", parley.NewID().String(), "--db", db}, 1, "no such conversation group"},
+		{[]string{"promote", parley.NewID().String(), "many", "--db", db}, 1, "level"},
+		{[]string{"promote", parley.NewID().String(), "256", "--db", db}, 1, "256"},
+		{[]string{"demo"}, 2, "priority"},
+		{[]string{"demo", "nothing"}, 2, "nothing"},
+		{[]string{"conformance"}, 2, "--db"},
+	} {
+		code, out, errs := tool(t, test.args...)
+		if code != test.code || !strings.Contains(errs, test.says) {
+			t.Errorf("parley %s: exit code %d, want %d, and this, want %q:\n%s%s", strings.Join(test.args, " "), code, test.code, test.says, out, errs)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	out := works(t, "demo", "priority", "-requests", "21", "-work", "1ms")
+	want := "response 0\nresponse 20\nresponse 10\nresponse 1\nresponse 2\n"
+	if !strings.HasPrefix(out, want) || strings.Count(out, "response") != 21 {
+		t.Errorf("the demo prints\n%s\nwant it to begin with\n%s", out, want)
+	}
+}
+
+func TestConformanceCommand(t *testing.T) {
+	db, groups := database(t)
+	out := works(t, "conformance", "--db", db, "--run", "^D0[12]/")
+	if !strings.Contains(out, "sqlite") || !strings.HasSuffix(strings.TrimSpace(out), "0 failed, 0 skipped") {
+		t.Errorf("conformance prints\n%s", out)
+	}
+	list := works(t, "groups", "work", "--db", db)
+	if !strings.Contains(list, groups[0].String()) {
+		t.Errorf("after the suite the installation beside it has the groups\n%s", list)
+	}
+	if out := works(t, "conformance", "--list"); !strings.Contains(out, "D01") {
+		t.Errorf("conformance --list prints\n%.300s", out)
+	}
+}

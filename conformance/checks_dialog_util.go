@@ -1,0 +1,332 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Helpers of the checks of dialogs, ends, retention and input.
+
+// dlgFatal ends the check with a failure at the line that called the helper.
+func dlgFatal(e *Env, format string, args ...any) {
+	e.fail(dlgCaller() + fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+// dlgCaller finds the check's own line: the first caller outside this file.
+func dlgCaller() string {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasSuffix(f.File, "_util.go") && strings.Contains(f.File, "checks_") || !more {
+			return at(f.File, f.Line)
+		}
+	}
+}
+
+// dlgStatus reads one side of a conversation; nil if there is none.
+func dlgStatus(w *World, h parley.ID) *backend.Endpoint {
+	var ep *backend.Endpoint
+	w.Tx(func(tx *parley.Tx) (err error) {
+		ep, err = tx.Conversation(h).Status(w.Ctx)
+		if errors.Is(err, parley.ErrNoConversation) {
+			ep, err = nil, nil
+		}
+		return err
+	})
+	return ep
+}
+
+// dlgPeer returns the handle of the other side.
+func dlgPeer(w *World, h parley.ID) parley.ID {
+	ep := dlgStatus(w, h)
+	if ep == nil {
+		dlgFatal(w.Env, "conversation %s is gone", h)
+	}
+	return ep.Peer
+}
+
+// dlgState ends the check unless a side is in the state; "" stands for none.
+func dlgState(w *World, h parley.ID, want parley.State) {
+	got := parley.State("")
+	if ep := dlgStatus(w, h); ep != nil {
+		got = ep.State
+	}
+	if got != want {
+		dlgFatal(w.Env, "side %s is in state %q, want %q", h, got, want)
+	}
+}
+
+// dlgGone ends the check unless the sides disappear, if need be with the help
+// of the clean-up that every process does from time to time.
+func dlgGone(w *World, handles ...parley.ID) {
+	be := w.Handle()
+	for _, h := range handles {
+		gone := func() bool {
+			list, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
+			w.Must(err)
+			return len(list) == 0
+		}
+		ok := w.Soon(5*time.Second, func() bool {
+			if gone() {
+				return true
+			}
+			_, _, err := be.Tend(w.Ctx, backend.DutyClosed, 100)
+			w.Must(err)
+			return gone()
+		})
+		if !ok {
+			dlgFatal(w.Env, "side %s is still there though both have ended", h)
+		}
+		dlgState(w, h, "")
+	}
+}
+
+// dlgEnd ends sides, each in a transaction of its own.
+func dlgEnd(w *World, handles ...parley.ID) {
+	for _, h := range handles {
+		if err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).End(w.Ctx) }); err != nil {
+			dlgFatal(w.Env, "end %s: %v", h, err)
+		}
+	}
+}
+
+// dlgEndError ends a side with an error.
+func dlgEndError(w *World, h parley.ID, code int, text string) {
+	err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).EndWithError(w.Ctx, code, text) })
+	if err != nil {
+		dlgFatal(w.Env, "end %s with an error: %v", h, err)
+	}
+}
+
+// dlgCleanup cleans a side up.
+func dlgCleanup(w *World, h parley.ID) {
+	if err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).Cleanup(w.Ctx) }); err != nil {
+		dlgFatal(w.Env, "clean %s up: %v", h, err)
+	}
+}
+
+// dlgTake receives and acknowledges until there are n messages, and ends the
+// check if they do not come or come in excess.
+func dlgTake(w *World, queue string, n int, o *parley.ReceiveOptions) []*parley.Message {
+	var all []*parley.Message
+	for len(all) < n {
+		d := w.TryReceive(queue, o, 5*time.Second)
+		if d == nil {
+			dlgFatal(w.Env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
+		}
+		all = append(all, d.Messages...)
+		if err := d.Ack(w.Ctx); err != nil {
+			dlgFatal(w.Env, "acknowledge: %v", err)
+		}
+	}
+	if len(all) > n {
+		dlgFatal(w.Env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
+	}
+	return all
+}
+
+// dlgBodies ends the check unless exactly these bodies can be received, in this
+// order.
+func dlgBodies(w *World, queue string, o *parley.ReceiveOptions, want ...string) []*parley.Message {
+	ms := dlgTake(w, queue, len(want), o)
+	dlgSame(w.Env, "received from "+queue, Bodies(ms), want)
+	return ms
+}
+
+// dlgSame ends the check unless the lists are equal.
+func dlgSame(e *Env, what string, got, want []string) {
+	if !slices.Equal(got, want) {
+		dlgFatal(e, "%s: got %.200q, want %.200q", what, got, want)
+	}
+}
+
+// dlgError receives one message from a queue and ends the check unless it is an
+// Error with the code.
+func dlgError(w *World, queue string, code int) *parley.Message {
+	m := dlgTake(w, queue, 1, nil)[0]
+	if m.Type != parley.ErrorType || m.Err().Code != code {
+		dlgFatal(w.Env, "received %s, want an Error with code %d", describe([]*parley.Message{m}), code)
+	}
+	return m
+}
+
+// dlgEndDialog receives one message from a queue and ends the check unless it
+// is an EndDialog.
+func dlgEndDialog(w *World, queue string) *parley.Message {
+	m := dlgTake(w, queue, 1, nil)[0]
+	if m.Type != parley.EndDialog || m.Body != nil {
+		dlgFatal(w.Env, "received %s, want EndDialog without a body", describe([]*parley.Message{m}))
+	}
+	return m
+}
+
+// dlgQuiet looks at queues a few times: nothing may come, whatever the
+// background does meanwhile.
+func dlgQuiet(w *World, queues ...string) {
+	for range 3 {
+		for _, q := range queues {
+			if d := w.TryReceive(q, nil, 25*time.Millisecond); d != nil {
+				dlgFatal(w.Env, "received %s from %s, where nothing should be", describe(d.Messages), q)
+			}
+		}
+	}
+}
+
+// dlgDepth ends the check unless so many messages wait in a queue, possibly
+// after a claim has met and removed what nobody will receive.
+func dlgDepth(w *World, queue string, want int) {
+	w.Soon(5*time.Second, func() bool { return dlgWaiting(w, queue) == want })
+	dlgDepthNow(w, queue, want)
+}
+
+// dlgDepthNow is dlgDepth for what must be so without anybody's help.
+func dlgDepthNow(w *World, queue string, want int) {
+	if got := dlgWaiting(w, queue); got != want {
+		dlgFatal(w.Env, "%d messages wait in %s, want %d", got, queue, want)
+	}
+}
+
+// dlgWaiting returns how many messages wait in a queue.
+func dlgWaiting(w *World, queue string) int {
+	list, err := w.B.Queues(w.Ctx)
+	w.Must(err)
+	for _, q := range list {
+		if q.Name == queue {
+			return q.Depth
+		}
+	}
+	dlgFatal(w.Env, "queue %q is not listed", queue)
+	return 0
+}
+
+// dlgWithheld returns what is withheld of a side, nil for nothing.
+func dlgWithheld(w *World, h parley.ID) *parley.WithheldStream {
+	list, err := w.B.Withheld(w.Ctx, backend.CountLimit)
+	w.Must(err)
+	for _, s := range list {
+		if s.From.Handle == h {
+			return &s
+		}
+	}
+	return nil
+}
+
+// dlgNames ends the check unless an error is of a kind and names something.
+func dlgNames(e *Env, what string, err, want error, name string) {
+	switch {
+	case !errors.Is(err, want):
+		dlgFatal(e, "%s: the error is %v, want one that is %q", what, err, want)
+	case !strings.Contains(err.Error(), name):
+		dlgFatal(e, "%s: the error %q does not name %q", what, err, name)
+	}
+}
+
+// dlgGo runs f in a goroutine. The returned function gives its error, or ends
+// the check if f is not done within ten seconds.
+func dlgGo(e *Env, what string, f func() error) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(10 * time.Second):
+			dlgFatal(e, "%s: not done after 10 s", what)
+			return nil
+		}
+	}
+}
+
+// dlgEach calls f for 0 to n-1 at the same time and returns when all are done.
+func dlgEach(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
+// dlgEverySent begins a conversation with all of the state that its name says.
+// It returns both handles.
+func dlgInState(w *World, state string) (client, server parley.ID) {
+	client = w.Dialog("first")
+	server = dlgPeer(w, client)
+	switch state {
+	case "conversing":
+	case "ended":
+		dlgEnd(w, client)
+	case "peer ended":
+		dlgEnd(w, server)
+	case "errored":
+		dlgEndError(w, server, 77, "it is broken")
+	case "both ended":
+		dlgEnd(w, server, client)
+		dlgGone(w, client, server)
+	default:
+		dlgFatal(w.Env, "no state %q", state)
+	}
+	return client, server
+}
+
+// dlgVerb is one thing that can be asked of a conversation.
+type dlgVerb struct {
+	name string
+	do   func(ctx context.Context, tx *parley.Tx, h parley.ID) error
+}
+
+// dlgVerbs are the verbs on a handle that change something: those that send and
+// the others.
+func dlgVerbs(w *World) (sending, others []dlgVerb) {
+	sending = []dlgVerb{
+		{"Send", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.Conversation(h).Send(ctx, w.Any, []byte("x"))
+		}},
+		{"SendTo", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.SendTo(ctx, []*parley.Conversation{tx.Conversation(h)}, w.Any, []byte("x"))
+		}},
+		{"SendBatch", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			p := parley.Payload{Type: w.Any, Body: []byte("x")}
+			return tx.SendBatch(ctx, []parley.Sending{{To: tx.Conversation(h), Payload: p}, {To: tx.Conversation(h), Payload: p}})
+		}},
+		{"Promote", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.Conversation(h).Promote(ctx, parley.Level(1))
+		}},
+	}
+	others = []dlgVerb{
+		{"End", func(ctx context.Context, tx *parley.Tx, h parley.ID) error { return tx.Conversation(h).End(ctx) }},
+		{"EndWithError", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.Conversation(h).EndWithError(ctx, 1, "an error")
+		}},
+		{"Cleanup", func(ctx context.Context, tx *parley.Tx, h parley.ID) error { return tx.Conversation(h).Cleanup(ctx) }},
+		{"SetTimer", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.Conversation(h).SetTimer(ctx, time.Hour)
+		}},
+		{"Move", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			return tx.Conversation(h).Move(ctx, parley.NewID())
+		}},
+		{"Begin with RelatedConversation", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			_, err := tx.Begin(ctx, w.Client, w.Server, &parley.DialogOptions{Contract: w.Contract, RelatedConversation: h})
+			return err
+		}},
+		{"Receive", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			_, err := tx.Receive(ctx, w.CQ, &parley.ReceiveOptions{Conversation: h})
+			return err
+		}},
+		{"GetGroup", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			_, err := tx.GetGroup(ctx, w.CQ, &parley.ReceiveOptions{Conversation: h})
+			return err
+		}},
+	}
+	return sending, others
+}

@@ -1,0 +1,297 @@
+package reference
+
+import (
+	"context"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Fault is a deliberate mistake: with it, exactly one thing is done wrong, at
+// exactly one place in the code. A check of the conformance suite is worth
+// something if it passes without the fault and fails with it.
+type Fault string
+
+// FaultInfo says what a fault breaks.
+type FaultInfo struct {
+	Fault  Fault
+	Breaks string // the sentence of docs/semantics.md
+	Says   string
+}
+
+// The faults. Faults says what they are.
+const (
+	FaultTwoReceivers          Fault = "two-receivers"
+	FaultSenderWaits           Fault = "sender-waits"
+	FaultMarksFirstOnly        Fault = "marks-first-only"
+	FaultRetryOvertaken        Fault = "retry-overtaken"
+	FaultMoveWaits             Fault = "move-waits"
+	FaultFenceIgnored          Fault = "fence-ignored"
+	FaultOldLook               Fault = "old-look"
+	FaultUncounted             Fault = "uncounted"
+	FaultFinishUnguarded       Fault = "finish-unguarded"
+	FaultStateBeforeLock       Fault = "state-before-lock"
+	FaultFoldsCase             Fault = "folds-case"
+	FaultNumbersLost           Fault = "numbers-lost"
+	FaultEmptyIsNull           Fault = "empty-is-null"
+	FaultEqualHandles          Fault = "equal-handles"
+	FaultSendsPart             Fault = "sends-part"
+	FaultSendUnguarded         Fault = "send-unguarded"
+	FaultHeldOvertaken         Fault = "held-overtaken"
+	FaultStaleCatalog          Fault = "stale-catalog"
+	FaultUniqueIgnored         Fault = "unique-ignored"
+	FaultDelayIgnored          Fault = "delay-ignored"
+	FaultCancelHeld            Fault = "cancel-held"
+	FaultTrimsBodies           Fault = "trims-bodies"
+	FaultKeepsNothing          Fault = "keeps-nothing"
+	FaultParkForgotten         Fault = "park-forgotten"
+	FaultBytesIgnored          Fault = "bytes-ignored"
+	FaultRollbackReorders      Fault = "rollback-reorders"
+	FaultSkipsMessage          Fault = "skips-message"
+	FaultLatestOfMany          Fault = "latest-of-many"
+	FaultMixesConversations    Fault = "mixes-conversations"
+	FaultNewestFirst           Fault = "newest-first"
+	FaultErrorLast             Fault = "error-last"
+	FaultTimerLast             Fault = "timer-last"
+	FaultMaxIgnored            Fault = "max-ignored"
+	FaultLeaseForever          Fault = "lease-forever"
+	FaultPostsUnordered        Fault = "posts-unordered"
+	FaultReceiverWaits         Fault = "receiver-waits"
+	FaultSettleFrees           Fault = "settle-frees"
+	FaultRollbackKeepsLock     Fault = "rollback-keeps-lock"
+	FaultSavepointFrees        Fault = "savepoint-frees"
+	FaultMoveLoses             Fault = "move-loses"
+	FaultPriorityIgnored       Fault = "priority-ignored"
+	FaultSilentRaise           Fault = "silent-raise"
+	FaultRulesReachBack        Fault = "rules-reach-back"
+	FaultFirstPromotionStays   Fault = "first-promotion-stays"
+	FaultLastPromotionFirst    Fault = "last-promotion-first"
+	FaultPromotionLostWhenHeld Fault = "promotion-lost-when-held"
+	FaultOneShotStays          Fault = "one-shot-stays"
+	FaultOneShotLostByRollback Fault = "one-shot-lost-by-rollback"
+	FaultTimerTwice            Fault = "timer-twice"
+	FaultTimerToPeer           Fault = "timer-to-peer"
+	FaultTimerEarly            Fault = "timer-early"
+	FaultLifetimeOneSide       Fault = "lifetime-one-side"
+	FaultLifetimeUntold        Fault = "lifetime-untold"
+	FaultTimerSurvivesEnd      Fault = "timer-survives-end"
+	FaultTimerSurvivesRollback Fault = "timer-survives-rollback"
+	FaultEndOvertakes          Fault = "end-overtakes"
+	FaultKeepsUnread           Fault = "keeps-unread"
+	FaultErrorDelivers         Fault = "error-delivers"
+	FaultTellsEnded            Fault = "tells-ended"
+	FaultEndedReceives         Fault = "ended-receives"
+	FaultClosedStays           Fault = "closed-stays"
+	FaultRetainedReturns       Fault = "retained-returns"
+	FaultRetainedSurvivesEnd   Fault = "retained-survives-end"
+	FaultRetainsAlways         Fault = "retains-always"
+	FaultNotifyLost            Fault = "notify-lost"
+	FaultPostsUnlocked         Fault = "posts-unlocked"
+	FaultSharedAndIntent       Fault = "shared-and-intent"
+	FaultReleaseFrees          Fault = "release-frees"
+	FaultLockModeLost          Fault = "lock-mode-lost"
+	FaultLockBarges            Fault = "lock-barges"
+	FaultLockOutlivesTx        Fault = "lock-outlives-tx"
+	FaultSessionForever        Fault = "session-forever"
+	FaultDeadlockUnseen        Fault = "deadlock-unseen"
+	FaultLockFoldsCase         Fault = "lock-folds-case"
+	FaultBarrierRunningOnly    Fault = "barrier-running-only"
+	FaultBarrierOneBelow       Fault = "barrier-one-below"
+	FaultBarrierOfEarlier      Fault = "barrier-of-earlier"
+	FaultNoTurns               Fault = "no-turns"
+	FaultAbandonedIsOver       Fault = "abandoned-is-over"
+	FaultHaltIgnored           Fault = "halt-ignored"
+	FaultLateAccepted          Fault = "late-accepted"
+	FaultTaskFenceIgnored      Fault = "task-fence-ignored"
+	FaultMaxActiveIgnored      Fault = "max-active-ignored"
+	FaultFinishedTwice         Fault = "finished-twice"
+)
+
+// Faults is the list of all faults.
+var Faults = []FaultInfo{
+	{FaultTwoReceivers, "I1", "a claim takes a group that another transaction holds"},
+	{FaultSenderWaits, "I2", "a sender waits for the receiver that holds the target's group"},
+	{FaultMarksFirstOnly, "I3", "only the first message of a stream puts it into the ready order"},
+	{FaultRetryOvertaken, "I4", "the messages behind one that failed are delivered before it"},
+	{FaultMoveWaits, "I5", "Move waits for a sender's guard while it holds groups"},
+	{FaultFenceIgnored, "I6", "a leased hold is accepted whatever its fence"},
+	{FaultOldLook, "RA", "a claim delivers what it saw before it had the lock"},
+	{FaultUncounted, "RA", "a settle accepts an acknowledgement of a message that is not there"},
+	{FaultFinishUnguarded, "RB", "a settle judges whether a stream is empty without its guard"},
+	{FaultStateBeforeLock, "RC", "a claim tests a group's state before it has the lock"},
+	{FaultFoldsCase, "D10", "names that differ only in case are one name"},
+	{FaultNumbersLost, "D03", "a sequence number is used up by a rollback"},
+	{FaultEmptyIsNull, "D08", "an empty body becomes NULL"},
+	{FaultEqualHandles, "D01", "the peer's handle is given as one's own"},
+	{FaultSendsPart, "D11", "a batch with a refused message sends the others"},
+	{FaultSendUnguarded, "D12", "a sender takes its number without the guard"},
+	{FaultHeldOvertaken, "D04", "a message is sent past earlier ones that are withheld"},
+	{FaultStaleCatalog, "D06", "what was decided by an old catalog is accepted"},
+	{FaultUniqueIgnored, "N03", "a unique post is added though its like is waiting"},
+	{FaultDelayIgnored, "N02", "a delayed post joins its queue at once"},
+	{FaultCancelHeld, "N04", "a post in a receiver's hands can be cancelled"},
+	{FaultTrimsBodies, "N05", "trailing zero bytes of a body are lost"},
+	{FaultKeepsNothing, "N06", "processed posts are not kept"},
+	{FaultParkForgotten, "N07", "a parked group is received again"},
+	{FaultBytesIgnored, "N08", "a claim returns more bytes than it was asked for"},
+	{FaultRollbackReorders, "O03", "a rollback of the receiver swaps the first two messages"},
+	{FaultSkipsMessage, "O01", "a claim passes over a message in the middle of a stream"},
+	{FaultLatestOfMany, "O01", "a claim of at most n messages takes the last n of the stream"},
+	{FaultMixesConversations, "O04", "the messages of the conversations of a group are mixed"},
+	{FaultNewestFirst, "O05", "of groups of equal rank the youngest comes first"},
+	{FaultErrorLast, "O06", "an Error comes after the users' messages"},
+	{FaultTimerLast, "O06", "a DialogTimer comes after the users' messages"},
+	{FaultMaxIgnored, "O07", "a claim returns more messages than it was asked for"},
+	{FaultLeaseForever, "O08", "a lease does not expire"},
+	{FaultPostsUnordered, "N01", "the posts of a key are each in a stream of their own"},
+	{FaultReceiverWaits, "G01", "a second receiver waits for a held group instead of passing it"},
+	{FaultSettleFrees, "G07", "a settle frees the group before its transaction ends"},
+	{FaultRollbackKeepsLock, "G07", "a rollback leaves the group locked"},
+	{FaultSavepointFrees, "G09", "a rollback to a savepoint frees the groups that were locked before it"},
+	{FaultMoveLoses, "G08", "Move loses the messages of the conversation"},
+	{FaultPriorityIgnored, "P04", "the priority of conversations does not count"},
+	{FaultSilentRaise, "P05", "a member without messages raises its group"},
+	{FaultRulesReachBack, "P02", "a new rule changes conversations that exist"},
+	{FaultFirstPromotionStays, "P08", "a second promotion does not replace the first"},
+	{FaultLastPromotionFirst, "P08", "of equal promotions the latest is served first"},
+	{FaultPromotionLostWhenHeld, "P09", "a promotion of a group that is held is lost"},
+	{FaultOneShotStays, "P10", "a one-shot promotion stays when its group has been served"},
+	{FaultOneShotLostByRollback, "P10", "a one-shot promotion is gone though the claim was rolled back"},
+	{FaultTimerTwice, "T02", "a timer fires twice"},
+	{FaultTimerToPeer, "T01", "a timer fires on the other side"},
+	{FaultTimerEarly, "T04", "a timer fires before it is due"},
+	{FaultLifetimeOneSide, "T05", "only the initiator hears that the lifetime is over"},
+	{FaultLifetimeUntold, "T06", "an endpoint does not tell its lifetime"},
+	{FaultTimerSurvivesEnd, "T03", "a timer survives the end of its side"},
+	{FaultTimerSurvivesRollback, "T03", "a timer survives the rollback of what set it"},
+	{FaultEndOvertakes, "E01", "EndDialog comes before what was sent earlier"},
+	{FaultKeepsUnread, "E04", "the unread messages of a side that ends stay"},
+	{FaultErrorDelivers, "E05", "ending with an error delivers what was withheld"},
+	{FaultTellsEnded, "E06", "a side that ends tells a peer that ended before"},
+	{FaultEndedReceives, "E07", "a side that has ended still receives"},
+	{FaultClosedStays, "E10", "a conversation that both sides have ended stays"},
+	{FaultRetainedReturns, "R01", "a message of which a copy is kept is delivered again"},
+	{FaultRetainedSurvivesEnd, "R02", "the kept copies stay when their side ends"},
+	{FaultRetainsAlways, "R03", "a copy of what is sent is kept without being asked for"},
+	{FaultNotifyLost, "Q03", "other processes are not told about new messages"},
+	{FaultPostsUnlocked, "Q04", "a post without key is handed to two receivers"},
+	{FaultSharedAndIntent, "L01", "Shared and IntentExclusive are compatible"},
+	{FaultReleaseFrees, "L03", "the first release frees a lock that was taken twice"},
+	{FaultLockModeLost, "L04", "a second request replaces the mode instead of adding to it"},
+	{FaultLockBarges, "L05", "a new request passes those that wait"},
+	{FaultLockOutlivesTx, "L03", "a transaction's application locks outlive it"},
+	{FaultSessionForever, "L03", "a session's locks do not end with its lease"},
+	{FaultDeadlockUnseen, "L02", "a cycle of waiters is not found"},
+	{FaultLockFoldsCase, "L01", "names of locks that differ only in case are one lock"},
+	{FaultBarrierRunningOnly, "F01", "the barrier looks only at tasks that are running"},
+	{FaultBarrierOneBelow, "F02", "the barrier looks only at the phase numbered one below"},
+	{FaultBarrierOfEarlier, "F03", "the barrier looks only at tasks that were submitted earlier"},
+	{FaultNoTurns, "F09", "claims always begin with the same schedule"},
+	{FaultAbandonedIsOver, "F01", "a task whose worker died does not hold up later phases"},
+	{FaultHaltIgnored, "F01", "a dead task lets later phases start though the schedule halts"},
+	{FaultLateAccepted, "F01", "a task of a phase that is over is accepted"},
+	{FaultTaskFenceIgnored, "F01", "a task is finished by a worker that has lost it"},
+	{FaultMaxActiveIgnored, "F12", "more tasks run at once than the schedule allows"},
+	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
+}
+
+// What only faults need.
+
+// earlier is what a claim has seen before it had the lock.
+type earlier struct {
+	group    *version[backend.ID, group]
+	messages []*backend.Message
+}
+
+// or returns the row that was seen earlier, if one was, else the one given.
+func (e earlier) or(g group, ok bool) (group, bool) {
+	if e.group != nil {
+		return e.group.row, true
+	}
+	return g, ok
+}
+
+// peek reads a group without holding it.
+func (c *claim) peek(id backend.ID) []*backend.Message {
+	g, _ := c.tx.store.groups.get(c.tx, id)
+	left := c.bytes
+	messages, _ := c.tx.store.read(c.tx, g, id, reading{max: c.MaxMessages, bytes: &left, first: true, handle: c.Handle})
+	return messages
+}
+
+// pause lets others go on in the middle of a call.
+func (s *Store) pause() {
+	s.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	s.mu.Lock()
+}
+
+// waitForReceivers waits until nobody holds the groups to which messages go.
+func (tx *Tx) waitForReceivers(ctx context.Context, messages []backend.Outgoing) error {
+	for _, m := range messages {
+		if home, ok := tx.store.home(tx, m.From); ok && !tx.holdsLock(groupLock(home)) {
+			if err := tx.lock(ctx, groupLock(home)); err != nil {
+				return err
+			}
+			tx.unlock(groupLock(home))
+		}
+	}
+	return nil
+}
+
+// swapHeads swaps the first two messages of each stream that was delivered.
+func (s *Store) swapHeads(holds map[backend.ID]*backend.Hold) {
+	for _, hold := range holds {
+		for _, m := range hold.Messages {
+			first, second := s.messages.of(numbered{m.Stream, m.Seq}), s.messages.of(numbered{m.Stream, m.Seq + 1})
+			if len(first) > 0 && len(second) > 0 {
+				first[0].row, second[0].row = second[0].row, first[0].row
+				break
+			}
+		}
+	}
+}
+
+// rateAgain gives conversations that exist the levels of the rules.
+func (s *Store) rateAgain(tx *Tx, c *backend.Catalog) {
+	for _, handle := range s.endpoints.keys(tx) {
+		e, _ := s.endpoints.get(tx, handle)
+		for _, r := range c.Priorities {
+			if (r.Contract == "" || r.Contract == e.Contract) && (r.Local == "" || r.Local == e.Service) && (r.Remote == "" || r.Remote == e.Far) {
+				e.Priority = r.Level
+			}
+		}
+		s.endpoints.put(tx, handle, e)
+		if in, ok := s.streams.get(tx, e.Peer); ok {
+			in.priority = e.Priority
+			s.streams.put(tx, e.Peer, in)
+			s.remark(tx, e.Peer)
+		}
+	}
+}
+
+// last returns the number of the last message of a stream.
+func (s *Store) last(tx *Tx, id backend.ID) int64 {
+	last := int64(-1)
+	for key := range rowsOf(&s.messages, tx, id) {
+		last = key.n
+	}
+	return last
+}
+
+// highest returns the highest priority in the group of a stream, of members
+// with and without messages.
+func (s *Store) highest(tx *Tx, id backend.ID) int {
+	home, _ := s.home(tx, id)
+	priority := 0
+	for _, stream := range s.homed(tx, home) {
+		st, _ := s.streams.get(tx, stream)
+		priority = max(priority, st.priority)
+	}
+	return priority
+}
+
+// held reports whether a receiver holds a group.
+func (s *Store) held(id backend.ID, g group) bool {
+	return s.locks[groupLock(id)] != nil || g.lease != nil && s.alive(g.lease)
+}

@@ -1,0 +1,36 @@
+package sample
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parleymq/parley"
+)
+
+// serveBackEnd does the work, one request at a time and reader.
+func (s *sample) serveBackEnd(ctx context.Context) error {
+	return s.serve(ctx, backEndQueue, func(ctx context.Context, d *parley.Delivery) error {
+		for _, m := range d.Messages {
+			switch m.Type {
+			case workload:
+				n, err := number(m.Body)
+				if err != nil {
+					return err
+				}
+				if err := s.work(ctx, n, d); err != nil {
+					return err
+				}
+				// A transaction of a single-writer store keeps all others from
+				// writing, so nothing is opened before the work is done.
+				if err := m.Reply(ctx, response, fmt.Appendf(nil, "<result>%d</result>", n)); err != nil {
+					return err
+				}
+			case parley.EndDialog, parley.ErrorType:
+				if err := m.End(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		return d.Ack(ctx)
+	})
+}
