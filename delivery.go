@@ -33,7 +33,8 @@ type Delivery struct {
 
 	ctx    context.Context
 	lost   context.CancelCauseFunc
-	mu     sync.Mutex // guards what heartbeats share
+	mu     sync.Mutex // guards what heartbeats and Broker.Close share
+	open   backend.Tx // of tx
 	beat   *time.Timer
 	until  time.Time
 	beatOn bool
@@ -145,7 +146,7 @@ func (d *Delivery) Tx(ctx context.Context) (*Tx, error) {
 		if err != nil {
 			return nil, fail("transaction of delivery", objGroup(d.Group), err)
 		}
-		d.tx = tx
+		d.work(tx)
 	}
 	if d.hold.Fence == 0 && !d.marked {
 		// Locks taken after a savepoint may end with it. The group was locked
@@ -263,16 +264,23 @@ func (d *Delivery) Park(ctx context.Context, reason error) error {
 }
 
 // abandon gives the group back while a handler may still be using the delivery:
-// for Broker.Close, which another goroutine calls. A transaction ends with the
-// backend; a lease is ended here, by its fence, as another process could.
+// for Broker.Close, which another goroutine calls. The transaction, if one is
+// open, is ended first, since it has the group; a lease is then ended by its
+// fence, as another process could.
 func (d *Delivery) abandon() {
 	d.stopHeartbeat()
 	d.lost(ErrClosed)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	d.mu.Lock()
+	open := d.open
+	d.mu.Unlock()
+	if open != nil {
+		open.Rollback(ctx)
+	}
 	if d.hold.Fence == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
 	tx, err := d.b.be.Begin(ctx)
 	if err != nil {
 		return // it ends by itself
@@ -288,6 +296,17 @@ func (d *Delivery) abandon() {
 	}
 }
 
+// work makes tx the transaction of the delivery.
+func (d *Delivery) work(tx *Tx) {
+	d.tx = tx
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = nil
+	if tx != nil {
+		d.open = tx.be
+	}
+}
+
 // giveBack settles without acknowledging, and without what was done in Tx. The
 // group stays held throughout: by the transaction's own start, or by fence.
 func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) error {
@@ -296,7 +315,7 @@ func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) e
 	}
 	if d.tx != nil && d.hold.Fence > 0 {
 		d.tx.rollback(ctx)
-		d.tx = nil
+		d.work(nil)
 	}
 	if d.marked {
 		if err := d.undo(ctx); err != nil {
@@ -330,7 +349,7 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, kee
 			}
 			return fail(op, objGroup(d.Group), err)
 		}
-		d.tx = tx
+		d.work(tx)
 	}
 	o.Hold = d.hold
 	again, err := d.tx.be.Settle(ctx, []backend.Outcome{o})
@@ -340,7 +359,7 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, kee
 	if err != nil {
 		d.tx.rollback(ctx)
 		if d.hold.Fence > 0 && keepWork && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrConnection) {
-			d.tx = nil // still ours by lease: the work can be done again
+			d.work(nil) // still ours by lease: the work can be done again
 			d.resumeHeartbeat()
 			return fail(op, objGroup(d.Group), err)
 		}

@@ -223,7 +223,8 @@ func (c *caretaker) deliverWithheld(ctx context.Context) (moved int, err error) 
 		n, err := c.deliver(ctx, v, s, svc)
 		moved += n
 		busy := errors.Is(err, backend.ErrStreamBusy) || errors.Is(err, ErrQueueDisabled) || errStale(err) || errors.Is(err, ErrSerialization)
-		if err != nil && !busy {
+		over := errors.Is(err, ErrNoConversation) // another process was faster, and it has ended since
+		if err != nil && !busy && !over {
 			return moved, err
 		}
 	}
@@ -236,22 +237,43 @@ func (c *caretaker) deliver(ctx context.Context, v *catalogView, s backend.Withh
 		return 0, err
 	}
 	defer tx.rollback(ctx)
-	if s.From.Initiator { // the other side has been there from the start
+	// The side that began has been there from the start; the other may be new.
+	if s.From.Initiator && !takes(svc, s.From.Contract) {
+		return c.refuse(ctx, tx, s, svc)
+	}
+	if s.From.Initiator {
 		_, err = tx.acceptEndpoint(ctx, v, &s.From)
 	}
-	switch {
-	case errors.Is(err, errContractRefused):
-		reason := fmt.Sprintf("service %q does not accept contract %q", svc.Name, s.From.Contract)
-		n, err = tx.be.Discard(ctx, s.From.Handle, reason)
-		if err == nil {
-			c.b.log.Warn("parley: messages were refused by their target and are dead letters now", "messages", n, "conversation", s.From.Conversation, "reason", reason)
-		}
-	case err == nil:
+	if err == nil {
 		n, err = tx.be.Deliver(ctx, s.From.Handle)
 	}
 	if err != nil {
 		return 0, err
 	}
-	tx.touch(v.queues[svc.Queue].ID)
+	if n > 0 { // else they were for a side that has ended, and are gone now
+		tx.touch(v.queues[svc.Queue].ID)
+	}
 	return n, tx.commit(ctx)
+}
+
+// refuse gives up messages for a service that does not take their contract, and
+// tells their sender.
+func (c *caretaker) refuse(ctx context.Context, tx *Tx, s backend.WithheldStream, svc Service) (n int, err error) {
+	reason := fmt.Sprintf("service %q does not accept contract %q", svc.Name, s.From.Contract)
+	n, err = tx.be.Discard(ctx, s.From.Handle, reason)
+	if err != nil || n == 0 { // another process has done it
+		return 0, err
+	}
+	if err := tx.refuseContract(ctx, &s.From, svc); err != nil {
+		return 0, err
+	}
+	if err := tx.commit(ctx); err != nil {
+		return 0, err
+	}
+	c.b.log.Warn("parley: messages were refused by their target and are dead letters now", "messages", n, "conversation", s.From.Conversation, "reason", reason)
+	c.mu.Lock()
+	c.next[backend.DutyClosed] = time.Now() // their sender may have ended long ago
+	c.mu.Unlock()
+	c.poked()
+	return n, nil
 }

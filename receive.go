@@ -180,7 +180,8 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	d := newDelivery(b, c.Holds[0], v, opt)
 	if opt.Release == AfterCommit && opt.Hold == HoldTransaction {
 		tx.hold(d.Group)
-		d.tx, keep = tx, true
+		d.work(tx)
+		keep = true
 	} else if err := tx.commit(ctx); err != nil {
 		return nil, c, err
 	}

@@ -394,11 +394,7 @@ func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.En
 		return fmt.Sprintf("service %q is not defined", ep.Far), nil
 	}
 	if !takes(svc, ep.Contract) {
-		tx.touch(ep.Queue)
-		err := tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
-			Code: CodeContractRefused,
-			Text: fmt.Sprintf("The target service %q does not support the service contract %q.", svc.Name, ep.Contract),
-		}})
+		err := tx.refuseContract(ctx, ep, svc)
 		if err == nil {
 			err = errContractRefused
 		}
@@ -417,6 +413,16 @@ func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.En
 		Lifetime:     ep.Lifetime,
 	})
 	return "", err
+}
+
+// refuseContract tells a sender, in the conversation, that its target does not
+// take the contract.
+func (tx *Tx) refuseContract(ctx context.Context, ep *backend.Endpoint, svc Service) error {
+	tx.touch(ep.Queue)
+	return tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
+		Code: CodeContractRefused,
+		Text: fmt.Sprintf("The target service %q does not support the service contract %q.", svc.Name, ep.Contract),
+	}})
 }
 
 func takes(s Service, contract string) bool {

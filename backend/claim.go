@@ -7,7 +7,8 @@ import "time"
 // ready conversation, then by their oldest ready message.
 //
 // Only groups with a visible message are considered, not those that another
-// receiver holds, nor parked or deferred ones.
+// receiver holds, nor parked or deferred ones. A claim of several may return
+// fewer than could be had.
 type ClaimRequest struct {
 	Version int64 // of the catalog; another one: ErrStaleCatalog
 	Queue   int64 // a disabled one: ErrQueueDisabled

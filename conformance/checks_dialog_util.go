@@ -248,6 +248,18 @@ func dlgGo(e *Env, what string, f func() error) (wait func() error) {
 	}
 }
 
+// dlgSession opens an owner of application locks.
+func dlgSession(e *Env, be backend.Backend, owner string) backend.Session {
+	s, err := be.OpenSession(e.Ctx, time.Minute, owner)
+	if errors.Is(err, errors.ErrUnsupported) {
+		e.Skipf("this backend has no application locks yet")
+	}
+	if err != nil {
+		dlgFatal(e, "open a session: %v", err)
+	}
+	return s
+}
+
 // dlgEach calls f for 0 to n-1 at the same time and returns when all are done.
 func dlgEach(n int, f func(i int)) {
 	var all sync.WaitGroup
@@ -257,8 +269,8 @@ func dlgEach(n int, f func(i int)) {
 	all.Wait()
 }
 
-// dlgEverySent begins a conversation with all of the state that its name says.
-// It returns both handles.
+// dlgInState makes a conversation whose initiator's side is in the state that
+// is told, and returns both handles.
 func dlgInState(w *World, state string) (client, server parley.ID) {
 	client = w.Dialog("first")
 	server = dlgPeer(w, client)

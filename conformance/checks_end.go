@@ -359,6 +359,12 @@ func checkLateWithheld(e *Env) {
 	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
 	dlgEndDialog(w, w.CQ)
 	dlgQuiet(w, w.SQ, w.CQ)
+	if !e.Soon(5*time.Second, func() bool {
+		w.Nothing(w.SQ, nil)
+		return dlgWithheld(w, client) == nil
+	}) {
+		e.Errorf("still withheld for a side that has ended: %+v", dlgWithheld(w, client))
+	}
 	dlgState(w, server, parley.DisconnectedOutbound)
 	dlgState(w, client, parley.DisconnectedInbound)
 	dlgEnd(w, client)

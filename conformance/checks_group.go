@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
 func init() {
@@ -20,6 +21,7 @@ func init() {
 		Check{ID: "G05", Name: "GetGroup takes the group for its transaction", Run: checkGrpGet},
 		Check{ID: "G06", Name: "a transaction that receives twice holds both groups", Run: checkGrpTwice},
 		Check{ID: "G07", Name: "the end of a transaction frees its groups", Run: checkGrpFree},
+		Check{ID: "G07", Name: "a group is held until the commit, not until the settle", Run: checkGrpUntilCommit},
 		Check{ID: "G07", Name: "the death of a process frees its groups", Run: checkGrpKilled},
 		Check{ID: "G08", Name: "messages come under the group that the conversation was moved to", Run: checkGrpMove},
 		Check{ID: "G08", Name: "a move to a group of another queue or service is refused", Run: checkGrpMoveRefused},
@@ -412,6 +414,41 @@ func checkGrpFree(e *Env) {
 				return nil
 			})
 			other.Take(w.SQ, nil)
+		}
+	}
+}
+
+func checkGrpUntilCommit(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("the store has a single writer")
+	}
+	s := invUnder(invWorld(e))
+	for _, hold := range e.Holds() {
+		for _, st := range s.streams() {
+			for _, end := range []string{"rollback", "commit"} {
+				what := fmt.Sprintf("%s %s, settled, before its %s", st.kind, invHoldName(hold), end)
+				s.sent(st, "m0", "m1")
+				h := s.found(hold, what).want(what, "m0", "m1")
+				tx := h.tx
+				if tx == nil {
+					tx = s.begin()
+					e.Must(tx.Reclaim(e.Ctx, []*backend.Hold{h.Hold}))
+					s.nothing(backend.ClaimRequest{}, what+" and only reclaimed")
+				}
+				e.Must(h.try(tx, backend.Outcome{Done: h.Messages[:1]}))
+				s.nothing(backend.ClaimRequest{}, what)
+				s.nothing(backend.ClaimRequest{Group: h.Group}, what)
+				s.ends(tx, end)
+				if end == "commit" {
+					s.found(hold, what).want(what, "m1").ack()
+					continue
+				}
+				if hold == parley.HoldLease { // the lease lives on: the settle was undone
+					s.nothing(backend.ClaimRequest{}, what+", rolled back")
+					h.back()
+				}
+				s.found(hold, what).want(what, "m0", "m1").ack()
+			}
 		}
 	}
 }

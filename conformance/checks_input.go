@@ -32,7 +32,8 @@ func init() {
 		Check{ID: "B08", Name: "in hand and in flight", Run: checkDisabledInHand},
 		Check{ID: "B10", Name: "names", Run: checkHostileNames},
 		Check{ID: "B10", Name: "bodies", Run: checkHostileBodies},
-		Check{ID: "B10", Name: "keys and other values", Run: checkHostileValues},
+		Check{ID: "B10", Name: "hostile keys and other values", Run: checkHostileValues},
+		Check{ID: "B10", Name: "hostile names of application locks", Run: checkHostileLocks},
 		Check{ID: "B10", Name: "texts of errors, reasons and owners", Run: checkHostileTexts},
 		Check{ID: "B11", Name: "of a broker", Run: checkBrokerOptions},
 		Check{ID: "B11", Name: "of receiving", Run: checkReceiveOptions},
@@ -814,9 +815,19 @@ func checkHostileValues(e *Env) {
 		return nil
 	})
 	dlgQuiet(w, w.SQ)
-	be := e.Handle()
-	session, err := be.OpenSession(e.Ctx, time.Minute, "o'\"\\\n🦊")
-	e.Must(err)
+	// Zero bytes are refused or kept, never changed.
+	const zero = "a\x00b"
+	if _, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{}, parley.Key(zero), parley.Unique(zero)); err == nil {
+		if m := dlgTake(w, w.SQ, 1, nil)[0]; m.Key != zero {
+			e.Errorf("the key %q came back as %q", zero, m.Key)
+		}
+	} else if !errors.Is(err, parley.ErrInvalidOption) {
+		e.Errorf("the key %q: the error is %v, want none or one that is %q", zero, err, parley.ErrInvalidOption)
+	}
+}
+
+func checkHostileLocks(e *Env) {
+	session := dlgSession(e, e.Handle(), "o'\"\\\n🦊")
 	defer session.Close(e.Ctx)
 	for _, s := range inpHostile {
 		name := e.Name("lock") + s
@@ -828,15 +839,6 @@ func checkHostileValues(e *Env) {
 			e.Errorf("lock %q is held as %s (%v), want %s", name, mode, err, backend.LockX)
 		}
 		e.Must(session.Unlock(e.Ctx, name))
-	}
-	// Zero bytes are refused or kept, never changed.
-	const zero = "a\x00b"
-	if _, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{}, parley.Key(zero), parley.Unique(zero)); err == nil {
-		if m := dlgTake(w, w.SQ, 1, nil)[0]; m.Key != zero {
-			e.Errorf("the key %q came back as %q", zero, m.Key)
-		}
-	} else if !errors.Is(err, parley.ErrInvalidOption) {
-		e.Errorf("the key %q: the error is %v, want none or one that is %q", zero, err, parley.ErrInvalidOption)
 	}
 }
 

@@ -16,6 +16,9 @@ func init() {
 		Check{ID: "B06", Name: "cancelled before", Run: checkCancelledBefore},
 		Check{ID: "B06", Name: "cancelled before a verb of a transaction", Run: checkCancelledInTx},
 		Check{ID: "B06", Name: "cancelled in the middle of a verb", Run: checkCancelledWithin},
+		Check{ID: "B06", Name: "cancelled in the middle of receiving", Run: checkCancelledReceive},
+		Check{ID: "B06", Name: "cancelled in the middle of settling", Run: checkCancelledSettle},
+		Check{ID: "B06", Name: "cancelled in the middle of a definition", Run: checkCancelledDefine},
 		Check{ID: "B06", Name: "cancelled before the commit", Run: checkCancelledCommit},
 		Check{ID: "B06", Name: "cancelled while waiting for a message", Run: checkCancelledWaiting},
 		Check{ID: "B06", Name: "cancelled while waiting for a sender", Run: checkCancelledBehindSender},
@@ -226,6 +229,107 @@ func checkCancelledWithin(e *Env) {
 			w.Nothing(w.CQ, nil)
 		}
 	}
+}
+
+// inpAtEachStep runs try with contexts that end after one step, two, and so on,
+// until it is done. try reports an error as the verb gave it.
+func inpAtEachStep(e *Env, what string, try func(ctx context.Context) error) {
+	for steps := 1; steps < 500; steps++ {
+		err := try(newFuse(e.Ctx, steps))
+		if err == nil {
+			return
+		}
+		inpCancelled(e, fmt.Sprintf("%s, cancelled at step %d", what, steps), err, context.Canceled)
+	}
+	e.Fatalf("%s is not done after 500 steps", what)
+}
+
+func checkCancelledReceive(e *Env) {
+	w := e.World()
+	options := []parley.ReceiveOptions{{Release: parley.BeforeWork}}
+	for _, hold := range e.Holds() {
+		options = append(options, parley.ReceiveOptions{Hold: hold})
+	}
+	for _, o := range options {
+		w.Dialog("0")
+		inpAtEachStep(e, "receive", func(ctx context.Context) error {
+			d, err := w.B.Receive(ctx, w.SQ, &o)
+			if err == nil {
+				dlgSame(e, "delivered", Bodies(d.Messages), []string{"0"})
+				return d.Close()
+			}
+			// It is not in the hands of a receiver who was told that he has nothing.
+			d = w.Receive(w.SQ, nil)
+			dlgSame(e, "delivered after the cancelled receive", Bodies(d.Messages), []string{"0"})
+			e.Must(d.Rollback(e.Ctx))
+			return err
+		})
+		if o.Release == parley.AfterCommit {
+			dlgBodies(w, w.SQ, nil, "0")
+		}
+		w.Nothing(w.SQ, nil)
+	}
+}
+
+func checkCancelledSettle(e *Env) {
+	w := e.World()
+	_, settling := inpDeliveryVerbs(w)
+	for _, hold := range e.Holds() {
+		for _, settle := range settling {
+			inpAtEachStep(e, settle.name, func(ctx context.Context) error {
+				w.Dialog("0")
+				d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
+				e.Must(d.Messages[0].Reply(e.Ctx, w.Tell, []byte("answer")))
+				err := settle.do(ctx, d, d.Messages[0])
+				if err != nil {
+					e.Must(d.Close()) // it is ours still, or it was given back
+				}
+				if err == nil && (settle.name == "Defer" || settle.name == "Park") {
+					w.Nothing(w.SQ, nil)
+					e.Must(w.B.Unpark(e.Ctx, d.Group))
+				}
+				if err != nil || settle.name != "Ack" {
+					w.Nothing(w.CQ, nil)
+					dlgBodies(w, w.SQ, nil, "0")
+				} else {
+					dlgBodies(w, w.CQ, nil, "answer")
+				}
+				w.Nothing(w.SQ, nil)
+				return err
+			})
+		}
+	}
+	dlgQuiet(w, w.SQ, w.CQ)
+}
+
+func checkCancelledDefine(e *Env) {
+	w := e.World()
+	name := e.Name("new")
+	version := func() int64 {
+		c, err := w.B.Catalog(e.Ctx)
+		e.Must(err)
+		return c.Version
+	}
+	inpAtEachStep(e, "define", func(ctx context.Context) error {
+		before := version()
+		err := w.B.Define(ctx, parley.Catalog{
+			Types:    []parley.MessageType{{Name: name}},
+			Queues:   []parley.Queue{{Name: name}},
+			Services: []parley.Service{{Name: name, Queue: name}},
+		})
+		if after := version(); err != nil && after != before {
+			e.Errorf("a cancelled definition made version %d of version %d", after, before)
+		}
+		return err
+	})
+	inpAtEachStep(e, "disable", func(ctx context.Context) error {
+		before := version()
+		err := w.B.DisableQueue(ctx, w.SQ)
+		if after := version(); err != nil && after != before {
+			e.Errorf("disabling a queue was cancelled and made version %d of version %d", after, before)
+		}
+		return err
+	})
 }
 
 func checkCancelledCommit(e *Env) {

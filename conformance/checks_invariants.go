@@ -33,6 +33,7 @@ func init() {
 
 		Check{ID: "I4", Name: "the order of a conversation outlives all that can happen to it", Run: checkInvOrderDialog},
 		Check{ID: "I4", Name: "the order of a key outlives all that can happen to it", Run: checkInvOrderKey},
+		Check{ID: "I4", Name: "a failed message is tried again before those behind it", Run: checkInvRetry},
 		Check{ID: "I4", Name: "random histories go as the model says", Run: checkModel, Limit: 3 * time.Minute},
 		Check{ID: "I4", Name: "the order holds under load", Run: func(e *Env) { runLoad(e, load{parks: true, promotes: true, moves: true}) }, Limit: 2 * time.Minute},
 
@@ -71,13 +72,13 @@ func invPrompt(e *Env, what string, f func(ctx context.Context) error) {
 // invWorld is a world in which nothing happens that the check does not do
 // itself: background work may hold a group for a moment.
 func invWorld(e *Env, change ...func(*parley.Catalog)) *World {
-	return e.WorldOn(e.Broker(&parley.Options{NoDuties: true}), change...)
+	return e.WorldOn(e.Broker(&parley.Options{NoDuties: true, Poll: 100 * time.Millisecond}), change...)
 }
 
 // invOther is the same world as another process sees it.
 func invOther(w *World, o ...*parley.Options) *World {
 	other := *w
-	opt := &parley.Options{NoDuties: true}
+	opt := &parley.Options{NoDuties: true, Poll: 100 * time.Millisecond}
 	if len(o) > 0 {
 		opt = o[0]
 	}
@@ -927,6 +928,49 @@ func invOrder(w *World, hold parley.Hold, want []string, move func()) {
 	w.Nothing(w.SQ, nil)
 }
 
+// checkInvRetry: what is known of a failed message is kept with it, and changes
+// neither its place nor that of those behind it.
+func checkInvRetry(e *Env) {
+	s := invUnder(invWorld(e))
+	for _, hold := range e.Holds() {
+		for _, st := range s.streams() {
+			what := st.kind + " " + invHoldName(hold)
+			s.sent(st, "m0", "m1", "m2")
+			for i := range 4 {
+				h := s.found(hold, what).want(what, "m0", "m1", "m2")
+				for k, m := range h.Messages {
+					attempts, text := 0, ""
+					if k == 0 && i > 0 {
+						attempts, text = i, fmt.Sprint("failure ", i)
+					}
+					if m.Attempts != attempts || m.LastError != text {
+						e.Errorf("%s: message %d after %d failed attempts says %d and %q", what, k, i, m.Attempts, m.LastError)
+					}
+				}
+				h.settle(backend.Outcome{Failure: &backend.Failure{Message: h.Messages[0], Attempts: i + 1, Error: fmt.Sprint("failure ", i+1)}, Defer: time.Duration(i%2) * 20 * time.Millisecond})
+				if i%2 == 1 && !e.Soon(10*time.Second, func() bool {
+					s.tend(backend.DutyDeferred)
+					h := s.claim(hold, backend.ClaimRequest{})
+					if h == nil {
+						return false
+					}
+					h.back()
+					return true
+				}) {
+					e.Fatalf("%s: the deferral does not end", what)
+				}
+			}
+			for _, body := range []string{"m0", "m1", "m2"} {
+				h := s.found(hold, what)
+				if got := h.bodies()[0]; got != body {
+					e.Errorf("%s: one by one, %q comes in place of %q", what, got, body)
+				}
+				h.settle(backend.Outcome{Done: h.Messages[:1]})
+			}
+		}
+	}
+}
+
 // I5
 
 func checkInvBusy(e *Env) {
@@ -1020,10 +1064,12 @@ func checkInvBusyUntil(e *Env) {
 	for _, hold := range e.Holds() {
 		peer := invPeer(w, w.Dialog("m0"))
 		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
+		acked := make(chan error, 1)
 		err := other.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-			time.AfterFunc(100*time.Millisecond, func() { d.Ack(e.Ctx) })
+			time.AfterFunc(100*time.Millisecond, func() { acked <- d.Ack(e.Ctx) })
 			return tx.Conversation(peer).End(e.Ctx)
 		})
+		e.Must(<-acked)
 		if err != nil {
 			e.Fatalf("End, with the group %s given back after 100 ms: %v", invHoldName(hold), err)
 		}

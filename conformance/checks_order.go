@@ -194,7 +194,7 @@ func checkOrdTogether(e *Env) {
 		check(d.Messages, invHoldName(hold))
 		e.Must(d.Rollback(e.Ctx))
 	}
-	next := map[string]int{}
+	next, total := map[string]int{}, 0
 	for range 4 {
 		d := w.Receive(w.CQ, &parley.ReceiveOptions{MaxMessages: 4})
 		last, seen := "", map[string]bool{}
@@ -208,7 +208,11 @@ func checkOrdTogether(e *Env) {
 			next[conv]++
 			seen[conv], last = true, conv
 		}
+		total += len(d.Messages)
 		e.Must(d.Ack(e.Ctx))
+	}
+	if total != 15 {
+		e.Errorf("piece by piece %d messages were received, want 15", total)
 	}
 	w.Nothing(w.CQ, nil)
 }
@@ -419,6 +423,21 @@ func checkOrdLimit(e *Env) {
 		if total != 15 {
 			e.Errorf("%s: received %d messages, want 15", invHoldName(hold), total)
 		}
+
+		// Of a group with several conversations.
+		group := parley.NewID()
+		for range 3 {
+			w.Send(invPeer(w, w.DialogWith(&parley.DialogOptions{RelatedGroup: group}, "hello")), w.Tell, "tell")
+		}
+		w.Drain(w.SQ)
+		for _, want := range []int{2, 1} {
+			d := w.Receive(w.CQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 2})
+			if len(d.Messages) != want {
+				e.Errorf("%s: asked for 2 of a group of three conversations, received %d, want %d", invHoldName(hold), len(d.Messages), want)
+			}
+			e.Must(d.Ack(e.Ctx))
+		}
+		w.Drain(w.CQ)
 
 		// The same in a transaction.
 		w.Dialog("a", "b", "c")

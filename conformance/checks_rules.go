@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -31,6 +32,7 @@ func init() {
 
 		Check{ID: "RC", Name: "a group that was taken, deferred or parked after it was chosen is not received", Run: checkRuleChosenTaken},
 		Check{ID: "RC", Name: "a transaction that looked earlier sees who leased, deferred or parked a group since", Run: checkRuleOldState},
+		Check{ID: "RC", Name: "receivers by lease, parking and deferring exclude each other in a race", Run: checkRuleStateRace},
 		Check{ID: "RC", Name: "a promotion waits for nobody, and nobody for it", Run: checkRulePromotion},
 	)
 }
@@ -373,6 +375,7 @@ func checkRuleFinish(e *Env) {
 		h = s.found(hold, what+", sent before the claim").want(what, "m0")
 		h.ack()
 		s.nothing(backend.ClaimRequest{}, what+": sent but not committed")
+		s.tend(backend.DutyMarkers) // the entry looks left over, and is not
 		s.ends(sender, end)
 		s.after(st, hold, end, what+", sent before the claim")
 
@@ -778,6 +781,99 @@ func checkRuleOldState(e *Env) {
 		}
 		s.tend(backend.DutyDeferred)
 		s.found(parley.HoldTransaction, st.kind).want(st.kind, "m0").ack()
+	}
+}
+
+// checkRuleStateRace: receivers lease and hide one group in a race. Whoever
+// judges its state before having it locked sooner or later has it too.
+func checkRuleStateRace(e *Env) {
+	w := invWorld(e)
+	w.Dialog("m0")
+	var inHand, hidden atomic.Int64
+	over := time.Now().Add(800 * time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		s := invUnder(w)
+		wg.Go(func() {
+			for n := i; time.Now().Before(over); n++ {
+				if err := s.stateRace(n%3, &inHand, &hidden); err != nil {
+					e.Errorf("%v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"m0"}) {
+		e.Errorf("after the race received %q, want m0", got)
+	}
+}
+
+// stateRace leases the group if it can, and gives it back, parked or deferred
+// for a moment. It runs beside the check's own goroutine, so it returns errors.
+func (s *invBelow) stateRace(act int, inHand, hidden *atomic.Int64) error {
+	was := hidden.Load()
+	r := s.request(backend.ClaimRequest{Lease: time.Minute})
+	if act == 1 && s.HoldsInTransaction() {
+		r.Lease = 0
+	}
+	tx, err := s.be.Begin(s.Ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { tx.Rollback(context.Background()) }()
+	c, err := tx.Claim(s.Ctx, r)
+	if err != nil || len(c.Holds) == 0 {
+		return err
+	}
+	if inHand.Add(1) != 1 {
+		return errors.New("two receivers have claimed the group")
+	}
+	if was%2 == 1 && hidden.Load() == was {
+		return errors.New("a group that is hidden was claimed")
+	}
+	if r.Lease > 0 {
+		if err := tx.Commit(s.Ctx); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond) // with no lock but the lease
+		if tx, err = s.be.Begin(s.Ctx); err != nil {
+			return err
+		}
+		if err := tx.Reclaim(s.Ctx, c.Holds); err != nil {
+			return fmt.Errorf("reclaim of a group that was leased: %w", err)
+		}
+	}
+	o := backend.Outcome{Hold: c.Holds[0]}
+	switch act {
+	case 1:
+		o.Park = "a check"
+	case 2:
+		o.Defer = time.Hour
+	}
+	if _, err := tx.Settle(s.Ctx, []backend.Outcome{o}); err != nil {
+		return fmt.Errorf("settle of a group that was held: %w", err)
+	}
+	inHand.Add(-1)
+	if err := tx.Commit(s.Ctx); err != nil || act == 0 {
+		return err
+	}
+	hidden.Add(1) // odd: hidden
+	time.Sleep(2 * time.Millisecond)
+	hidden.Add(1)
+	for {
+		tx, err = s.be.Begin(s.Ctx)
+		if err != nil {
+			return err
+		}
+		if err = tx.Unpark(s.Ctx, c.Holds[0].Group); err == nil {
+			return tx.Commit(s.Ctx)
+		}
+		tx.Rollback(s.Ctx)
+		if !invBusy(s.Env, err) || s.Ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond) // somebody is looking at the group
 	}
 }
 

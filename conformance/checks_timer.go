@@ -277,11 +277,13 @@ func checkTimerEnded(e *Env) {
 
 func checkTimerOutlivesBroker(e *Env) {
 	w := e.World()
-	h := w.Dialog()
+	h, far := w.Dialog(), w.Dialog()
 	const d = 400 * time.Millisecond
 	other := e.Broker(nil)
 	before := time.Now()
-	e.Must(other.InTx(e.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(e.Ctx, d) }))
+	e.Must(other.InTx(e.Ctx, func(tx *parley.Tx) error {
+		return errors.Join(tx.Conversation(far).SetTimer(e.Ctx, time.Hour), tx.Conversation(h).SetTimer(e.Ctx, d))
+	}))
 	e.Must(other.Close())
 	tmrFires(w, w.CQ, h, before, d)
 	tmrNothingElse(w)

@@ -272,7 +272,11 @@ func (t *transaction) start(ctx context.Context) error {
 	conn, err := t.f.connect(ctx)
 	if err == nil {
 		// The wait for other processes ends with the context.
-		_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		if _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+			// A context that ends just as the statement does reports an error for
+			// one that was carried out. Without a transaction this does nothing.
+			conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		}
 	}
 	if err != nil {
 		t.release(err)

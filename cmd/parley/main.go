@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 )
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/examples/priority/sample"
 )

@@ -72,7 +72,7 @@ func (s *Store) peek(ctx context.Context, r backend.ClaimRequest) (c backend.Cla
 // the engine locks as it walks, locked.
 type pick struct {
 	id   backend.ID
-	post *post // if it has been read already
+	post *Post // if it has been read already
 	kind pickKind
 }
 
@@ -137,7 +137,7 @@ func (t *Tx) claimOne(ctx context.Context, r backend.ClaimRequest, claim func(pi
 	p := pick{id: id}
 	if g == nil {
 		po, err := t.post(ctx, id)
-		if err != nil || po == nil || po.queue != r.Queue || po.blocked != 0 {
+		if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
 			return false, err
 		}
 		p.kind = pickPost
@@ -189,7 +189,7 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		rows, err := t.takePosts(ctx, r)
 		for _, p := range rows {
 			if err == nil {
-				err = count(pick{id: p.id, post: p, kind: pickPost})
+				err = count(pick{id: p.ID, post: p, kind: pickPost})
 			}
 		}
 		return err
@@ -266,9 +266,9 @@ func (t *Tx) headPost(ctx context.Context, queue int64) (head place, err error) 
 
 // takePosts lists posts in their order, with their bodies. On some engines it
 // leases them in the same statement.
-func (t *Tx) takePosts(ctx context.Context, r backend.ClaimRequest) (posts []*post, err error) {
+func (t *Tx) takePosts(ctx context.Context, r backend.ClaimRequest) (posts []*Post, err error) {
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		p := new(post)
+		p := new(Post)
 		err := p.scan(rows)
 		posts = append(posts, p)
 		return err
@@ -308,15 +308,15 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 	if err != nil || g == nil || g.blocked != 0 || g.leased() {
 		return nil, 0, err
 	}
-	private := &held{last: map[backend.ID]int64{}}
-	h := &backend.Hold{Queue: r.Queue, Group: p.id, Private: private}
+	h := NewHold(r, p.id, 0, false)
+	private := heldOf(h)
 	h.Promoted, err = t.Row(ctx, []any{&h.Level, &private.version, Bool(&private.sticky)}, t.s.q.PromotionRead, p.id)
 	if err != nil {
 		return nil, 0, err
 	}
 	discarded := 0
 	if !r.LockOnly {
-		h.Messages, discarded, err = t.read(ctx, g, h, r.Handle, r.MaxMessages, bytes)
+		_, discarded, err = t.read(ctx, g, h, r.Handle, r.MaxMessages, bytes)
 		if err != nil {
 			return nil, discarded, err
 		}
@@ -347,49 +347,62 @@ func (t *Tx) claimPost(ctx context.Context, r backend.ClaimRequest, pk pick, byt
 			return nil, err
 		}
 		p, err = t.post(ctx, pk.id)
-		if err != nil || p == nil || p.blocked != 0 || p.leased() {
+		if err != nil || p == nil || p.Blocked != 0 || p.leased() {
 			return nil, err
 		}
 	}
-	private := &held{post: true}
-	h := &backend.Hold{Queue: r.Queue, Group: p.id, Private: private}
+	h := p.Hold(r)
+	private := heldOf(h)
 	var err error
-	h.Promoted, err = t.Row(ctx, []any{&h.Level, &private.version, Bool(&private.sticky)}, t.s.q.PromotionRead, p.id)
+	h.Promoted, err = t.Row(ctx, []any{&h.Level, &private.version, Bool(&private.sticky)}, t.s.q.PromotionRead, p.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !r.LockOnly {
-		if !bytes.take(len(p.body)) {
-			return nil, errEnough
-		}
-		h.Messages = []*backend.Message{p.message()}
-	}
-	if p.uniq.Valid {
-		private.uniq = map[backend.ID]string{p.id: p.uniq.String}
+	if !r.LockOnly && !bytes.take(len(p.Body)) {
+		return nil, errEnough
 	}
 	switch {
 	case r.Lease > 0:
-		if _, err := t.Exec(ctx, t.s.q.PostLease, r.Lease, r.Owner, p.id); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.PostLease, r.Lease, r.Owner, p.ID); err != nil {
 			return nil, err
 		}
-		h.Fence = p.fence + 1
-	case p.lease != 0:
-		if _, err := t.Exec(ctx, t.s.q.PostUnlease, p.id); err != nil {
+	case p.Lease != 0:
+		if _, err := t.Exec(ctx, t.s.q.PostUnlease, p.ID); err != nil {
 			return nil, err
 		}
 	}
 	return h, nil
 }
 
-// source is a stream of a group and who receives from it.
-type source struct {
-	id       backend.ID
-	kind     int64
-	priority int
-	handle   backend.ID
-	group    backend.ID // where the endpoint is
-	ended    bool
-	facts    backend.Message
+// ClaimPosts claims posts by their ids, one by one.
+func (t *Tx) ClaimPosts(ctx context.Context, r backend.ClaimRequest, ids []backend.ID) (holds []*backend.Hold, err error) {
+	bytes := budget{left: r.MaxBytes}
+	for _, id := range ids {
+		h, err := t.claimPost(ctx, r, pick{id: id, kind: pickPost}, &bytes)
+		if err == errEnough {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h != nil {
+			holds = append(holds, h)
+		}
+	}
+	return holds, nil
+}
+
+// Source is a stream of a group and who receives from it.
+type Source struct {
+	ID     backend.ID
+	Kind   int64
+	Group  backend.ID
+	Handle backend.ID
+	Ended  bool // the endpoint
+
+	elsewhere bool // the endpoint is in another group
+	priority  int
+	facts     backend.Message
 }
 
 // read reads messages of a group that is locked, in the order in which they are
@@ -397,48 +410,34 @@ type source struct {
 // ended are removed and counted.
 func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend.ID, limit int, bytes *budget) (messages []*backend.Message, discarded int, err error) {
 	private := heldOf(h)
-	var sources []source
+	var sources []Source
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		var s source
+		s := Source{Group: g.id}
+		var at backend.ID // the group of the endpoint
 		var closed sql.NullInt64
 		f := &s.facts
-		err := rows.Scan(ID(&s.id), &s.kind, &s.priority, ID(&s.handle), ID(&s.group), ID(&f.Conversation),
+		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
 			Bool(&f.Initiator), Text(&f.Service), Text(&f.Far), Text(&f.Contract), &closed)
-		s.ended = !s.handle.IsZero() && (s.group.IsZero() || closed.Valid)
+		if !s.Handle.IsZero() {
+			s.Ended, s.elsewhere = at.IsZero() || closed.Valid, at != g.id
+		}
 		sources = append(sources, s)
 		return err
 	}, t.s.q.GroupStreams, g.queue, g.id)
 	if err != nil {
 		return nil, 0, err
 	}
+	var astray []Source
 	full := false
 	for _, s := range sources {
 		switch {
-		case s.ended:
-			keys, err := t.dropMessages(ctx, s.id)
-			if err != nil {
-				return nil, discarded, err
-			}
-			discarded += len(keys)
-			if s.kind != streamDialog {
-				err = t.dropNote(ctx, g.queue, g.id, s.id)
-			} else if len(keys) > 0 {
-				t.touch(s.id)
-			}
-			if err != nil {
-				return nil, discarded, err
-			}
+		case s.Ended || s.elsewhere:
+			astray = append(astray, s)
 			continue
-		case !s.handle.IsZero() && s.group != g.id:
-			// A notice that was written while the endpoint moved: it follows.
-			if err := t.follow(ctx, g, s); err != nil {
-				return nil, discarded, err
-			}
-			continue
-		case full || len(messages) >= limit || !handle.IsZero() && s.handle != handle:
+		case full || len(messages) >= limit || !handle.IsZero() && s.Handle != handle:
 			continue
 		}
-		after, seen := private.last[s.id]
+		after, seen := private.last[s.ID]
 		if !seen {
 			after = -1
 		}
@@ -457,39 +456,90 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 				full = true
 				return errEnough
 			}
-			if m.Kind = backend.Kind(kind); kind == kindKeyed {
-				m.Kind, m.Key = backend.KindUser, g.name
-			}
-			m.Stream, m.Handle, m.Group, m.Priority = s.id, s.handle, g.id, s.priority
+			m.Kind = backend.Kind(kind)
+			m.Stream, m.Handle, m.Group, m.Priority = s.ID, s.Handle, g.id, s.priority
 			m.Enqueued = time.UnixMicro(since)
+			AddMessage(h, &m, g.name, uniq)
 			messages = append(messages, &m)
-			private.last[s.id] = m.Seq
-			if uniq != "" {
-				if private.uniq == nil {
-					private.uniq = map[backend.ID]string{}
-				}
-				private.uniq[m.ID] = uniq
-			}
 			return nil
-		}, t.s.q.MessageRead, s.id, after, limit-n)
+		}, t.s.q.MessageRead, s.ID, after, limit-n)
 		if err != nil {
-			return nil, discarded, err
+			return nil, 0, err
 		}
 	}
-	return messages, discarded, nil
+	discarded, err = t.ClearAstray(ctx, g.queue, astray)
+	return messages, discarded, err
+}
+
+// ClearAstray sees to the streams of a group that cannot be received in it:
+// messages for an endpoint that has ended are removed and counted, and a notice
+// that was written while its endpoint moved follows it.
+func (t *Tx) ClearAstray(ctx context.Context, queue int64, sources []Source) (discarded int, err error) {
+	for _, s := range sources {
+		if !s.Ended {
+			if err := t.follow(ctx, queue, s); err != nil {
+				return discarded, err
+			}
+			continue
+		}
+		keys, err := t.dropMessages(ctx, s.ID)
+		if err != nil {
+			return discarded, err
+		}
+		discarded += len(keys)
+		if s.Kind != streamDialog {
+			err = t.dropNote(ctx, queue, s.Group, s.ID)
+		} else if len(keys) > 0 {
+			t.touch(s.ID)
+		}
+		if err != nil {
+			return discarded, err
+		}
+	}
+	return discarded, nil
 }
 
 // follow moves a stream of one message to the group where its endpoint is now.
-// Nobody else has business with its guard.
-func (t *Tx) follow(ctx context.Context, g *group, s source) error {
-	if s.kind == streamDialog {
-		return nil // Move sees to it, with the guard
+// Nobody else has business with its guard. The stream of a dialog is Move's.
+func (t *Tx) follow(ctx context.Context, queue int64, s Source) error {
+	if s.Kind == streamDialog {
+		return nil
 	}
-	if _, err := t.Exec(ctx, t.s.q.StreamMove, s.group, s.id); err != nil {
+	h, err := t.home(ctx, s.Handle)
+	if err != nil || h == nil {
 		return err
 	}
-	_, err := t.Exec(ctx, t.s.q.MarkerMove, s.group, g.queue, g.id, s.id)
+	if _, err := t.Exec(ctx, t.s.q.StreamMove, h.group, s.ID); err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.MarkerMove, h.group, queue, s.Group, s.ID)
 	return err
+}
+
+// NewHold makes a hold of a group. A version other than zero is that of the
+// promotion that it came by.
+func NewHold(r backend.ClaimRequest, group backend.ID, version int64, sticky bool) *backend.Hold {
+	return &backend.Hold{
+		Queue: r.Queue, Group: group,
+		Private: &held{handle: r.Handle, version: version, sticky: sticky, last: map[backend.ID]int64{}},
+	}
+}
+
+// AddMessage adds a message to a hold. Those of keys tell by their kind that
+// they are; name is the key's.
+func AddMessage(h *backend.Hold, m *backend.Message, name, uniq string) {
+	p := heldOf(h)
+	if m.Kind == KindKeyed {
+		m.Kind, m.Key = backend.KindUser, name
+	}
+	if uniq != "" {
+		if p.uniq == nil {
+			p.uniq = map[backend.ID]string{}
+		}
+		p.uniq[m.ID] = uniq
+	}
+	p.last[m.Stream] = m.Seq
+	h.Messages = append(h.Messages, m)
 }
 
 // More implements backend.Tx.
@@ -505,8 +555,7 @@ func (t *Tx) More(ctx context.Context, h *backend.Hold, maxMessages, maxBytes in
 		return nil, err
 	}
 	heldOf(h).since(h.Messages)
-	messages, _, err := t.read(ctx, g, h, backend.ID{}, maxMessages, &budget{left: maxBytes})
-	h.Messages = append(h.Messages, messages...)
+	messages, _, err := t.read(ctx, g, h, heldOf(h).handle, maxMessages, &budget{left: maxBytes})
 	return messages, err
 }
 
@@ -516,5 +565,5 @@ func (t *Tx) consume(ctx context.Context, r backend.ClaimRequest, holds []*backe
 	for i, h := range holds {
 		outcomes[i] = backend.Outcome{Hold: h, Done: h.Messages, Retain: r.Retain, Keep: r.Keep}
 	}
-	return t.settle(ctx, outcomes)
+	return t.settle(ctx, outcomes, true)
 }

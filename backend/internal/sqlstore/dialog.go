@@ -17,9 +17,9 @@ const (
 	streamKey    = 3
 )
 
-// kindKeyed is the kind of messages that are posts with a key. It tells them
+// KindKeyed is the kind of messages that are posts with a key. It tells them
 // apart in an index, since they can be looked for by id.
-const kindKeyed = 4
+const KindKeyed = 4
 
 // The kinds of rows in the table closing, and of timers.
 const (
@@ -55,12 +55,12 @@ func (t *Tx) BeginDialog(ctx context.Context, version int64, d backend.NewDialog
 	if err := t.putEndpoint(ctx, d.Endpoint); err != nil {
 		return err
 	}
-	if err := t.putStream(ctx, stream{id: d.Handle, kind: streamDialog, priority: d.Priority}); err != nil {
+	if err := t.putStream(ctx, Stream{ID: d.Handle, Kind: streamDialog, Priority: d.Priority}); err != nil {
 		return err
 	}
-	return t.putStream(ctx, stream{
-		id: d.Peer, kind: streamDialog,
-		group: d.Group, queue: d.Queue, endpoint: d.Handle, priority: d.Priority,
+	return t.putStream(ctx, Stream{
+		ID: d.Peer, Kind: streamDialog,
+		Group: d.Group, Queue: d.Queue, Endpoint: d.Handle, Priority: d.Priority,
 	})
 }
 
@@ -108,7 +108,7 @@ func (t *Tx) Accept(ctx context.Context, version int64, from backend.ID, target 
 	if s == nil {
 		return false, backend.ErrNoConversation
 	}
-	if s.queue != 0 {
+	if s.Queue != 0 {
 		return false, nil
 	}
 	target.Group = target.Handle
@@ -245,7 +245,7 @@ func (t *Tx) notice(ctx context.Context, n backend.Notice) (told bool, err error
 			return false, err
 		}
 	}
-	return true, t.putNote(ctx, stream{group: h.group, queue: h.queue, endpoint: n.To, priority: h.priority}, m)
+	return true, t.putNote(ctx, Stream{Group: h.group, Queue: h.queue, Endpoint: n.To, Priority: h.priority}, m)
 }
 
 // note is a message that is a stream of its own.
@@ -256,8 +256,8 @@ type note struct {
 }
 
 // putNote gives the endpoint that is home's a stream with one message.
-func (t *Tx) putNote(ctx context.Context, home stream, m note) error {
-	home.id, home.kind, home.next, home.closed = m.id, int64(m.kind), 1, true
+func (t *Tx) putNote(ctx context.Context, home Stream, m note) error {
+	home.ID, home.Kind, home.Next, home.Closed = m.id, int64(m.kind), 1, true
 	if err := t.putStream(ctx, home); err != nil {
 		return err
 	}

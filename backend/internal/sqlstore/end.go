@@ -46,13 +46,13 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	}
 
 	// What waits for the target goes on waiting only if we end as friends.
-	if s.held && (end.Kind != backend.EndPlain || e.Error != nil || st.peerEnded || e.PeerCleaned) {
-		if err := t.release(ctx, s.id); err != nil {
+	if s.Held && (end.Kind != backend.EndPlain || e.Error != nil || st.peerEnded || e.PeerCleaned) {
+		if err := t.release(ctx, s.ID); err != nil {
 			return done, err
 		}
-		s.held = false
+		s.Held = false
 	}
-	done.PeerGone = st.peerEnded || e.PeerCleaned || s.queue == 0 && !s.held
+	done.PeerGone = st.peerEnded || e.PeerCleaned || s.Queue == 0 && !s.Held
 	done.Unheard = st.peerEnded || e.PeerCleaned
 	if !done.PeerGone {
 		if done.Queue, err = t.tellPeer(ctx, e, s, end); err != nil {
@@ -93,7 +93,7 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 
 // tellPeer leaves word for the other side, by rows of its own, so that it waits
 // for nothing there, and returns the queue in which a message went.
-func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *stream, end backend.End) (queue int64, err error) {
+func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *Stream, end backend.End) (queue int64, err error) {
 	kind, code, text := closingEnd, any(nil), any(nil)
 	switch end.Kind {
 	case backend.EndError:
@@ -110,25 +110,25 @@ func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *stream, end b
 	if err != nil || end.Kind == backend.EndCleanup || peer != nil && peer.State == backend.Errored {
 		return 0, err
 	}
-	m := backend.Outgoing{ID: end.MessageID, From: s.id, Kind: backend.KindEnd, Type: backend.TypeEndDialog}
+	m := backend.Outgoing{ID: end.MessageID, From: s.ID, Kind: backend.KindEnd, Type: backend.TypeEndDialog}
 	if end.Kind == backend.EndError {
 		m.Kind, m.Type, m.Body = backend.KindError, backend.TypeError, end.Error.Body()
 	}
 	switch {
-	case s.held || s.queue == 0:
+	case s.Held || s.Queue == 0:
 		return 0, t.withhold(ctx, s, m, waitsBehind)
-	case !s.enabled:
+	case !s.Enabled:
 		return 0, t.withhold(ctx, s, m, "the target's queue is disabled")
 	case m.Kind == backend.KindError:
-		return s.queue, t.putNote(ctx, *s, note{id: m.ID, kind: m.Kind, body: m.Body})
+		return s.Queue, t.putNote(ctx, *s, note{id: m.ID, kind: m.Kind, body: m.Body})
 	}
-	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.id, s.next, m.ID, m.Kind, m.Type, nil, nil); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, nil, nil); err != nil {
 		return 0, err
 	}
-	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.next+1, s.id); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next+1, s.ID); err != nil {
 		return 0, err
 	}
-	return s.queue, t.mark(ctx, *s)
+	return s.Queue, t.mark(ctx, *s)
 }
 
 // dropUnread removes the messages for an endpoint that we can see, and the
@@ -141,32 +141,32 @@ func (t *Tx) dropUnread(ctx context.Context, e *backend.Endpoint) (unread int, e
 		return 0, err
 	}
 	for _, s := range streams {
-		keys, err := t.dropMessages(ctx, s.id)
+		keys, err := t.dropMessages(ctx, s.ID)
 		if err != nil {
 			return 0, err
 		}
 		for _, k := range keys {
-			if !read[k] && s.kind != streamTimer {
+			if !read[k] && s.Kind != streamTimer {
 				unread++
 			}
 			t.noteDropped(k)
 		}
-		if s.kind != streamDialog {
-			if err := t.dropNote(ctx, e.Queue, e.Group, s.id); err != nil {
+		if s.Kind != streamDialog {
+			if err := t.dropNote(ctx, e.Queue, e.Group, s.ID); err != nil {
 				return 0, err
 			}
 		} else if len(keys) > 0 {
-			t.touch(s.id)
+			t.touch(s.ID)
 		}
 	}
 	return unread, nil
 }
 
 // streamsOf lists the streams that an endpoint receives.
-func (t *Tx) streamsOf(ctx context.Context, group, handle backend.ID) (streams []stream, err error) {
+func (t *Tx) streamsOf(ctx context.Context, group, handle backend.ID) (streams []Stream, err error) {
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		var s stream
-		err := rows.Scan(ID(&s.id), &s.kind)
+		var s Stream
+		err := rows.Scan(ID(&s.ID), &s.Kind)
 		streams = append(streams, s)
 		return err
 	}, t.s.q.StreamsOfEndpoint, group, handle)
@@ -236,8 +236,8 @@ func (t *Tx) noteDropped(k messageKey) {
 // other side's receiver may have in hand. With force the caller holds the
 // groups of both sides, and messages are removed as well.
 func (t *Tx) removeConversation(ctx context.Context, a, b backend.ID, force bool) (bool, error) {
-	sides := [2]*stream{}
-	for i, id := range sortIDs([]backend.ID{a, b}) {
+	sides := [2]*Stream{}
+	for i, id := range SortIDs([]backend.ID{a, b}) {
 		s, err := t.guard(ctx, id)
 		if err == backend.ErrStreamBusy {
 			return false, nil
@@ -247,34 +247,34 @@ func (t *Tx) removeConversation(ctx context.Context, a, b backend.ID, force bool
 		}
 		sides[i] = s
 	}
-	var rest []stream // streams of this conversation besides the two
+	var rest []Stream // streams of this conversation besides the two
 	for _, s := range sides {
-		if s == nil || s.queue == 0 {
+		if s == nil || s.Queue == 0 {
 			continue
 		}
-		more, err := t.streamsOf(ctx, s.group, s.endpoint)
+		more, err := t.streamsOf(ctx, s.Group, s.Endpoint)
 		if err != nil {
 			return false, err
 		}
 		for _, m := range more {
-			m.queue, m.group = s.queue, s.group
+			m.Queue, m.Group = s.Queue, s.Group
 			rest = append(rest, m)
 		}
 	}
 	if !force {
 		for _, s := range rest {
 			var seq, since int64
-			found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.id)
+			found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
 			if err != nil || found {
 				return false, err
 			}
 		}
 	}
 	for _, s := range rest {
-		if _, err := t.dropMessages(ctx, s.id); err != nil {
+		if _, err := t.dropMessages(ctx, s.ID); err != nil {
 			return false, err
 		}
-		if err := t.dropNote(ctx, s.queue, s.group, s.id); err != nil {
+		if err := t.dropNote(ctx, s.Queue, s.Group, s.ID); err != nil {
 			return false, err
 		}
 	}

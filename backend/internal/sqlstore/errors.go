@@ -33,7 +33,11 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	if c := ctx.Err(); c != nil {
 		return c
 	}
-	return s.Classify(err)
+	err = s.Classify(err)
+	if s.closed.Load() && !errors.Is(err, backend.ErrTxDone) {
+		return Classified(backend.ErrClosed, err) // whatever drivers say when a handle is closed under them
+	}
+	return err
 }
 
 // Classify wraps an error in the sentinel of package backend that fits.

@@ -88,7 +88,8 @@ func (t *Tx) LockGroup(ctx context.Context, id backend.ID) error {
 // held is what a hold remembers for its backend.
 type held struct {
 	post    bool
-	version int64 // of the promotion that it came by; 0: none
+	handle  backend.ID // the claim was for this endpoint only
+	version int64      // of the promotion that it came by; 0: none
 	sticky  bool
 	last    map[backend.ID]int64  // the last message read of each stream
 	uniq    map[backend.ID]string // the unique values of messages that have one
@@ -195,53 +196,75 @@ func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool
 func (t *Tx) stillLeased(ctx context.Context, h *backend.Hold) (bool, error) {
 	if heldOf(h).post {
 		p, err := t.post(ctx, h.Group)
-		return p != nil && p.fence == h.Fence && p.lease != 0, err
+		return p != nil && p.Fence == h.Fence && p.Lease != 0, err
 	}
 	g, err := t.group(ctx, h.Group)
 	return g != nil && g.fence == h.Fence && g.lease != 0, err
 }
 
-// post is a row of the table post.
-type post struct {
-	id       backend.ID
-	queue    int64
-	priority int
-	since    int64
-	typ      string
-	body     []byte
-	uniq     sql.NullString
+// Post is a row of the table post.
+type Post struct {
+	ID       backend.ID
+	Queue    int64
+	Priority int
+	Since    int64
+	Type     string
+	Body     []byte
+	Uniq     sql.NullString
 
-	attempts  int
-	suspicion int
-	lastError string
+	Attempts  int
+	Suspicion int
+	LastError string
 
-	fence   int64
-	lease   int64
-	blocked int
-	now     int64
+	Fence   int64
+	Lease   int64
+	Blocked int
+	Now     int64
 }
 
-func (p *post) scan(rows *sql.Rows) error {
-	return rows.Scan(ID(&p.id), &p.queue, &p.priority, &p.since, &p.typ, Body(&p.body), &p.uniq,
-		&p.attempts, &p.suspicion, Text(&p.lastError), &p.fence, &p.lease, &p.blocked, &p.now)
+func (p *Post) scan(rows *sql.Rows) error {
+	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), &p.Uniq,
+		&p.Attempts, &p.Suspicion, Text(&p.LastError), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
 }
 
-func (p *post) leased() bool { return p.lease > p.now }
+func (p *Post) leased() bool { return p.Lease > p.Now }
 
 // post reads a post without key, nil if there is none.
-func (r run) post(ctx context.Context, id backend.ID) (p *post, err error) {
+func (r run) post(ctx context.Context, id backend.ID) (p *Post, err error) {
 	err = r.Rows(ctx, func(rows *sql.Rows) error {
-		p = new(post)
+		p = new(Post)
 		return p.scan(rows)
 	}, r.s.q.PostRead, id)
 	return p, err
 }
 
+// Hold makes a hold of a post that the claim r has locked.
+func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
+	private := &held{post: true}
+	h := &backend.Hold{Queue: r.Queue, Group: p.ID, Private: private}
+	if r.Lease > 0 {
+		h.Fence = p.Fence + 1
+	}
+	if p.Uniq.Valid {
+		private.uniq = map[backend.ID]string{p.ID: p.Uniq.String}
+	}
+	if !r.LockOnly {
+		h.Messages = []*backend.Message{p.message()}
+	}
+	return h
+}
+
+// IsPost reports whether a hold is of a post without key.
+func IsPost(h *backend.Hold) bool { return heldOf(h).post }
+
+// ReadPost reads a post without key, nil if there is none.
+func (t *Tx) ReadPost(ctx context.Context, id backend.ID) (*Post, error) { return t.post(ctx, id) }
+
 // message is the post as delivered.
-func (p *post) message() *backend.Message {
+func (p *Post) message() *backend.Message {
 	return &backend.Message{
-		ID: p.id, Stream: p.id, Kind: backend.KindUser, Type: p.typ, Body: p.body, Group: p.id,
-		Enqueued: time.UnixMicro(p.since), Priority: p.priority,
-		Attempts: p.attempts, Suspicion: p.suspicion, LastError: p.lastError,
+		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Group: p.ID,
+		Enqueued: time.UnixMicro(p.Since), Priority: p.Priority,
+		Attempts: p.Attempts, Suspicion: p.Suspicion, LastError: p.LastError,
 	}
 }

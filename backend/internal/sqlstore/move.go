@@ -50,7 +50,7 @@ func (t *Tx) Move(ctx context.Context, handle, group backend.ID, newGroup bool) 
 		return err
 	}
 	for _, s := range streams {
-		locked, err := t.TryLock(ctx, t.s.q.GuardTry, s.id)
+		locked, err := t.TryLock(ctx, t.s.q.GuardTry, s.ID)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (t *Tx) Move(ctx context.Context, handle, group backend.ID, newGroup bool) 
 		}
 	}
 	for _, s := range streams {
-		if err := t.rehome(ctx, h, s.id, group); err != nil {
+		if err := t.rehome(ctx, h, s.ID, group); err != nil {
 			return err
 		}
 	}
@@ -78,20 +78,20 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 	}
 	// A stream that comes out of a blocked group has no marker. Nobody but us,
 	// with the guard, can make one.
-	return t.remark(ctx, stream{id: id, queue: h.queue, group: group, priority: h.priority})
+	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})
 }
 
 // remark puts a stream whose guard is ours into the ready order, at the place
 // of its first message, if it has one.
-func (t *Tx) remark(ctx context.Context, s stream) error {
+func (t *Tx) remark(ctx context.Context, s Stream) error {
 	var seq, since int64
-	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.id)
+	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
 	if err != nil || !found {
 		return err
 	}
 	if err := t.mark(ctx, s); err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.queue, s.group, s.id, since)
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Queue, s.Group, s.ID, since)
 	return err
 }

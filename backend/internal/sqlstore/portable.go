@@ -557,7 +557,7 @@ func Portable() Statements[string] {
 			       CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
 			             AND (p.handle IS NULL AND NOT EXISTS (
 			                    SELECT 1 FROM parley_stream s
-			                     WHERE s.stream_id = e.handle AND (s.queue_id IS NULL OR s.held = 1))
+			                     WHERE s.stream_id = e.handle AND s.held = 1)
 			                  OR p.closed_at IS NOT NULL AND p.finish_at IS NULL) THEN 1 ELSE 0 END
 			  FROM parley_endpoint e
 			  LEFT JOIN parley_endpoint p ON p.handle = e.peer

@@ -113,27 +113,27 @@ func (t *Tx) claimUnique(ctx context.Context, p backend.Posting) (other backend.
 
 // postKeyed appends a post to the stream of its key, which it makes if need be.
 func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
-	s, err := t.keyStream(ctx, p)
+	s, err := t.KeyStream(ctx, p)
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.id, s.next, p.ID, kindKeyed, p.Type, p.Body, uniq); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, p.ID, KindKeyed, p.Type, p.Body, uniq); err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.next+1, s.id); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next+1, s.ID); err != nil {
 		return err
 	}
-	if s.priority != p.Rank { // a key has the rank of the post that made its marker
-		s.priority = p.Rank
-		if _, err := t.Exec(ctx, t.s.q.StreamRank, p.Rank, s.id); err != nil {
+	if s.Priority != p.Rank { // a key has the rank of the post that made its marker
+		s.Priority = p.Rank
+		if _, err := t.Exec(ctx, t.s.q.StreamRank, p.Rank, s.ID); err != nil {
 			return err
 		}
 	}
 	return t.mark(ctx, *s)
 }
 
-// keyStream returns the stream of a post's key with its guard locked.
-func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*stream, error) {
+// KeyStream returns the stream of a post's key with its guard locked.
+func (t *Tx) KeyStream(ctx context.Context, p backend.Posting) (*Stream, error) {
 	for {
 		var id backend.ID
 		found, err := t.Row(ctx, []any{ID(&id)}, t.s.q.KeyRead, p.Queue, p.Key)
@@ -151,7 +151,7 @@ func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*stream, error) 
 			if n == 0 {
 				continue
 			}
-			s := stream{id: id, kind: streamKey, group: id, queue: p.Queue, priority: p.Rank}
+			s := Stream{ID: id, Kind: streamKey, Group: id, Queue: p.Queue, Priority: p.Rank}
 			if _, err := t.Exec(ctx, t.s.q.GroupInsert, id, p.Queue, "", p.Key); err != nil {
 				return nil, err
 			}
@@ -189,7 +189,7 @@ func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, 
 		return false, err
 	}
 	p, err := t.post(ctx, id)
-	if err != nil || p == nil || p.queue != queue {
+	if err != nil || p == nil || p.Queue != queue {
 		return false, err
 	}
 	if !locked || p.leased() {
@@ -198,7 +198,7 @@ func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, 
 	if _, err := t.Exec(ctx, t.s.q.PostDelete, id); err != nil {
 		return false, err
 	}
-	return true, t.freeUnique(ctx, queue, p.uniq.String)
+	return true, t.freeUnique(ctx, queue, p.Uniq.String)
 }
 
 func (t *Tx) cancelDelayed(ctx context.Context, queue int64, id backend.ID) (bool, error) {

@@ -35,7 +35,7 @@ func (r run) queueOf(ctx context.Context, id backend.ID) (queue int64, err error
 	p, err := r.post(ctx, id)
 	if err != nil || p != nil {
 		if p != nil {
-			queue = p.queue
+			queue = p.Queue
 		}
 		return queue, err
 	}
@@ -102,7 +102,7 @@ func (t *Tx) unblock(ctx context.Context, g *group) error {
 	if err != nil {
 		return err
 	}
-	var ours []*stream
+	var ours []*Stream
 	missed := false
 	for _, id := range streams {
 		s, err := t.guard(ctx, id)

@@ -71,7 +71,7 @@ func (r run) queueStatus(ctx context.Context, q *backend.QueueStatus) error {
 		if p, err := r.post(ctx, id); err != nil {
 			return err
 		} else if p != nil {
-			now = p.now
+			now = p.Now
 		}
 	}
 	if post.before(ready) {

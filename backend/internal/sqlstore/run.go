@@ -12,6 +12,19 @@ import (
 type run struct {
 	s    *Store
 	sess Session
+	// wrote tells that the verb at work has changed something; nil outside
+	// transactions.
+	wrote *bool
+}
+
+// steady lets a verb that has begun to change things go on to its end though
+// ctx is cancelled: on some engines the transaction would still be usable, with
+// half a verb in it. A verb takes what it may have to wait for before that.
+func (r run) steady(ctx context.Context) context.Context {
+	if r.wrote != nil && *r.wrote {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // args converts arguments to what drivers take.
@@ -52,12 +65,16 @@ func flag(b bool) int64 {
 
 // Exec runs a statement and returns how many rows it changed.
 func (r run) Exec(ctx context.Context, q *Stmt, args ...any) (int64, error) {
+	ctx = r.steady(ctx)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	res, err := r.sess.Exec(ctx, q, r.args(q, args))
 	if err != nil {
 		return 0, r.s.fail(ctx, err)
+	}
+	if r.wrote != nil {
+		*r.wrote = true
 	}
 	n, err := res.RowsAffected()
 	return n, r.s.fail(ctx, err)
@@ -66,6 +83,7 @@ func (r run) Exec(ctx context.Context, q *Stmt, args ...any) (int64, error) {
 // Rows calls scan for each row of a query. The rows are closed before Rows
 // returns, so that the next statement can follow.
 func (r run) Rows(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
+	ctx = r.steady(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -112,7 +130,7 @@ func (r run) IDs(ctx context.Context, q *Stmt, args ...any) (ids []backend.ID, e
 // engine that needs no such statement leaves it empty: it has what it asks for.
 func (r run) TryLock(ctx context.Context, q *Stmt, args ...any) (bool, error) {
 	if q.Empty() {
-		return true, ctx.Err()
+		return true, r.steady(ctx).Err()
 	}
 	var none any
 	return r.Row(ctx, []any{&none}, q, args...)

@@ -22,22 +22,22 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 	if err != nil {
 		return nil, err
 	}
-	if err := refuse(version, messages, streams); err != nil {
+	if err := Refuse(version, messages, streams); err != nil {
 		return nil, err
 	}
 	sent := make([]backend.Sent, len(messages))
 	for i, m := range messages {
 		s := streams[m.From]
-		if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.id, s.next, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
 			return nil, err
 		}
 		if m.Retain {
-			if err := t.retainSent(ctx, m, s.next); err != nil {
+			if err := t.RetainSent(ctx, m, s.Next); err != nil {
 				return nil, err
 			}
 		}
-		sent[i] = backend.Sent{Seq: s.next, Queue: s.queue}
-		s.next++
+		sent[i] = backend.Sent{Seq: s.Next, Queue: s.Queue}
+		s.Next++
 	}
 	for _, m := range messages { // in their order, which is that of the markers
 		s := streams[m.From]
@@ -45,7 +45,7 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 			continue
 		}
 		delete(streams, m.From)
-		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.next, s.id); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next, s.ID); err != nil {
 			return nil, err
 		}
 		if err := t.mark(ctx, *s); err != nil {
@@ -57,13 +57,13 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 
 // guards locks the streams of messages, in one order for all senders, and reads
 // them. Streams that do not exist are left out.
-func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*stream, error) {
+func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*Stream, error) {
 	ids := make([]backend.ID, len(messages))
 	for i, m := range messages {
 		ids[i] = m.From
 	}
-	streams := make(map[backend.ID]*stream, 1)
-	for _, id := range sortIDs(ids) {
+	streams := make(map[backend.ID]*Stream, 1)
+	for _, id := range SortIDs(ids) {
 		if _, err := t.TryLock(ctx, t.s.q.GuardLock, id); err != nil {
 			return nil, err
 		}
@@ -78,8 +78,8 @@ func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backe
 	return streams, nil
 }
 
-// refuse returns a *backend.Refused if any of the messages cannot be sent.
-func refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*stream) error {
+// Refuse returns a *backend.Refused if any of the messages cannot be sent.
+func Refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*Stream) error {
 	refusals := make(map[int]backend.Refusal)
 	for i, m := range messages {
 		if r := refusal(version, streams[m.From]); r != 0 {
@@ -95,28 +95,28 @@ func refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*
 // refusal says why nothing can be sent on a stream, 0 if it can. What is wrong
 // with the conversation comes before what is wrong with its target, and what is
 // already withheld before the reasons to withhold more.
-func refusal(version int64, s *stream) backend.Refusal {
+func refusal(version int64, s *Stream) backend.Refusal {
 	switch {
-	case s == nil || s.kind != streamDialog:
+	case s == nil || s.Kind != streamDialog:
 		return backend.RefusedUnknown
-	case s.version != version:
+	case s.Version != version:
 		return backend.RefusedStale
-	case s.closed:
+	case s.Closed:
 		return backend.RefusedEnded
-	case s.closings > 0:
+	case s.Closings > 0:
 		return backend.RefusedPeer
-	case s.held:
+	case s.Held:
 		return backend.RefusedHeld
-	case s.queue == 0:
+	case s.Queue == 0:
 		return backend.RefusedNoTarget
-	case !s.enabled:
+	case !s.Enabled:
 		return backend.RefusedDisabled
 	}
 	return 0
 }
 
-// retainSent keeps a sender's copy.
-func (t *Tx) retainSent(ctx context.Context, m backend.Outgoing, seq int64) error {
+// RetainSent keeps a sender's copy.
+func (t *Tx) RetainSent(ctx context.Context, m backend.Outgoing, seq int64) error {
 	_, err := t.Exec(ctx, t.s.q.RetainedInsert, m.From, m.From, seq, true, m.ID, m.Kind, m.Type, m.Body, nil)
 	return err
 }
@@ -137,7 +137,7 @@ func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status s
 			refusals[i] = backend.RefusedUnknown
 			continue
 		}
-		switch r := refusal(s.version, s); r {
+		switch r := refusal(s.Version, s); r {
 		case backend.RefusedUnknown, backend.RefusedEnded, backend.RefusedPeer:
 			refusals[i] = r
 		}
@@ -148,12 +148,12 @@ func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status s
 	sent := make([]backend.Sent, len(messages))
 	for i, m := range messages {
 		s := streams[m.From]
-		sent[i].Seq = s.next
+		sent[i].Seq = s.Next
 		if err := t.withhold(ctx, s, m, status); err != nil {
 			return nil, err
 		}
 		if m.Retain {
-			if err := t.retainSent(ctx, m, sent[i].Seq); err != nil {
+			if err := t.RetainSent(ctx, m, sent[i].Seq); err != nil {
 				return nil, err
 			}
 		}
@@ -162,13 +162,13 @@ func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status s
 }
 
 // withhold appends one message to those of a stream that wait.
-func (t *Tx) withhold(ctx context.Context, s *stream, m backend.Outgoing, status string) error {
-	_, err := t.Exec(ctx, t.s.q.HeldInsert, s.id, s.next, m.ID, m.Kind, m.Type, m.Body, status)
+func (t *Tx) withhold(ctx context.Context, s *Stream, m backend.Outgoing, status string) error {
+	_, err := t.Exec(ctx, t.s.q.HeldInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, m.Body, status)
 	if err != nil {
 		return err
 	}
-	s.next++
-	_, err = t.Exec(ctx, t.s.q.StreamHold, s.next, s.id)
+	s.Next++
+	_, err = t.Exec(ctx, t.s.q.StreamHold, s.Next, s.ID)
 	return err
 }
 
@@ -212,9 +212,9 @@ func (t *Tx) Deliver(ctx context.Context, from backend.ID) (int, error) {
 		return 0, err
 	case s == nil:
 		return 0, backend.ErrNoConversation
-	case !s.held || s.queue == 0: // nothing to move, or nowhere to move it to
+	case !s.Held || s.Queue == 0: // nothing to move, or nowhere to move it to
 		return 0, nil
-	case !s.enabled:
+	case !s.Enabled:
 		return 0, backend.ErrQueueDisabled
 	}
 	held, err := t.heldMessages(ctx, from)
@@ -252,7 +252,7 @@ func (t *Tx) Discard(ctx context.Context, from backend.ID, reason string) (int, 
 		return 0, err
 	case s == nil:
 		return 0, backend.ErrNoConversation
-	case !s.held:
+	case !s.Held:
 		return 0, nil
 	}
 	e, err := t.endpoint(ctx, from)
@@ -268,10 +268,10 @@ func (t *Tx) Discard(ctx context.Context, from backend.ID, reason string) (int, 
 	}
 	for _, m := range held {
 		// Seen from the target: the service that should have received it.
-		err := t.bury(ctx, s.queue, &backend.Message{
+		err := t.bury(ctx, s.Queue, &backend.Message{
 			ID: m.id, Stream: from, Seq: m.seq, Kind: m.kind, Type: m.typ, Body: m.body,
-			Group: s.group, Handle: e.Peer, Conversation: e.Conversation, Initiator: !e.Initiator,
-			Service: e.Far, Far: e.Service, Contract: e.Contract, Priority: s.priority,
+			Group: s.Group, Handle: e.Peer, Conversation: e.Conversation, Initiator: !e.Initiator,
+			Service: e.Far, Far: e.Service, Contract: e.Contract, Priority: s.Priority,
 		}, m.since, reason)
 		if err != nil {
 			return 0, err

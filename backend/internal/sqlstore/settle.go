@@ -2,12 +2,14 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
 
 // Settlement is what a call of Settle comes to, in the order of its outcomes.
 type Settlement struct {
+	Consumed bool      // by a claim: the transaction goes on
 	Messages []Removal // of streams
 	Posts    []Removal // without key
 	Failures []backend.Failure
@@ -22,14 +24,14 @@ type Removal struct {
 	Reason  string // of a dead letter
 	Dead    bool
 	Retain  bool
-	Keep    int64 // microseconds; posts only
+	Keep    time.Duration // posts only
 }
 
 // Block hides a group.
 type Block struct {
 	Hold   *backend.Hold
 	Kind   int
-	For    int64 // microseconds
+	For    time.Duration
 	Reason string
 }
 
@@ -38,16 +40,20 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	if err := t.ready(ctx); err != nil {
 		return false, err
 	}
-	if err := t.settle(ctx, outcomes); err != nil {
+	if err := t.settle(ctx, outcomes, false); err != nil {
 		return false, err
 	}
-	again, err = t.finish(ctx)
-	return again, err
+	if t.Joined() && !t.s.d.Futile {
+		// The user's code follows, and a sender that needs one of the guards
+		// would wait for it. DutyMarkers sees to what is left over.
+		return false, nil
+	}
+	return t.finish(ctx)
 }
 
 // settle does what Settle does but for the markers.
-func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome) error {
-	var s Settlement
+func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bool) error {
+	s := Settlement{Consumed: consumed}
 	for _, o := range outcomes {
 		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
 			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
@@ -58,7 +64,7 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome) error {
 	}
 	deliver := t.s.d.Deliver
 	if deliver == nil {
-		deliver = settleRows
+		deliver = SettleRows
 	}
 	if err := deliver(ctx, t, &s); err != nil {
 		return err
@@ -66,15 +72,55 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome) error {
 	for _, r := range s.Messages {
 		t.touch(r.Message.Stream)
 	}
-	for _, b := range s.Blocks {
-		for _, m := range b.Hold.Messages {
-			if !heldOf(b.Hold).post {
-				t.touch(m.Stream)
-			}
-		}
-	}
+	t.touch(s.Touched()...)
 	t.settled = false
 	return nil
+}
+
+// Touched are the streams whose messages are hidden with their groups.
+func (s *Settlement) Touched() (streams []backend.ID) {
+	for _, b := range s.Blocks {
+		if IsPost(b.Hold) {
+			continue
+		}
+		for _, m := range b.Hold.Messages {
+			streams = append(streams, m.Stream)
+		}
+	}
+	return streams
+}
+
+// Dropped reports whether END has removed messages in this transaction, so that
+// those of a delivery may be missing.
+func (t *Tx) Dropped() bool { return len(t.dropped) > 0 }
+
+// Guarded records of which streams the guards have been tried, and had, in this
+// transaction.
+func (t *Tx) Guarded(tried, had []backend.ID) {
+	if t.guarded == nil {
+		t.guarded = make(map[backend.ID]bool, len(tried))
+	}
+	for _, id := range tried {
+		t.guarded[id] = t.guarded[id]
+	}
+	for _, id := range had {
+		t.guarded[id] = true
+	}
+}
+
+// TakeGuarded returns those of streams whose guards were had, if all of them
+// have been tried.
+func (t *Tx) TakeGuarded(streams []backend.ID) (had []backend.ID, all bool) {
+	for _, id := range streams {
+		ours, tried := t.guarded[id]
+		if !tried {
+			return nil, false
+		}
+		if ours {
+			had = append(had, id)
+		}
+	}
+	return had, true
 }
 
 func (s *Settlement) add(o backend.Outcome) {
@@ -84,7 +130,7 @@ func (s *Settlement) add(o backend.Outcome) {
 		list = &s.Posts
 	}
 	for _, m := range o.Done {
-		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep.Microseconds()})
+		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep})
 	}
 	for _, d := range o.Dead {
 		*list = append(*list, Removal{Message: d.Message, Hold: o.Hold, Reason: d.Reason, Dead: true})
@@ -96,7 +142,7 @@ func (s *Settlement) add(o backend.Outcome) {
 	case o.Park != "":
 		s.Blocks = append(s.Blocks, Block{Hold: o.Hold, Kind: parked, Reason: o.Park})
 	case o.Defer > 0:
-		b := Block{Hold: o.Hold, Kind: deferred, For: o.Defer.Microseconds()}
+		b := Block{Hold: o.Hold, Kind: deferred, For: o.Defer}
 		if o.Failure != nil {
 			b.Reason = o.Failure.Error
 		}
@@ -110,8 +156,8 @@ func (s *Settlement) add(o backend.Outcome) {
 // Uniq returns the unique value of a message that was removed, "" for none.
 func (r Removal) Uniq() string { return heldOf(r.Hold).uniq[r.Message.ID] }
 
-// settleRows carries out a settlement row by row.
-func settleRows(ctx context.Context, t *Tx, s *Settlement) error {
+// SettleRows carries out a settlement row by row.
+func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 	for _, r := range s.Messages {
 		n, err := t.Exec(ctx, t.s.q.MessageDelete, r.Message.Stream, r.Message.Seq)
 		if err != nil {
@@ -125,11 +171,6 @@ func settleRows(ctx context.Context, t *Tx, s *Settlement) error {
 		}
 		if r.Message.Kind <= backend.KindError {
 			if err := t.dropNote(ctx, r.Hold.Queue, r.Hold.Group, r.Message.Stream); err != nil {
-				return err
-			}
-		}
-		if r.Message.Attempts+r.Message.Suspicion > 0 {
-			if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
 				return err
 			}
 		}
@@ -149,7 +190,22 @@ func settleRows(ctx context.Context, t *Tx, s *Settlement) error {
 			return err
 		}
 	}
-	return t.leaveBehind(ctx, s)
+	return t.LeaveBehind(ctx, s)
+}
+
+// Bury records a dead letter.
+func (t *Tx) Bury(ctx context.Context, r Removal) error {
+	return t.bury(ctx, r.Hold.Queue, r.Message, r.Message.Enqueued.UnixMicro(), r.Reason)
+}
+
+// Forget removes what is kept beside a message that is removed.
+func (t *Tx) Forget(ctx context.Context, r Removal) error {
+	if !IsPost(r.Hold) && r.Message.Attempts+r.Message.Suspicion > 0 {
+		if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
+			return err
+		}
+	}
+	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
 }
 
 // remember keeps what is to be kept of a message that was removed.
@@ -157,7 +213,7 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	m := r.Message
 	switch {
 	case r.Dead:
-		err = t.bury(ctx, r.Hold.Queue, m, m.Enqueued.UnixMicro(), r.Reason)
+		err = t.Bury(ctx, r)
 	case r.Retain && !m.Handle.IsZero():
 		_, err = t.Exec(ctx, t.s.q.RetainedInsert, m.Handle, m.Stream, m.Seq, false, m.ID, m.Kind, m.Type, m.Body,
 			m.Enqueued.UnixMicro())
@@ -167,11 +223,11 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
+	return t.Forget(ctx, r)
 }
 
-// leaveBehind carries out what a settlement does besides removing messages.
-func (t *Tx) leaveBehind(ctx context.Context, s *Settlement) error {
+// LeaveBehind carries out what a settlement does besides removing messages.
+func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 	for _, f := range s.Failures {
 		if f.Message.Stream == f.Message.ID && f.Message.Kind == backend.KindUser {
 			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Suspicion, f.Error, f.Message.ID); err != nil {
@@ -220,7 +276,7 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 		t.settled = true
 		return false, nil
 	}
-	streams := sortIDs(t.touched)
+	streams := SortIDs(t.touched)
 	if t.s.d.Finish != nil {
 		again, err = t.s.d.Finish(ctx, t, streams)
 	} else {
@@ -233,7 +289,7 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 }
 
 func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, err error) {
-	var ours []*stream
+	var ours []*Stream
 	for _, id := range streams {
 		locked, err := t.TryLock(ctx, t.s.q.GuardTry, id)
 		if err != nil {
@@ -244,7 +300,7 @@ func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, e
 			return false, err
 		}
 		switch {
-		case s == nil || s.queue == 0:
+		case s == nil || s.Queue == 0:
 		case !locked:
 			again = true
 		default:
@@ -261,23 +317,23 @@ func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, e
 
 // restand puts a stream whose guard is ours at the place of its first message,
 // or takes it out of the order if it has none, or if its group is blocked.
-func (t *Tx) restand(ctx context.Context, s *stream) error {
+func (t *Tx) restand(ctx context.Context, s *Stream) error {
 	var seq, since int64
-	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.id)
+	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
 	if err != nil {
 		return err
 	}
 	if found {
-		g, err := t.group(ctx, s.group)
+		g, err := t.group(ctx, s.Group)
 		if err != nil {
 			return err
 		}
 		found = g != nil && g.blocked == 0
 	}
 	if !found {
-		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.queue, s.group, s.id)
+		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.Queue, s.Group, s.ID)
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.queue, s.group, s.id, since)
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Queue, s.Group, s.ID, since)
 	return err
 }

@@ -81,7 +81,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	tx := &Tx{run: run{s, tr}, tr: tr}
+	tx := &Tx{run: run{s, tr, new(bool)}, tr: tr}
 	s.mu.Lock()
 	s.open[tx] = struct{}{}
 	s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &Tx{run: run{s, sess}, user: tx}, nil
+	return &Tx{run: run{s, sess, new(bool)}, user: tx}, nil
 }
 
 // atomically does work in a transaction of its own.
@@ -126,7 +126,7 @@ func (s *Store) reading(ctx context.Context, work func(run) error) error {
 		return s.fail(ctx, err)
 	}
 	defer release()
-	return work(run{s, sess})
+	return work(run{s: s, sess: sess})
 }
 
 // Close implements backend.Backend.

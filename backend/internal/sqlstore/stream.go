@@ -7,56 +7,62 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// stream is a row of the table stream.
-type stream struct {
-	id       backend.ID
-	kind     int64
-	group    backend.ID // its home; none until the target is there
-	queue    int64
-	endpoint backend.ID // that receives; none for a key
-	priority int
-	next     int64
-	closed   bool // its sender has ended
-	held     bool // messages wait for the target
+// Stream is a row of the table stream.
+type Stream struct {
+	ID       backend.ID
+	Kind     int64
+	Group    backend.ID // its home; none until the target is there
+	Queue    int64
+	Endpoint backend.ID // that receives; none for a key
+	Priority int
+	Next     int64
+	Closed   bool // its sender has ended
+	Held     bool // messages wait for the target
 
 	// What else a sender depends on.
-	enabled  bool // the home's queue
-	closings int64
-	version  int64 // of the catalog
+	Enabled  bool // the home's queue
+	Closings int64
+	Version  int64 // of the catalog
+}
+
+// Scan reads the id and then the columns of StreamRead.
+func (s *Stream) Scan(rows *sql.Rows) error {
+	return rows.Scan(ID(&s.ID), &s.Kind, ID(&s.Group), Int(&s.Queue), ID(&s.Endpoint), &s.Priority, &s.Next,
+		Bool(&s.Closed), Bool(&s.Held), Bool(&s.Enabled), &s.Closings, &s.Version)
 }
 
 // stream reads a stream, nil if there is none. Its sender holds the guard.
-func (r run) stream(ctx context.Context, id backend.ID) (*stream, error) {
-	s := stream{id: id}
+func (r run) stream(ctx context.Context, id backend.ID) (*Stream, error) {
+	s := Stream{ID: id}
 	var queue sql.NullInt64
-	found, err := r.Row(ctx, []any{&s.kind, ID(&s.group), &queue, ID(&s.endpoint), &s.priority, &s.next,
-		Bool(&s.closed), Bool(&s.held), Bool(&s.enabled), &s.closings, &s.version}, r.s.q.StreamRead, id)
+	found, err := r.Row(ctx, []any{&s.Kind, ID(&s.Group), &queue, ID(&s.Endpoint), &s.Priority, &s.Next,
+		Bool(&s.Closed), Bool(&s.Held), Bool(&s.Enabled), &s.Closings, &s.Version}, r.s.q.StreamRead, id)
 	if err != nil || !found {
 		return nil, err
 	}
-	s.queue = queue.Int64
+	s.Queue = queue.Int64
 	return &s, nil
 }
 
-func (t *Tx) putStream(ctx context.Context, s stream) error {
+func (t *Tx) putStream(ctx context.Context, s Stream) error {
 	var queue any
-	if s.queue != 0 {
-		queue = s.queue
+	if s.Queue != 0 {
+		queue = s.Queue
 	}
-	_, err := t.Exec(ctx, t.s.q.StreamInsert, s.id, s.kind, null(s.group), queue, null(s.endpoint),
-		s.priority, s.next, s.closed)
+	_, err := t.Exec(ctx, t.s.q.StreamInsert, s.ID, s.Kind, null(s.Group), queue, null(s.Endpoint),
+		s.Priority, s.Next, s.Closed)
 	return err
 }
 
 // mark puts a stream into the ready order unless it is there.
-func (t *Tx) mark(ctx context.Context, s stream) error {
-	_, err := t.Exec(ctx, t.s.q.MarkerInsert, s.queue, s.group, s.id, s.priority)
+func (t *Tx) mark(ctx context.Context, s Stream) error {
+	_, err := t.Exec(ctx, t.s.q.MarkerInsert, s.Queue, s.Group, s.ID, s.Priority)
 	return err
 }
 
 // guard takes the guard of a stream without waiting and then reads it. It
 // returns nil if there is no such stream.
-func (t *Tx) guard(ctx context.Context, id backend.ID) (*stream, error) {
+func (t *Tx) guard(ctx context.Context, id backend.ID) (*Stream, error) {
 	locked, err := t.TryLock(ctx, t.s.q.GuardTry, id)
 	if err != nil {
 		return nil, err

@@ -365,7 +365,7 @@ func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved i
 		for i, k := range empty {
 			ids[i] = k.stream
 		}
-		for _, id := range sortIDs(ids) {
+		for _, id := range SortIDs(ids) {
 			n, err := tx.sweep(ctx, queue, groups[id], id)
 			if err != nil {
 				return err
@@ -505,7 +505,7 @@ func (t *Tx) removeClosed(ctx context.Context, handle backend.ID) (bool, error) 
 	if theirs != nil {
 		groups = append(groups, theirs.group)
 	}
-	for _, id := range sortIDs(groups) {
+	for _, id := range SortIDs(groups) {
 		g, locked, err := t.take(ctx, id)
 		if err != nil || g != nil && !locked {
 			return false, err

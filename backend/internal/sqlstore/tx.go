@@ -23,6 +23,9 @@ type Tx struct {
 	touched []backend.ID
 	// settled: the markers have been looked at.
 	settled bool
+	// guarded are streams whose guards have been asked for, and whether they
+	// were had.
+	guarded map[backend.ID]bool
 	// holds are what the transaction has in hand, and dropped the messages that
 	// END removed in it.
 	holds   []*backend.Hold
@@ -38,11 +41,12 @@ func (t *Tx) Q() *Statements[*Stmt] { return &t.s.q }
 // Joined reports whether the transaction is the user's.
 func (t *Tx) Joined() bool { return t.tr == nil }
 
-// ready tells whether the transaction can still be used.
+// ready tells whether the transaction can still be used, at the start of a verb.
 func (t *Tx) ready(ctx context.Context) error {
 	if t.over.Load() {
 		return backend.ErrTxDone
 	}
+	*t.wrote = false
 	return ctx.Err()
 }
 
@@ -109,19 +113,21 @@ func (t *Tx) forget() {
 // abandon ends a transaction that was still open when the store was closed.
 func (t *Tx) abandon() { t.Rollback(context.Background()) }
 
-// Savepoint implements backend.Tx.
+// Savepoint implements backend.Tx. The name is given a beginning that makes it
+// no word of SQL's.
 func (t *Tx) Savepoint(ctx context.Context, name string) error {
-	return t.savepoint(ctx, "SAVEPOINT %s", name)
+	return t.savepoint(ctx, "SAVEPOINT s_%s", name)
 }
 
 // RollbackTo implements backend.Tx.
 func (t *Tx) RollbackTo(ctx context.Context, name string) error {
-	return t.savepoint(ctx, "ROLLBACK TO SAVEPOINT %s", name)
+	t.guarded = nil // such locks end with the savepoint
+	return t.savepoint(ctx, "ROLLBACK TO SAVEPOINT s_%s", name)
 }
 
 // Release implements backend.Tx.
 func (t *Tx) Release(ctx context.Context, name string) error {
-	return t.savepoint(ctx, "RELEASE SAVEPOINT %s", name)
+	return t.savepoint(ctx, "RELEASE SAVEPOINT s_%s", name)
 }
 
 func (t *Tx) savepoint(ctx context.Context, format, name string) error {
@@ -141,8 +147,8 @@ func (t *Tx) touch(streams ...backend.ID) {
 	t.settled = false
 }
 
-// sortIDs sorts and compacts, so that rows are locked in one order by all.
-func sortIDs(ids []backend.ID) []backend.ID {
+// SortIDs sorts and compacts, so that rows are locked in one order by all.
+func SortIDs(ids []backend.ID) []backend.ID {
 	slices.SortFunc(ids, func(a, b backend.ID) int { return bytes.Compare(a[:], b[:]) })
 	return slices.Compact(ids)
 }

@@ -90,7 +90,7 @@ CREATE TABLE parley_closing (
   code        integer,
   description text,
   PRIMARY KEY (handle, id)
-);
+) WITH (vacuum_truncate = false);
 
 -- Streams. The row is the guard. A dialog's direction has the id of the handle
 -- that sends; its home is where the other side receives.
@@ -213,7 +213,7 @@ CREATE TABLE parley_delayed (
   uniq     text,
   begun    bigint           NOT NULL,
   due      bigint           NOT NULL
-);
+) WITH (vacuum_truncate = false);
 CREATE INDEX parley_delayed_due ON parley_delayed (due);
 CREATE INDEX parley_delayed_queue ON parley_delayed (queue_id, name);
 
@@ -223,7 +223,7 @@ CREATE TABLE parley_uniq (
   value    text COLLATE "C" NOT NULL,
   post_id  uuid             NOT NULL,
   PRIMARY KEY (queue_id, value)
-);
+) WITH (vacuum_truncate = false);
 
 -- Messages that wait for their target.
 CREATE TABLE parley_held (
@@ -306,7 +306,7 @@ CREATE TABLE parley_failure (
   attempts   integer NOT NULL,
   suspicion  integer NOT NULL,
   last_error text    NOT NULL
-);
+) WITH (vacuum_truncate = false);
 
 CREATE TABLE parley_once (
   name  text COLLATE "C" PRIMARY KEY,
@@ -326,19 +326,24 @@ DECLARE
   filler text := repeat('x', 1000);
   id     uuid;
 BEGIN
-  FOR i IN 1 .. 200 LOOP
+  FOR i IN 1 .. 100 LOOP
     id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
     INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (id, 0, filler, '');
     INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,
            queue_id, group_id, priority, begun)
     VALUES (id, id, id, 0, filler, '', '', 0, id, 0, 0);
+    INSERT INTO parley_closing (handle, id, kind, by_peer, description) VALUES (id, id, 0, 0, filler);
     INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
     VALUES (id, 0, id, 0, filler, 0);
+    INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (id, 0, 0, filler);
     INSERT INTO parley_post (post_id, queue_id, priority, since, type) VALUES (id, 0, 0, 0, filler);
+    INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
+    VALUES (id, 0, '', 0, filler, 0, 0);
     INSERT INTO parley_key (queue_id, name, stream_id) VALUES (0, filler || i, id);
+    INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (0, filler || i, id);
   END LOOP;
   -- Rows without text take more of them.
-  FOR i IN 1 .. 4000 LOOP
+  FOR i IN 1 .. 1500 LOOP
     id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
     INSERT INTO parley_stream (stream_id, kind, priority, next_seq, closed, held, touched)
     VALUES (id, 0, 0, 0, 0, 0, 0);
@@ -350,11 +355,17 @@ BEGIN
 END $$;
 DELETE FROM parley_grp;
 DELETE FROM parley_endpoint;
+DELETE FROM parley_closing;
 DELETE FROM parley_message;
+DELETE FROM parley_failure;
 DELETE FROM parley_post;
+DELETE FROM parley_delayed;
 DELETE FROM parley_key;
+DELETE FROM parley_uniq;
 DELETE FROM parley_stream;
 DELETE FROM parley_ready;
 DELETE FROM parley_promotion;
+ANALYZE parley_grp, parley_endpoint, parley_closing, parley_message, parley_failure, parley_post,
+        parley_delayed, parley_key, parley_uniq, parley_stream, parley_ready, parley_promotion;
 
 INSERT INTO parley_meta (id, schema_version, catalog_version) VALUES (1, 1, 0);

@@ -120,7 +120,8 @@ func (c *claim) try(ctx context.Context, id backend.ID) {
 	if s.fault == FaultReceiverWaits {
 		_ = tx.lock(ctx, l)
 	}
-	if !tx.tryLock(l) && s.fault != FaultTwoReceivers {
+	named := s.fault == FaultNamedUnlocked && !c.Group.IsZero()
+	if !tx.tryLock(l) && s.fault != FaultTwoReceivers && !named {
 		c.Contended = true
 		return
 	}

@@ -33,7 +33,7 @@ const (
 	FaultStateBeforeLock       Fault = "state-before-lock"
 	FaultFoldsCase             Fault = "folds-case"
 	FaultNumbersLost           Fault = "numbers-lost"
-	FaultEmptyIsNull           Fault = "empty-is-null"
+	FaultNoneIsEmpty           Fault = "none-is-empty"
 	FaultEqualHandles          Fault = "equal-handles"
 	FaultSendsPart             Fault = "sends-part"
 	FaultSendUnguarded         Fault = "send-unguarded"
@@ -57,6 +57,7 @@ const (
 	FaultLeaseForever          Fault = "lease-forever"
 	FaultPostsUnordered        Fault = "posts-unordered"
 	FaultReceiverWaits         Fault = "receiver-waits"
+	FaultNamedUnlocked         Fault = "named-unlocked"
 	FaultSettleFrees           Fault = "settle-frees"
 	FaultRollbackKeepsLock     Fault = "rollback-keeps-lock"
 	FaultSavepointFrees        Fault = "savepoint-frees"
@@ -121,12 +122,12 @@ var Faults = []FaultInfo{
 	{FaultStateBeforeLock, "RC", "a claim tests a group's state before it has the lock"},
 	{FaultFoldsCase, "D10", "names that differ only in case are one name"},
 	{FaultNumbersLost, "D03", "a sequence number is used up by a rollback"},
-	{FaultEmptyIsNull, "D08", "an empty body becomes NULL"},
+	{FaultNoneIsEmpty, "D08", "no body becomes an empty one"},
 	{FaultEqualHandles, "D01", "the peer's handle is given as one's own"},
 	{FaultSendsPart, "D11", "a batch with a refused message sends the others"},
 	{FaultSendUnguarded, "D12", "a sender takes its number without the guard"},
 	{FaultHeldOvertaken, "D04", "a message is sent past earlier ones that are withheld"},
-	{FaultStaleCatalog, "D06", "what was decided by an old catalog is accepted"},
+	{FaultStaleCatalog, "P02", "what was decided by an old catalog is accepted"},
 	{FaultUniqueIgnored, "N03", "a unique post is added though its like is waiting"},
 	{FaultDelayIgnored, "N02", "a delayed post joins its queue at once"},
 	{FaultCancelHeld, "N04", "a post in a receiver's hands can be cancelled"},
@@ -145,6 +146,7 @@ var Faults = []FaultInfo{
 	{FaultLeaseForever, "O08", "a lease does not expire"},
 	{FaultPostsUnordered, "N01", "the posts of a key are each in a stream of their own"},
 	{FaultReceiverWaits, "G01", "a second receiver waits for a held group instead of passing it"},
+	{FaultNamedUnlocked, "G02", "a claim of a group by its name takes it though it is held"},
 	{FaultSettleFrees, "G07", "a settle frees the group before its transaction ends"},
 	{FaultRollbackKeepsLock, "G07", "a rollback leaves the group locked"},
 	{FaultSavepointFrees, "G09", "a rollback to a savepoint frees the groups that were locked before it"},

@@ -166,8 +166,8 @@ func (s *Store) takeNumber(tx *Tx, id backend.ID, out *stream) int64 {
 
 // place makes a message that has its number receivable.
 func (s *Store) place(tx *Tx, id backend.ID, n int64, m message) {
-	if s.fault == FaultEmptyIsNull && len(m.Body) == 0 {
-		m.Body = nil
+	if s.fault == FaultNoneIsEmpty && m.Body == nil {
+		m.Body = []byte{}
 	}
 	if s.fault == FaultTrimsBodies {
 		m.Body = bytes.TrimRight(m.Body, "\x00")

@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+// claim is a claim in two statements, or one if it finds posts or nothing.
+func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+	if !r.Group.IsZero() || !r.Handle.IsZero() {
+		return p.claimOne(ctx, tx, r)
+	}
+	var version int64
+	var enabled sql.NullInt64
+	var groups, promotedPosts []backend.ID
+	var posts []*sqlstore.Post
+	bytes := max(r.MaxBytes, 0)
+	if r.LockOnly {
+		bytes = 0
+	}
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		var what sql.NullInt64
+		po := new(sqlstore.Post)
+		err := rows.Scan(&version, &enabled, &what, sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
+			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
+			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
+		switch {
+		case err != nil || !what.Valid:
+		case what.Int64 == 0:
+			groups = append(groups, po.ID)
+		case what.Int64 == 1:
+			promotedPosts = append(promotedPosts, po.ID)
+		default:
+			posts = append(posts, po)
+		}
+		return err
+	}, p.hot.claim, r.Queue, r.MaxGroups, bytes)
+	if err != nil {
+		return c, err
+	}
+	if err := state(version, enabled, r); err != nil {
+		return c, err
+	}
+	switch {
+	case len(groups) == 0 && len(promotedPosts) == 0 && len(posts) == 0:
+		var one any
+		c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
+		return c, err
+	case len(posts) > 0:
+		c.Holds, err = p.holdPosts(ctx, tx, r, posts)
+		return c, err
+	case len(promotedPosts) > 0:
+		// Promoted one by one, they are few. Of a mix the posts wait: what is
+		// locked and not returned is free again with the end of the transaction.
+		if len(groups) == 0 {
+			c.Holds, err = tx.ClaimPosts(ctx, r, promotedPosts)
+			return c, err
+		}
+	}
+	c, err = p.read(ctx, tx, r, groups)
+	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
+		c.Contended = true // what was found has just been taken by somebody else
+	}
+	return c, err
+}
+
+// state is what the first statement says of the catalog and the queue.
+func state(version int64, enabled sql.NullInt64, r backend.ClaimRequest) error {
+	switch {
+	case version != r.Version || !enabled.Valid:
+		return backend.ErrStaleCatalog
+	case enabled.Int64 == 0:
+		return backend.ErrQueueDisabled
+	}
+	return nil
+}
+
+// claimOne claims the group that the request names.
+func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+	var version int64
+	var enabled sql.NullInt64
+	var seen, group backend.ID
+	found, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen), sqlstore.ID(&group)},
+		p.hot.claimOne, r.Queue, null(r.Group), null(r.Handle))
+	if err != nil {
+		return c, err
+	}
+	if !found {
+		return c, backend.ErrNotMigrated
+	}
+	if err := state(version, enabled, r); err != nil {
+		return c, err
+	}
+	if !group.IsZero() {
+		return p.read(ctx, tx, r, []backend.ID{group})
+	}
+	if !seen.IsZero() {
+		c.Contended = true
+		return c, nil
+	}
+	if r.Group.IsZero() || !r.Handle.IsZero() {
+		return c, nil
+	}
+	// It may be a post.
+	po, err := tx.ReadPost(ctx, r.Group)
+	if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
+		return c, err
+	}
+	c.Holds, err = tx.ClaimPosts(ctx, r, []backend.ID{r.Group})
+	c.Contended = len(c.Holds) == 0
+	return c, err
+}
+
+// holdPosts makes holds of posts that are locked.
+func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, posts []*sqlstore.Post) ([]*backend.Hold, error) {
+	holds := make([]*backend.Hold, len(posts))
+	ids := make([]backend.ID, 0, len(posts))
+	for i, po := range posts {
+		po.Queue = r.Queue
+		holds[i] = po.Hold(r)
+		if r.Lease > 0 || po.Lease != 0 {
+			ids = append(ids, po.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return holds, nil
+	}
+	_, err := tx.Exec(ctx, p.hot.leasePosts, uuids(ids), r.Lease, r.Owner)
+	return holds, err
+}
+
+// read is the second statement of a claim, for groups that are locked.
+func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (c backend.Claim, err error) {
+	var astray []sqlstore.Source
+	var hold *backend.Hold
+	var last int64 // ordinal of the group of the last row
+	var facts backend.Message
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		var n, fence int64
+		var level, version sql.NullInt64
+		var sticky, initiator bool
+		var name string
+		var state, seq, kind, priority, streamKind sql.NullInt64
+		var since int64
+		var uniq string
+		m := new(backend.Message)
+		var f backend.Message
+		err := rows.Scan(&n, &fence, &level, &version, sqlstore.Bool(&sticky), &name, &state, sqlstore.ID(&m.Stream), &seq,
+			sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Int(&since), sqlstore.Text(&uniq),
+			sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError),
+			&priority, sqlstore.ID(&f.Handle), sqlstore.ID(&f.Conversation), sqlstore.Bool(&initiator),
+			sqlstore.Text(&f.Service), sqlstore.Text(&f.Far), sqlstore.Text(&f.Contract), &streamKind)
+		if err != nil {
+			return err
+		}
+		group := groups[n-1]
+		if state.Int64 != 0 {
+			astray = append(astray, sqlstore.Source{
+				ID: m.Stream, Kind: streamKind.Int64, Group: group, Handle: f.Handle, Ended: state.Int64 == 1,
+			})
+			return nil
+		}
+		if !seq.Valid && !r.LockOnly {
+			return nil // the group has nothing (any more)
+		}
+		if hold == nil || n != last {
+			last = n
+			hold = sqlstore.NewHold(r, group, version.Int64, sticky)
+			hold.Promoted, hold.Level = version.Valid, int(level.Int64)
+			if r.Lease > 0 {
+				hold.Fence = fence + 1
+			}
+			c.Holds = append(c.Holds, hold)
+		}
+		if !seq.Valid {
+			return nil
+		}
+		if priority.Valid { // the first message of its stream
+			f.Priority, f.Initiator, f.Group = int(priority.Int64), initiator, group
+			facts = f
+		}
+		m.Seq, m.Kind, m.Enqueued = seq.Int64, backend.Kind(kind.Int64), time.UnixMicro(since)
+		m.Handle, m.Conversation, m.Initiator = facts.Handle, facts.Conversation, facts.Initiator
+		m.Service, m.Far, m.Contract = facts.Service, facts.Far, facts.Contract
+		m.Priority, m.Group = facts.Priority, facts.Group
+		sqlstore.AddMessage(hold, m, name, uniq)
+		return nil
+	}, p.hot.read, r.Queue, uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
+	if err != nil {
+		return c, err
+	}
+	c.Discarded, err = tx.ClearAstray(ctx, r.Queue, astray)
+	return c, err
+}
+
+// null is an id that may be none.
+func null(id backend.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id
+}

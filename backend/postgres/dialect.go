@@ -1,0 +1,609 @@
+package postgres
+
+import "github.com/parleymq/parley/backend/internal/sqlstore"
+
+// now is the engine's clock. clock_timestamp and not now(): an expiry is tested
+// with the time of the statement, not with that of the transaction.
+const now = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+
+// statements are the portable ones and those below: the statements that lock,
+// and inserts that may find their row there.
+//
+// Rows of groups and streams are locked FOR NO KEY UPDATE, "which is weaker and
+// does not block SELECT FOR KEY SHARE" (Explicit Locking, 13.3.2): tables of
+// the application's may refer to them.
+func statements(schemaName, prefix string) sqlstore.Statements[string] {
+	s := sqlstore.Portable()
+	meta := "'" + schemaName + prefix + "meta'"
+	s.SchemaExists = `
+		SELECT 1 WHERE to_regclass(` + meta + `) IS NOT NULL`
+	s.CatalogLock = `
+		SELECT 1 FROM parley_meta FOR NO KEY UPDATE`
+	s.GroupTry = `
+		SELECT 1 FROM parley_grp WHERE group_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.GuardLock = `
+		SELECT 1 FROM parley_stream WHERE stream_id = $1 FOR NO KEY UPDATE`
+	s.GuardTry = `
+		SELECT 1 FROM parley_stream WHERE stream_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.PostTry = `
+		SELECT 1 FROM parley_post WHERE post_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.DelayedTry = `
+		SELECT 1 FROM parley_delayed WHERE post_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.TimerTry = `
+		SELECT 1 FROM parley_timer WHERE handle = $1 AND kind = $2 FOR NO KEY UPDATE SKIP LOCKED`
+	s.PromotionTry = `
+		SELECT 1 FROM parley_promotion WHERE group_id = $1 AND version = $2
+		   FOR NO KEY UPDATE SKIP LOCKED`
+	s.GroupInsert = `
+		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES ($1, $2, $3, $4)
+		ON CONFLICT DO NOTHING`
+	s.MarkerInsert = `
+		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+		VALUES ($1, $2, $3, $4, :now)
+		ON CONFLICT DO NOTHING`
+	s.KeyInsert = `
+		INSERT INTO parley_key (queue_id, name, stream_id) VALUES ($1, $2, $3)
+		ON CONFLICT DO NOTHING`
+	s.UniqueInsert = `
+		INSERT INTO parley_uniq (queue_id, value, post_id) VALUES ($1, $2, $3)
+		ON CONFLICT DO NOTHING`
+	s.OnceInsert = `
+		INSERT INTO parley_once (name, since) VALUES ($1, :now)
+		ON CONFLICT DO NOTHING`
+	s.TimerPut = `
+		INSERT INTO parley_timer (handle, kind, due) VALUES ($1, $2, :now + $3)
+		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
+	s.FailurePut = `
+		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (message_id) DO UPDATE
+		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
+	s.PromotionPut = `
+		INSERT INTO parley_promotion AS p (group_id, queue_id, level, since, version, sticky)
+		VALUES ($1, $2, $3, :now, :now, $4)
+		ON CONFLICT (group_id) DO UPDATE
+		   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
+		       version = greatest(p.version + 1, excluded.version)`
+	s.Waiting = `
+		SELECT 1
+		 WHERE EXISTS (SELECT 1
+		                 FROM parley_ready r
+		                CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+		                                     WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
+		                WHERE r.queue_id = $1)
+		    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = $2 AND p.blocked = 0)`
+	return s
+}
+
+// hot are the statements that do in one trip what package sqlstore does row by
+// row.
+//
+// They are written so that there is one sensible plan, whatever the planner
+// believes of the tables, which are empty at one moment and hold a hundred
+// thousand rows at the next. A join becomes a LATERAL subquery that the planner
+// cannot merge into the rest (LIMIT, OFFSET 0, or a locking clause in it), so
+// that it is a lookup by key for each row outside; and rows are changed by the
+// ctid that such a lookup found, which holds because they are locked by us.
+type hot struct {
+	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
+	postMany                                      *sqlstore.Stmt
+	claim, claimOne, read                         *sqlstore.Stmt
+	remove, removePosts, finish, guards           *sqlstore.Stmt
+	retain, keep, keepPosts                       *sqlstore.Stmt
+	leasePosts, extend                            *sqlstore.Stmt
+}
+
+// compile makes the statements; they are a dialect's as well.
+func (h *hot) compile(d *sqlstore.Dialect) error {
+	for _, x := range []struct {
+		to         **sqlstore.Stmt
+		name, text string
+	}{
+		{&h.send, "send", sendSQL},
+		{&h.sendRetain, "send and retain", sendRetainSQL},
+		{&h.sendState, "state of streams", sendStateSQL},
+		{&h.append, "append", appendSQL},
+		{&h.keyState, "state of keys", keyStateSQL},
+		{&h.postMany, "post many", postManySQL},
+		{&h.claim, "claim", claimSQL},
+		{&h.claimOne, "claim one", claimOneSQL},
+		{&h.read, "read", readSQL},
+		{&h.remove, "remove", removeSQL},
+		{&h.removePosts, "remove posts", removePostsSQL},
+		{&h.guards, "guards", guardsSQL},
+		{&h.finish, "finish", finishSQL},
+		{&h.retain, "retain", retainSQL},
+		{&h.keep, "keep", keepSQL},
+		{&h.keepPosts, "keep posts", keepPostsSQL},
+		{&h.leasePosts, "lease posts", leasePostsSQL},
+		{&h.extend, "extend", extendSQL},
+	} {
+		s, err := d.Stmt(x.name, x.text)
+		if err != nil {
+			return err
+		}
+		*x.to = s
+	}
+	return nil
+}
+
+// A send is one statement. Whoever waited for the guard has its conditions
+// checked again on the row as it is then. Nothing comes back if the message is
+// refused; sendState says why.
+//
+// $1 from, $2 message id, $3 type, $4 body, $5 kind, $6 catalog version
+const sendSQL = `
+	WITH s AS (
+	  UPDATE parley_stream x
+	     SET next_seq = x.next_seq + 1, touched = :now
+	   WHERE x.stream_id = $1 AND x.kind = 2 AND x.closed = 0 AND x.held = 0 AND x.queue_id IS NOT NULL
+	     AND (SELECT v.catalog_version FROM parley_meta v) = $6
+	     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
+	     AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = $1)
+	  RETURNING x.stream_id, x.group_id, x.queue_id, x.priority, x.next_seq - 1 AS seq),
+	m AS (
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+	  SELECT s.stream_id, s.seq, $2, $5, $3, $4, :now FROM s),
+	r AS (
+	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	  SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now FROM s
+	  ON CONFLICT DO NOTHING)
+	SELECT s.seq, s.queue_id FROM s`
+
+// sendRetainSQL is sendSQL with a copy for the sender.
+const sendRetainSQL = `
+	WITH s AS (
+	  UPDATE parley_stream x
+	     SET next_seq = x.next_seq + 1, touched = :now
+	   WHERE x.stream_id = $1 AND x.kind = 2 AND x.closed = 0 AND x.held = 0 AND x.queue_id IS NOT NULL
+	     AND (SELECT v.catalog_version FROM parley_meta v) = $6
+	     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
+	     AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = $1)
+	  RETURNING x.stream_id, x.group_id, x.queue_id, x.priority, x.next_seq - 1 AS seq),
+	m AS (
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+	  SELECT s.stream_id, s.seq, $2, $5, $3, $4, :now FROM s),
+	c AS (
+	  INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body, since, kept)
+	  SELECT s.stream_id, s.stream_id, s.seq, 1, $2, $5, $3, $4, :now, :now FROM s),
+	r AS (
+	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	  SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now FROM s
+	  ON CONFLICT DO NOTHING)
+	SELECT s.seq, s.queue_id FROM s`
+
+// The guards of a batch, locked in the order of $1, and what else a sender
+// depends on. The columns of the stream are those of the locked row; the counts
+// of closings are as of the statement's beginning, which is no older than the
+// caller could know of.
+//
+// $1 streams
+const sendStateSQL = `
+	SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
+	       s.held,
+	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+	       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+	       (SELECT v.catalog_version FROM parley_meta v)
+	  FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
+	 CROSS JOIN LATERAL (
+	        SELECT x.* FROM parley_stream x WHERE x.stream_id = k.id FOR NO KEY UPDATE) s
+	 ORDER BY k.n`
+
+// The streams of keys, locked in the order of the arrays.
+//
+// $1 queues, $2 names
+const keyStateSQL = `
+	SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
+	  FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(queue_id, name, n)
+	 CROSS JOIN LATERAL (
+	        SELECT y.stream_id FROM parley_key y
+	         WHERE y.queue_id = k.queue_id AND y.name = k.name LIMIT 1) y
+	 CROSS JOIN LATERAL (
+	        SELECT x.stream_id, x.group_id, x.priority, x.next_seq FROM parley_stream x
+	         WHERE x.stream_id = y.stream_id FOR NO KEY UPDATE) s
+	 ORDER BY k.n`
+
+// Messages appended to streams whose guards are ours.
+//
+// messages: $1 streams, $2 seqs, $3 ids, $4 kinds, $5 types, $6 bodies, $7 unique values
+// streams: $8 ids, $9 next numbers, $10 queues, $11 groups, $12 priorities
+const appendSQL = `
+	WITH s AS MATERIALIZED (
+	  SELECT k.* FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::uuid[], $12::smallint[])
+	         WITH ORDINALITY k(id, next, queue_id, group_id, priority, n)),
+	m AS (
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, uniq, since)
+	  SELECT k.*, :now
+	    FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::smallint[], $5::text[], $6::bytea[], $7::text[]) k),
+	r AS (
+	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	  SELECT s.queue_id, s.group_id, s.id, s.priority, :now FROM s ORDER BY s.n
+	  ON CONFLICT DO NOTHING)
+	UPDATE parley_stream x
+	   SET next_seq = (SELECT s.next FROM s WHERE s.id = x.stream_id),
+	       priority = (SELECT s.priority FROM s WHERE s.id = x.stream_id),
+	       touched = :now
+	 WHERE x.ctid = ANY (ARRAY(
+	         SELECT y.ctid FROM s
+	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_stream z WHERE z.stream_id = s.id LIMIT 1) y))`
+
+// Posts without key, delay or unique value; their queues have been looked at.
+//
+// $1 ids, $2 queues, $3 ranks, $4 types, $5 bodies
+const postManySQL = `
+	INSERT INTO parley_post (post_id, queue_id, priority, type, body, since)
+	SELECT k.id, k.queue_id, k.priority, k.type, k.body, :now
+	  FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bytea[])
+	       WITH ORDINALITY k(id, queue_id, priority, type, body, n)
+	 ORDER BY k.n`
+
+// A claim's first statement: what there is to claim, locked.
+//
+// Promotions come first. Then one of two orders, that of the streams and that of
+// the posts without key: the one whose head, locked or not, ranks higher; and if
+// nothing in it can be locked, the other. Posts are one row each, and a locking
+// clause returns that row as it is when the lock is granted, so they come with
+// their bodies, up to $3 bytes. Groups come without messages: these are read by
+// a new statement (rule R-A).
+//
+// $1 queue, $2 groups at most, $3 bytes at most
+const claimSQL = `
+	WITH t AS MATERIALIZED (SELECT :now AS now),
+	promoted AS MATERIALIZED (
+	  SELECT p.group_id, g.group_id IS NULL AS post
+	    FROM (SELECT x.group_id FROM parley_promotion x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.level DESC, x.since, x.group_id) p
+	    LEFT JOIN LATERAL (
+	           SELECT g.group_id FROM parley_grp g
+	            WHERE g.group_id = p.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	              AND EXISTS (SELECT 1 FROM parley_ready r
+	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                           WHERE r.queue_id = $1 AND r.group_id = p.group_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+	    LEFT JOIN LATERAL (
+	           SELECT o.post_id FROM parley_post o
+	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
+	   LIMIT $2),
+	ready_head AS MATERIALIZED (
+	  SELECT r.priority, r.since
+	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	   CROSS JOIN LATERAL (
+	           SELECT 1 FROM parley_grp g
+	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	            LIMIT 1) g
+	   CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
+	   WHERE (SELECT count(*) FROM promoted) = 0
+	   LIMIT 1),
+	post_head AS MATERIALIZED (
+	  SELECT x.priority, x.since FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+	     AND (SELECT count(*) FROM promoted) = 0
+	   ORDER BY x.queue_id, x.priority DESC, x.since, x.post_id
+	   LIMIT 1),
+	posts_first AS MATERIALIZED (
+	  SELECT NOT EXISTS (SELECT 1 FROM ready_head)
+	         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) AS yes
+	    FROM post_head),
+	ready_first AS MATERIALIZED (
+	  SELECT r.group_id
+	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	   CROSS JOIN LATERAL (
+	           SELECT 1 FROM parley_grp g
+	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g
+	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first) IS NOT TRUE
+	   LIMIT $2),
+	posts AS MATERIALIZED (
+	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
+	         x.last_error, x.fence, x.lease_until
+	    FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+	     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
+	   ORDER BY x.queue_id, x.priority DESC, x.since, x.post_id
+	   LIMIT $2
+	     FOR NO KEY UPDATE SKIP LOCKED),
+	ready_last AS MATERIALIZED (
+	  SELECT r.group_id
+	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	   CROSS JOIN LATERAL (
+	           SELECT 1 FROM parley_grp g
+	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g
+	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first)
+	     AND (SELECT count(*) FROM posts) = 0
+	   LIMIT $2),
+	found AS (
+	  SELECT CASE WHEN post THEN 1 ELSE 0 END AS what, group_id AS id,
+	         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+	         NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
+	         NULL::bigint AS fence, NULL::bigint AS lease_until
+	    FROM promoted
+	   UNION ALL
+	  SELECT 0, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ready_first
+	   UNION ALL
+	  SELECT 0, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ready_last
+	   UNION ALL
+	  SELECT 2, post_id, priority, since, type, body, uniq, attempts, suspicion, last_error, fence, lease_until
+	    FROM (SELECT p.*,
+	                 sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
+	                 row_number() OVER w AS n
+	            FROM posts p
+	          WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
+	                       ROWS UNBOUNDED PRECEDING)) p
+	   WHERE p.n = 1 OR p.bytes <= $3)
+	SELECT v.catalog_version, q.enabled, f.*
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN found f ON true`
+
+// A claim's first statement when it is for one group: $2, or that of endpoint
+// $3. What stands in the way is told apart: there is the group (seen), and it
+// has something to claim for us (group_id).
+//
+// $1 queue, $2 group, $3 handle
+const claimOneSQL = `
+	SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN LATERAL (
+	         SELECT x.group_id FROM parley_grp x
+	          WHERE x.group_id = coalesce((SELECT e.group_id FROM parley_endpoint e WHERE e.handle = $3::uuid), $2::uuid)
+	            AND ($2::uuid IS NULL OR x.group_id = $2::uuid)
+	            AND x.queue_id = $1 AND x.blocked = 0
+	            AND EXISTS (SELECT 1 FROM parley_ready r
+	                         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                              WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                         WHERE r.queue_id = $1 AND r.group_id = x.group_id)
+	          LIMIT 1) s ON true
+	  LEFT JOIN LATERAL (
+	         SELECT x.group_id FROM parley_grp x
+	          WHERE x.group_id = s.group_id AND x.blocked = 0 AND x.lease_until < :now
+	            FOR NO KEY UPDATE SKIP LOCKED) g ON true`
+
+// A claim's second statement: the messages of groups that are locked, in the
+// order in which they are received, read with a snapshot that is younger than
+// the locks; and what is known of the groups. Bodies beyond $4 bytes stay where
+// they are. With a lease the groups that have messages are marked as held; a
+// token that an expired lease left behind is taken away.
+//
+// What is known of a stream's endpoint comes with the first of its messages
+// only. Streams that cannot be received come without messages: those for an
+// endpoint that has ended (state 1), or that is in another group by now (2).
+//
+// $1 queue, $2 groups, $3 messages of each, $4 bytes, $5 handle, $6 lease, $7 owner,
+// $8 whether to lock only
+const readSQL = `
+	WITH g AS MATERIALIZED (
+	  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
+	    FROM unnest($2::uuid[]) WITH ORDINALITY k(id, n)
+	   CROSS JOIN LATERAL (
+	           SELECT y.group_id, y.name, y.fence, y.lease_until, y.ctid AS tid FROM parley_grp y
+	            WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) x
+	    LEFT JOIN LATERAL (
+	           SELECT y.level, y.version, y.sticky FROM parley_promotion y
+	            WHERE y.group_id = k.id LIMIT 1) p ON true),
+	s AS MATERIALIZED (
+	  SELECT g.n, g.group_id, r.stream_id, r.priority, x.kind, x.endpoint, e.conversation, e.initiator,
+	         e.service, e.far, e.contract,
+	         CASE WHEN x.endpoint IS NULL THEN 0
+	              WHEN e.group_id IS NULL OR e.closed_at IS NOT NULL THEN 1
+	              WHEN e.group_id <> g.group_id THEN 2
+	              ELSE 0 END AS state
+	    FROM g
+	   CROSS JOIN LATERAL (
+	           SELECT y.stream_id, y.priority FROM parley_ready y
+	            WHERE y.queue_id = $1 AND y.group_id = g.group_id OFFSET 0) r
+	   CROSS JOIN LATERAL (
+	           SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x
+	    LEFT JOIN LATERAL (
+	           SELECT y.* FROM parley_endpoint y WHERE y.handle = x.endpoint LIMIT 1) e ON true
+	   WHERE $8::int = 0),
+	m AS MATERIALIZED (
+	  SELECT s.*, x.seq, x.message_id, x.kind AS message_kind, x.type, x.body, x.since, x.uniq,
+	         row_number() OVER (PARTITION BY s.n
+	                            ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id, x.seq) AS i
+	    FROM s
+	   CROSS JOIN LATERAL (
+	           SELECT y.* FROM parley_message y
+	            WHERE y.stream_id = s.stream_id ORDER BY y.seq LIMIT $3) x
+	   WHERE s.state = 0 AND ($5::uuid IS NULL OR s.endpoint = $5::uuid)),
+	taken AS MATERIALIZED (
+	  SELECT x.*
+	    FROM (SELECT m.*,
+	                 sum(coalesce(octet_length(m.body), 0)) OVER w AS bytes,
+	                 row_number() OVER w AS k,
+	                 lag(m.stream_id) OVER w IS DISTINCT FROM m.stream_id AS first
+	            FROM m
+	           WHERE m.i <= $3
+	          WINDOW w AS (ORDER BY m.n, m.i ROWS UNBOUNDED PRECEDING)) x
+	   WHERE x.k = 1 OR x.bytes <= $4),
+	held AS (
+	  UPDATE parley_grp y
+	     SET fence = y.fence + 1,
+	         lease_until = CASE WHEN $6::bigint > 0 THEN :now + $6::bigint ELSE 0 END,
+	         held_since = CASE WHEN $6::bigint > 0 THEN :now ELSE 0 END,
+	         owner = CASE WHEN $6::bigint > 0 THEN $7 ELSE '' END
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT g.tid FROM g
+	            WHERE ($6::bigint > 0 OR g.lease_until <> 0)
+	              AND ($8::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
+	SELECT g.n, g.fence, g.level, g.version, g.sticky, g.name, x.state, x.stream_id, x.seq, x.message_id,
+	       x.message_kind, x.type, x.body, x.since, x.uniq, f.attempts, f.suspicion, f.last_error,
+	       CASE WHEN x.first THEN x.priority END, CASE WHEN x.first THEN x.endpoint END,
+	       CASE WHEN x.first THEN x.conversation END, CASE WHEN x.first THEN x.initiator END,
+	       CASE WHEN x.first THEN x.service END, CASE WHEN x.first THEN x.far END,
+	       CASE WHEN x.first THEN x.contract END, x.kind
+	  FROM g
+	  LEFT JOIN (
+	         SELECT t.n, t.k, t.state, t.stream_id, t.seq, t.message_id, t.message_kind, t.type, t.body,
+	                t.since, t.uniq, t.first, t.priority, t.endpoint, t.conversation, t.initiator,
+	                t.service, t.far, t.contract, t.kind
+	           FROM taken t
+	          UNION ALL
+	         SELECT s.n, 0, s.state, s.stream_id, NULL, NULL, NULL, NULL, NULL,
+	                NULL, NULL, true, s.priority, s.endpoint, NULL, NULL,
+	                NULL, NULL, NULL, s.kind
+	           FROM s WHERE s.state <> 0) x ON x.n = g.n
+	  LEFT JOIN LATERAL (
+	         SELECT y.attempts, y.suspicion, y.last_error FROM parley_failure y
+	          WHERE y.message_id = x.message_id LIMIT 1) f ON true
+	 ORDER BY g.n, x.k`
+
+// Posts that were locked become held by lease.
+//
+// $1 ids, $2 lease, $3 owner
+const leasePostsSQL = `
+	UPDATE parley_post y
+	   SET fence = y.fence + 1,
+	       lease_until = CASE WHEN $2::bigint > 0 THEN :now + $2::bigint ELSE 0 END,
+	       held_since = CASE WHEN $2::bigint > 0 THEN :now ELSE 0 END,
+	       owner = CASE WHEN $2::bigint > 0 THEN $3 ELSE '' END
+	 WHERE y.ctid = ANY (ARRAY(
+	         SELECT x.ctid FROM unnest($1::uuid[]) k(id)
+	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))`
+
+// Delivered messages are removed by their keys, and the guards of their streams
+// are taken, where they can be had without waiting. The number removed must be
+// that of the keys.
+//
+// $1 streams, $2 seqs, $3 guards, in their order
+const removeSQL = `
+	WITH d AS (
+	  DELETE FROM parley_message y
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT x.ctid FROM unnest($1::uuid[], $2::bigint[]) k(stream_id, seq)
+	            CROSS JOIN LATERAL (
+	                    SELECT z.ctid FROM parley_message z
+	                     WHERE z.stream_id = k.stream_id AND z.seq = k.seq LIMIT 1) x))
+	  RETURNING 1)
+	SELECT (SELECT count(*) FROM d), s.stream_id
+	  FROM (SELECT 1) one
+	  LEFT JOIN LATERAL (
+	         SELECT x.stream_id FROM unnest($3::uuid[]) WITH ORDINALITY k(id, n)
+	          CROSS JOIN LATERAL (
+	                  SELECT z.stream_id FROM parley_stream z WHERE z.stream_id = k.id
+	                     FOR NO KEY UPDATE SKIP LOCKED) x) s ON true`
+
+// The guards of streams, where they can be had without waiting.
+//
+// $1 streams
+const guardsSQL = `
+	SELECT x.stream_id FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
+	 CROSS JOIN LATERAL (
+	         SELECT z.stream_id FROM parley_stream z WHERE z.stream_id = k.id
+	            FOR NO KEY UPDATE SKIP LOCKED) x`
+
+// $1 ids
+const removePostsSQL = `
+	DELETE FROM parley_post y
+	 WHERE y.ctid = ANY (ARRAY(
+	         SELECT x.ctid FROM unnest($1::uuid[]) k(id)
+	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))`
+
+// The ready order is put right for streams whose guards are ours. It must not
+// share a statement with the one that takes the guards: it would look with a
+// snapshot from before, and remove the marker of a message that a sender has
+// just committed. A stream that was made for one message goes with it.
+//
+// $1 streams
+const finishSQL = `
+	WITH h AS MATERIALIZED (
+	  SELECT s.tid AS stream_tid, s.kind, r.tid, r.since AS stands, m.since AS first, g.blocked
+	    FROM unnest($1::uuid[]) k(id)
+	   CROSS JOIN LATERAL (
+	           SELECT y.ctid AS tid, y.kind, y.queue_id, y.group_id FROM parley_stream y
+	            WHERE y.stream_id = k.id LIMIT 1) s
+	    LEFT JOIN LATERAL (
+	           SELECT y.ctid AS tid, y.since FROM parley_ready y
+	            WHERE y.queue_id = s.queue_id AND y.group_id = s.group_id AND y.stream_id = k.id
+	            LIMIT 1) r ON true
+	    LEFT JOIN LATERAL (
+	           SELECT y.since FROM parley_message y
+	            WHERE y.stream_id = k.id ORDER BY y.seq LIMIT 1) m ON true
+	    LEFT JOIN LATERAL (
+	           SELECT y.blocked FROM parley_grp y WHERE y.group_id = s.group_id LIMIT 1) g ON true),
+	gone AS (
+	  DELETE FROM parley_stream y
+	   WHERE y.ctid = ANY (ARRAY(SELECT h.stream_tid FROM h WHERE h.kind < 2 AND h.first IS NULL))),
+	out AS (
+	  DELETE FROM parley_ready y
+	   WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
+	                              WHERE h.tid IS NOT NULL AND (h.first IS NULL OR h.blocked <> 0))))
+	UPDATE parley_ready y
+	   SET since = (SELECT m.since FROM parley_message m
+	                 WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
+	 WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
+	                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))`
+
+// Copies of messages that are about to be removed, for their receivers.
+//
+// $1 handles, $2 streams, $3 seqs
+const retainSQL = `
+	INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body, since, kept)
+	SELECT k.handle, m.stream_id, m.seq, 0, m.message_id, m.kind, m.type, m.body, m.since, :now
+	  FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) k(handle, stream_id, seq)
+	 CROSS JOIN LATERAL (
+	         SELECT x.* FROM parley_message x
+	          WHERE x.stream_id = k.stream_id AND x.seq = k.seq LIMIT 1) m`
+
+// Copies of keyed posts that have been processed.
+//
+// $1 streams, $2 seqs, $3 names, $4 queue, $5 for how long
+const keepSQL = `
+	INSERT INTO parley_processed (post_id, queue_id, name, type, body, keep_until)
+	SELECT m.message_id, $4::bigint, k.name, m.type, m.body, :now + $5
+	  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) k(stream_id, seq, name)
+	 CROSS JOIN LATERAL (
+	         SELECT x.* FROM parley_message x
+	          WHERE x.stream_id = k.stream_id AND x.seq = k.seq LIMIT 1) m`
+
+// $1 ids, $2 for how long
+const keepPostsSQL = `
+	INSERT INTO parley_processed (post_id, queue_id, name, type, body, keep_until)
+	SELECT p.post_id, p.queue_id, '', p.type, p.body, :now + $2
+	  FROM unnest($1::uuid[]) k(id)
+	 CROSS JOIN LATERAL (SELECT x.* FROM parley_post x WHERE x.post_id = k.id LIMIT 1) p`
+
+// Leases are prolonged, of groups and posts. A row that is locked is in its
+// owner's own transaction, or in that of somebody who has taken it over: it is
+// not waited for. Those whose row, as committed, has another fence are lost.
+//
+// groups: $1 ids, $2 fences; posts: $3 ids, $4 fences; $5 for how long
+const extendSQL = `
+	WITH g AS MATERIALIZED (
+	  SELECT k.id, k.fence FROM unnest($1::uuid[], $2::bigint[]) k(id, fence)),
+	p AS MATERIALIZED (
+	  SELECT k.id, k.fence FROM unnest($3::uuid[], $4::bigint[]) k(id, fence)),
+	eg AS (
+	  UPDATE parley_grp y SET lease_until = :now + $5
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT x.ctid FROM g
+	            CROSS JOIN LATERAL (
+	                    SELECT z.ctid FROM parley_grp z
+	                     WHERE z.group_id = g.id AND z.fence = g.fence AND z.lease_until <> 0
+	                       FOR NO KEY UPDATE SKIP LOCKED) x))),
+	ep AS (
+	  UPDATE parley_post y SET lease_until = :now + $5
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT x.ctid FROM p
+	            CROSS JOIN LATERAL (
+	                    SELECT z.ctid FROM parley_post z
+	                     WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until <> 0
+	                       FOR NO KEY UPDATE SKIP LOCKED) x)))
+	SELECT (SELECT count(*) FROM g
+	         WHERE NOT EXISTS (SELECT 1 FROM parley_grp z
+	                            WHERE z.group_id = g.id AND z.fence = g.fence AND z.lease_until <> 0))
+	     + (SELECT count(*) FROM p
+	         WHERE NOT EXISTS (SELECT 1 FROM parley_post z
+	                            WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until <> 0))`

@@ -1,0 +1,452 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+// pool is the database and how to run statements on it.
+type pool struct {
+	options Options
+	invalid error // what is wrong with the options
+	db      *sql.DB
+	owned   bool
+	listen  string // data source name of the listener
+	libpq   bool   // the driver is lib/pq
+	store   *sqlstore.Store
+	hot     hot
+	notify  *sqlstore.Stmt
+
+	probing sync.Mutex
+	probed  atomic.Bool
+	pooled  atomic.Bool // a transaction pooler is in between
+	channel string      // of notifications; set by the probe
+
+	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be
+	mu        sync.Mutex // guards wanted
+	wanted    []*sqlstore.Stmt
+	preparing sync.Mutex
+}
+
+// probe finds out, once, whether sessions are ours: behind a pooler that gives
+// out servers by the transaction nothing may be left in a session, prepared
+// statements least of all. Two connections of the pool are held, and one is
+// asked for its server's process before and after the other has had a
+// transaction. A pinned connection whose process changes is not a session.
+func (p *pool) probe(ctx context.Context) error {
+	if p.probed.Load() {
+		return nil
+	}
+	if p.invalid != nil {
+		return p.invalid
+	}
+	p.probing.Lock()
+	defer p.probing.Unlock()
+	if p.probed.Load() {
+		return nil
+	}
+	schema := p.options.Schema
+	if schema == "" {
+		var name sql.NullString
+		if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&name); err != nil {
+			return err
+		}
+		schema = name.String
+	}
+	p.channel = channelName(schema, p.options.Prefix)
+	switch p.options.Pooler {
+	case PoolerAlways:
+		p.pooled.Store(true)
+	case PoolerNever:
+	default:
+		moved, err := p.moves(ctx)
+		if err != nil {
+			return err
+		}
+		p.pooled.Store(moved)
+	}
+	p.probed.Store(true)
+	return nil
+}
+
+// moves reports whether a pinned connection moves from server to server.
+func (p *pool) moves(ctx context.Context) (bool, error) {
+	if p.db.Stats().MaxOpenConnections == 1 {
+		// There is no second connection to move it; a pooler, if there is one,
+		// has no reason to. The user can say more by Options.Pooler.
+		return false, nil
+	}
+	first, err := p.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer first.Close()
+	// Others may have all the connections there are, and keep them.
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	second, err := p.db.Conn(waiting)
+	if err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil {
+			return false, nil
+		}
+		return false, err
+	}
+	defer second.Close()
+	pid := func(c *sql.Conn) (n int, err error) {
+		err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&n)
+		return n, err
+	}
+	for range 3 {
+		if _, err := first.ExecContext(ctx, "BEGIN"); err != nil {
+			return false, err
+		}
+		a, err := pid(first)
+		if err != nil {
+			return false, err
+		}
+		b, err := pid(second) // takes another server, or waits for one
+		if err != nil {
+			return false, err
+		}
+		if _, err := first.ExecContext(ctx, "COMMIT"); err != nil {
+			return false, err
+		}
+		if a == b {
+			return true, nil
+		}
+		// The server that was given back last is usually the next to be given
+		// out: to the second connection now, if there is a pooler.
+		c, err := pid(second)
+		if err != nil {
+			return false, err
+		}
+		if c != b {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// statement returns the prepared form of q, nil if it has none yet. Statements
+// are not prepared inside of transactions, where that would take a second
+// connection from a pool that may have only one: they run unprepared the first
+// time, and are prepared before a later transaction begins.
+func (p *pool) statement(q *sqlstore.Stmt) *sql.Stmt {
+	if p.pooled.Load() {
+		return nil
+	}
+	v, ok := p.prepared.Load(q)
+	if ok {
+		s, _ := v.(*sql.Stmt)
+		return s
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.wanted {
+		if w == q {
+			return nil
+		}
+	}
+	p.wanted = append(p.wanted, q)
+	return nil
+}
+
+// prepare prepares what was asked for since the last time.
+func (p *pool) prepare(ctx context.Context) {
+	p.mu.Lock()
+	idle := len(p.wanted) == 0
+	p.mu.Unlock()
+	if idle || !p.preparing.TryLock() {
+		return
+	}
+	defer p.preparing.Unlock()
+	p.mu.Lock()
+	wanted := p.wanted
+	p.wanted = nil
+	p.mu.Unlock()
+	for _, q := range wanted {
+		s, err := p.db.PrepareContext(ctx, q.Text)
+		if err != nil {
+			return // not migrated yet, or the context's end: asked for again
+		}
+		p.prepared.Store(q, s)
+	}
+}
+
+// forget drops the prepared statements, after it has shown that sessions are not
+// ours after all.
+func (p *pool) forget() {
+	p.pooled.Store(true)
+	p.prepared.Range(func(k, v any) bool {
+		p.prepared.Delete(k)
+		if s, ok := v.(*sql.Stmt); ok {
+			go s.Close() // it may wait for connections that are in use
+		}
+		return true
+	})
+}
+
+func (p *pool) close() error {
+	p.prepared.Range(func(k, v any) bool {
+		p.prepared.Delete(k)
+		if s, ok := v.(*sql.Stmt); ok {
+			s.Close()
+		}
+		return true
+	})
+	if p.owned {
+		return p.db.Close()
+	}
+	return nil
+}
+
+var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// begin starts a transaction, in one trip.
+func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, err
+	}
+	p.prepare(ctx)
+	tx, cancel, err := p.beginTx(ctx, level)
+	if err != nil {
+		return nil, err
+	}
+	return &transaction{p: p, tx: tx, cancel: cancel}, nil
+}
+
+// beginTx starts a transaction that outlives ctx, but whose beginning does not.
+func (p *pool) beginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
+	if ctx.Done() == nil {
+		tx, err := p.db.BeginTx(ctx, o)
+		return tx, func() {}, readOnly(err)
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := p.db.BeginTx(own, o)
+	if !stop() && err == nil {
+		tx.Rollback()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, readOnly(err)
+	}
+	return tx, cancel, nil
+}
+
+// readOnly tells a standby from other trouble at the beginning of a transaction:
+// "cannot set transaction read-write mode during recovery" has the code of
+// whatever is not supported.
+func readOnly(err error) error {
+	if sqlState(err) == "0A000" {
+		return sqlstore.Classified(backend.ErrReadOnly, err)
+	}
+	return err
+}
+
+// transaction is a transaction of ours.
+type transaction struct {
+	p      *pool
+	tx     *sql.Tx
+	cancel context.CancelFunc
+}
+
+// Exec implements sqlstore.Session.
+func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if s := t.p.statement(q); s != nil {
+		res, err = t.tx.StmtContext(ctx, s).ExecContext(ctx, args...)
+	} else {
+		text, args := t.p.unprepared(q, args)
+		res, err = t.tx.ExecContext(ctx, text, args...)
+	}
+	t.p.check(err)
+	return res, err
+}
+
+// Query implements sqlstore.Session.
+func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if s := t.p.statement(q); s != nil {
+		rows, err = t.tx.StmtContext(ctx, s).QueryContext(ctx, args...)
+	} else {
+		text, args := t.p.unprepared(q, args)
+		rows, err = t.tx.QueryContext(ctx, text, args...)
+	}
+	t.p.check(err)
+	return rows, err
+}
+
+func (p *pool) check(err error) {
+	if err != nil && lostSession(err) {
+		p.forget()
+	}
+}
+
+// SQL implements sqlstore.Transaction.
+func (t *transaction) SQL() backend.Execer { return t.tx }
+
+// Commit implements sqlstore.Transaction.
+func (t *transaction) Commit(context.Context) error {
+	defer t.cancel()
+	return lostCommit(t.tx.Commit())
+}
+
+// Rollback implements sqlstore.Transaction.
+func (t *transaction) Rollback(context.Context) error {
+	defer t.cancel()
+	err := t.tx.Rollback()
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {
+		return nil // it is gone with its connection
+	}
+	return err
+}
+
+// lostCommit makes the error of a commit one that says so. A COMMIT in a failed
+// transaction rolls back.
+func lostCommit(err error) error {
+	if errors.Is(err, pq.ErrInFailedTransaction) {
+		return sqlstore.Classified(backend.ErrSerialization, err)
+	}
+	return err
+}
+
+// unprepared returns a statement and its arguments for running it once. lib/pq
+// spends two round trips on a statement with parameters that is not prepared,
+// the first on having it parsed, and one on a statement without. So the values
+// are written into the text: numbers, and texts and bytes by the driver's own
+// quoting.
+func (p *pool) unprepared(q *sqlstore.Stmt, args []any) (string, []any) {
+	if !p.libpq || len(args) == 0 {
+		return q.Text, args
+	}
+	text, ok := inline(q.Text, args)
+	if !ok {
+		return q.Text, args
+	}
+	return text, nil
+}
+
+// inline writes values in the place of the parameters of one of our statements,
+// in which a dollar sign stands for nothing else.
+func inline(text string, args []any) (string, bool) {
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(text, '$')
+		if i < 0 {
+			b.WriteString(text)
+			return b.String(), true
+		}
+		b.WriteString(text[:i])
+		text = text[i+1:]
+		n := 0
+		for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+			n++
+		}
+		k, err := strconv.Atoi(text[:n])
+		if err != nil || k < 1 || k > len(args) {
+			return "", false
+		}
+		text = text[n:]
+		switch v := args[k-1].(type) {
+		case nil:
+			b.WriteString("NULL")
+		case int64:
+			if v < 0 { // not to make a comment of a minus sign before it
+				fmt.Fprintf(&b, "(%d)", v)
+			} else {
+				b.WriteString(strconv.FormatInt(v, 10))
+			}
+		case string:
+			if strings.IndexByte(v, 0) >= 0 {
+				return "", false // the server says what is wrong with it
+			}
+			b.WriteString(pq.QuoteLiteral(v))
+		case []byte:
+			fmt.Fprintf(&b, `'\x%x'::bytea`, v)
+		default:
+			return "", false
+		}
+	}
+}
+
+// reader returns a session that reads what is committed. Behind a pooler that
+// takes a transaction, since a statement with parameters is two messages.
+func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, nil, err
+	}
+	if !p.pooled.Load() {
+		p.prepare(ctx)
+		return direct{p}, func() {}, nil
+	}
+	tx, cancel, err := p.beginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &transaction{p: p, tx: tx, cancel: cancel}
+	return t, func() { t.Rollback(ctx) }, nil
+}
+
+// direct runs statements outside of transactions.
+type direct struct{ p *pool }
+
+func (d direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if s := d.p.statement(q); s != nil {
+		res, err = s.ExecContext(ctx, args...)
+	} else {
+		text, args := d.p.unprepared(q, args)
+		res, err = d.p.db.ExecContext(ctx, text, args...)
+	}
+	d.p.check(err)
+	return res, err
+}
+
+func (d direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if s := d.p.statement(q); s != nil {
+		rows, err = s.QueryContext(ctx, args...)
+	} else {
+		text, args := d.p.unprepared(q, args)
+		rows, err = d.p.db.QueryContext(ctx, text, args...)
+	}
+	d.p.check(err)
+	return rows, err
+}
+
+// join works in the user's transaction. Statements are not prepared there: they
+// would have to be again for each transaction.
+func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, err
+	}
+	return joined{p, tx}, nil
+}
+
+type joined struct {
+	p  *pool
+	tx backend.Execer
+}
+
+// Exec implements sqlstore.Session.
+func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	text, args := j.p.unprepared(q, args)
+	return j.tx.ExecContext(ctx, text, args...)
+}
+
+// Query implements sqlstore.Session.
+func (j joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	text, args := j.p.unprepared(q, args)
+	return j.tx.QueryContext(ctx, text, args...)
+}

@@ -1,0 +1,237 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+// channelName is the channel of notifications: one for each schema and prefix,
+// as the function parley_post has it. Names of more than 63 bytes are refused.
+func channelName(schema, prefix string) string {
+	name := schema + "." + prefix + "wake"
+	return name[:min(len(name), 63)]
+}
+
+// Listen implements backend.Listener. It needs a connection of its own that is
+// not behind a transaction pooler: by Options.Listen, or the name that Open was
+// given, or a connection of the pool if its driver is pgx.
+func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
+	if s.pool.listen == "" && !s.pool.canWait(ctx) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return errors.ErrUnsupported
+	}
+	for pause := time.Duration(0); ; pause = time.Second {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		if s.pool.probe(ctx) != nil {
+			continue
+		}
+		if s.pool.listen != "" {
+			s.pool.listenPQ(ctx, wake)
+		} else {
+			s.pool.listenPGX(ctx, wake)
+		}
+		if ctx.Err() == nil {
+			wake(0)
+		}
+	}
+}
+
+// listenPQ listens on a connection of lib/pq until ctx ends. The driver listens
+// again by itself when the connection was lost, and then sends nil.
+func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
+	l := pq.NewListener(p.listen, 50*time.Millisecond, 5*time.Second, nil)
+	defer l.Close()
+	listening := make(chan error, 1)
+	go func() { listening <- l.Listen(`"` + p.channel + `"`) }() // it waits for the connection
+	select {
+	case err := <-listening:
+		if err != nil {
+			return
+		}
+	case <-ctx.Done():
+		return
+	}
+	wake(0)
+	ping := time.NewTicker(time.Minute) // finds connections that died silently
+	defer ping.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-l.NotificationChannel():
+			if n == nil {
+				wake(0)
+			} else {
+				wakeAll(n.Extra, wake)
+			}
+		case <-ping.C:
+			go l.Ping()
+		}
+	}
+}
+
+// waiter waits for a notification on a connection of pgx. The type of that is
+// not named here, so that programs that use lib/pq need not have pgx.
+type waiter func(ctx context.Context) (payload string, err error)
+
+// waiterOf looks for the connection of pgx in a driver's connection:
+//
+//	func (c *stdlib.Conn) Conn() *pgx.Conn
+//	func (c *pgx.Conn) WaitForNotification(context.Context) (*pgconn.Notification, error)
+func waiterOf(driverConn any) (w waiter, ok bool) {
+	get := reflect.ValueOf(driverConn).MethodByName("Conn")
+	if !get.IsValid() || get.Type().NumIn() != 0 || get.Type().NumOut() != 1 {
+		return w, false
+	}
+	conn := get.Call(nil)[0]
+	wait := conn.MethodByName("WaitForNotification")
+	if !wait.IsValid() || wait.Type().NumIn() != 1 || wait.Type().NumOut() != 2 {
+		return w, false
+	}
+	if wait.Type().In(0) != reflect.TypeFor[context.Context]() || wait.Type().Out(0).Kind() != reflect.Pointer {
+		return w, false
+	}
+	field, ok := wait.Type().Out(0).Elem().FieldByName("Payload")
+	if !ok || field.Type.Kind() != reflect.String {
+		return w, false
+	}
+	return func(ctx context.Context) (string, error) {
+		out := wait.Call([]reflect.Value{reflect.ValueOf(ctx)})
+		if err, _ := out[1].Interface().(error); err != nil {
+			return "", err
+		}
+		return out[0].Elem().FieldByIndex(field.Index).String(), nil
+	}, true
+}
+
+// canWait reports whether the pool's own connections can listen.
+func (p *pool) canWait(ctx context.Context) (ok bool) {
+	if p.libpq || p.probe(ctx) != nil || p.pooled.Load() {
+		return false
+	}
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	conn.Raw(func(c any) error {
+		_, ok = waiterOf(c)
+		return nil
+	})
+	return ok
+}
+
+// listenPGX listens on a connection of the pool, which it keeps.
+func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
+		return
+	}
+	wake(0)
+	conn.Raw(func(c any) error {
+		w, ok := waiterOf(c)
+		if !ok {
+			return nil
+		}
+		for {
+			payload, err := w(ctx)
+			if err != nil {
+				return driver.ErrBadConn // it listens: it must not go back to the pool
+			}
+			wakeAll(payload, wake)
+		}
+	})
+}
+
+// wakeAll wakes the queues that a payload names.
+func wakeAll(payload string, wake func(int64)) {
+	for s := range strings.SplitSeq(payload, ",") {
+		if id, err := strconv.ParseInt(s, 10, 64); err == nil {
+			wake(id)
+		} else {
+			wake(0)
+		}
+	}
+}
+
+const notifySQL = `SELECT pg_notify($1, $2)`
+
+// Notify implements backend.Listener: one notification for several queues, in a
+// transaction of its own. A commit that notifies takes a lock that the whole
+// server shares, which is why those of senders do not.
+func (s *Store) Notify(ctx context.Context, queues []int64) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	if err := s.pool.probe(ctx); err != nil {
+		return s.Classify(err)
+	}
+	// Without parameters the statement is one message, also for a pooler.
+	text, args := s.pool.unprepared(s.pool.notify, []any{s.pool.channel, payload(queues)})
+	_, err := s.pool.db.ExecContext(ctx, text, args...)
+	return s.Classify(err)
+}
+
+// payload names the queues, or all of them if that would be too long: "in the
+// default configuration it must be shorter than 8000 bytes".
+func payload(queues []int64) string {
+	if len(queues) > 300 {
+		return "0"
+	}
+	b := make([]string, len(queues))
+	for i, q := range queues {
+		b[i] = strconv.FormatInt(q, 10)
+	}
+	return strings.Join(b, ",")
+}
+
+// Tx is a transaction that can notify when it commits.
+type Tx struct {
+	*sqlstore.Tx
+	pool *pool
+}
+
+var (
+	_ backend.Tx             = (*Tx)(nil)
+	_ backend.CommitNotifier = (*Tx)(nil)
+)
+
+func (s *Store) wrap(tx backend.Tx, err error) (backend.Tx, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{tx.(*sqlstore.Tx), s.pool}, nil
+}
+
+// NotifyAtCommit implements backend.CommitNotifier.
+func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
+	if !t.Open() {
+		return backend.ErrTxDone
+	}
+	if len(queues) == 0 {
+		return nil
+	}
+	_, err := t.Row(ctx, []any{new(any)}, t.pool.notify, t.pool.channel, payload(queues))
+	return err
+}
