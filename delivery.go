@@ -233,7 +233,9 @@ func (d *Delivery) Rollback(ctx context.Context) error {
 		d.b.hub.wake(d.queue.ID)
 		return nil
 	}
-	return d.giveBack(ctx, "roll back", backend.Outcome{})
+	ctx, cancel := cleanup(ctx) // as the rollback of a transaction
+	defer cancel()
+	return d.giveBack(ctx, "roll back", backend.Outcome{}, false)
 }
 
 // Close is Rollback for defer statements.
@@ -246,7 +248,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		return fail("defer", objGroup(d.Group), fmt.Errorf("for %v: %w", after, ErrInvalidOption))
 	}
-	err := d.giveBack(ctx, "defer", backend.Outcome{Defer: after})
+	err := d.giveBack(ctx, "defer", backend.Outcome{Defer: after}, true)
 	if err == nil {
 		d.b.duties.within(after)
 	}
@@ -260,7 +262,7 @@ func (d *Delivery) Park(ctx context.Context, reason error) error {
 	if reason != nil {
 		text = reason.Error()
 	}
-	return d.giveBack(ctx, "park", backend.Outcome{Park: text})
+	return d.giveBack(ctx, "park", backend.Outcome{Park: text}, true)
 }
 
 // abandon gives the group back while a handler may still be using the delivery:
@@ -309,7 +311,7 @@ func (d *Delivery) work(tx *Tx) {
 
 // giveBack settles without acknowledging, and without what was done in Tx. The
 // group stays held throughout: by the transaction's own start, or by fence.
-func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) error {
+func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome, stay bool) error {
 	if d.settled {
 		return fail(op, objGroup(d.Group), ErrSettled)
 	}
@@ -324,7 +326,7 @@ func (d *Delivery) giveBack(ctx context.Context, op string, o backend.Outcome) e
 			return fail(op, objGroup(d.Group), err)
 		}
 	}
-	return d.settle(ctx, op, o, false)
+	return d.settle(ctx, op, o, stay)
 }
 
 // undo gives up the work done in the transaction that holds the group.
@@ -336,15 +338,19 @@ func (d *Delivery) undo(ctx context.Context) error {
 	return nil
 }
 
-// settle carries out an outcome and commits.
-func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, keepWork bool) error {
+// settle carries out an outcome and commits. With stay, a delivery held by lease
+// is still ours after a failure in which it was not lost, and can be settled
+// again; without, its lease runs out.
+func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, stay bool) error {
 	if d.settled {
 		return fail(op, objGroup(d.Group), ErrSettled)
 	}
 	if d.tx == nil {
 		tx, err := d.reclaim(ctx)
 		if err != nil {
-			if errors.Is(err, ErrFenced) {
+			if stay && !errors.Is(err, ErrFenced) {
+				d.resumeHeartbeat()
+			} else {
 				d.over()
 			}
 			return fail(op, objGroup(d.Group), err)
@@ -358,8 +364,8 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, kee
 	}
 	if err != nil {
 		d.tx.rollback(ctx)
-		if d.hold.Fence > 0 && keepWork && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrConnection) {
-			d.work(nil) // still ours by lease: the work can be done again
+		if d.hold.Fence > 0 && stay && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrConnection) {
+			d.work(nil) // still ours by lease: it can be done again
 			d.resumeHeartbeat()
 			return fail(op, objGroup(d.Group), err)
 		}

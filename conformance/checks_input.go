@@ -672,7 +672,7 @@ var inpHostile = []string{
 
 func checkHostileNames(e *Env) {
 	b := e.Broker(nil)
-	other := e.Broker(nil)
+	other := e.Broker(&parley.Options{NoDuties: true})
 	w := &World{Env: e, B: b}
 	var c parley.Catalog
 	name := func(kind string, i int) string { return e.Name(kind) + inpHostile[i] }
@@ -716,7 +716,8 @@ func checkHostileNames(e *Env) {
 				e.Errorf("%q: the side is listed with service %q, far service %q, contract %q", s, side.Service, side.Far, side.Contract)
 			}
 		}
-		// Disabling finds it by its name, and a withheld text may name it.
+	}
+	for _, i := range []int{0, 1, 3, 12} { // a definition that replaces another finds it by its name
 		e.Must(b.DisableQueue(e.Ctx, name("q", i)))
 		e.Must(b.EnableQueue(e.Ctx, name("q", i)))
 	}

@@ -101,7 +101,7 @@ type inpFuse struct {
 	done chan struct{}
 }
 
-func newFuse(parent context.Context, n int) *inpFuse {
+func inpNewFuse(parent context.Context, n int) *inpFuse {
 	return &inpFuse{Context: parent, n: n, done: make(chan struct{})}
 }
 
@@ -130,8 +130,8 @@ func (f *inpFuse) Err() error {
 	}
 }
 
-// inpPrint is what can be seen of conversations and a queue in a transaction.
-func inpPrint(ctx context.Context, tx *parley.Tx, w *World, handles ...parley.ID) (string, error) {
+// inpPrint is what can be seen of conversations in a transaction.
+func inpPrint(ctx context.Context, tx *parley.Tx, handles ...parley.ID) (string, error) {
 	var out string
 	for _, h := range handles {
 		ep, err := tx.Conversation(h).Status(ctx)
@@ -192,16 +192,16 @@ func checkCancelledWithin(e *Env) {
 			var before string
 			done := false
 			err := w.B.InTx(e.Ctx, func(tx *parley.Tx) (err error) {
-				if before, err = inpPrint(e.Ctx, tx, w, h, server); err != nil {
+				if before, err = inpPrint(e.Ctx, tx, h, server); err != nil {
 					return err
 				}
-				err = v.do(newFuse(e.Ctx, steps), tx, h)
+				err = v.do(inpNewFuse(e.Ctx, steps), tx, h)
 				if err == nil {
 					done = true
 					return errors.New("enough")
 				}
 				inpCancelled(e, fmt.Sprintf("%s, cancelled at step %d", v.name, steps), err, context.Canceled)
-				after, lost := inpPrint(e.Ctx, tx, w, h, server)
+				after, lost := inpPrint(e.Ctx, tx, h, server)
 				if lost != nil {
 					return err // the store gave up on the transaction, so that nothing of it stays
 				}
@@ -218,7 +218,7 @@ func checkCancelledWithin(e *Env) {
 				e.Logf("%s, cancelled at step %d: the transaction ended with %v", v.name, steps, err)
 			}
 			w.Tx(func(tx *parley.Tx) error {
-				after, err := inpPrint(e.Ctx, tx, w, h, server)
+				after, err := inpPrint(e.Ctx, tx, h, server)
 				if err == nil && after != before {
 					e.Errorf("%s, cancelled at step %d and committed, made of %q %q", v.name, steps, before, after)
 				}
@@ -235,7 +235,7 @@ func checkCancelledWithin(e *Env) {
 // until it is done. try reports an error as the verb gave it.
 func inpAtEachStep(e *Env, what string, try func(ctx context.Context) error) {
 	for steps := 1; steps < 500; steps++ {
-		err := try(newFuse(e.Ctx, steps))
+		err := try(inpNewFuse(e.Ctx, steps))
 		if err == nil {
 			return
 		}
@@ -453,8 +453,7 @@ func checkCancelledBehindGroup(e *Env) {
 						return errors.New("it did not wait for who holds the group")
 					}
 					if _, lost := tx.Conversation(server).Status(e.Ctx); lost == nil {
-						e.Must(tx.Conversation(server).Send(e.Ctx, w.Any, []byte(name)))
-						return nil
+						return tx.Conversation(server).Send(e.Ctx, w.Any, []byte(name))
 					}
 					return err
 				})

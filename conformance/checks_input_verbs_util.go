@@ -20,9 +20,6 @@ type inpBrokerVerb struct {
 // inpBrokerVerbs are the verbs of a broker but for Migrate and Info, which work
 // without a schema. Each would find what it needs in a World.
 func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
-	group := func(ctx context.Context, b *parley.Broker, verb func(parley.ID) error) error {
-		return verb(parley.NewID())
-	}
 	return []inpBrokerVerb{
 		{"InTx", func(ctx context.Context, b *parley.Broker) error {
 			return b.InTx(ctx, func(tx *parley.Tx) error {
@@ -52,15 +49,9 @@ func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
 			_, err := b.Post(ctx, w.SQ, parley.Payload{Body: []byte("never")})
 			return err
 		}},
-		{"Promote", func(ctx context.Context, b *parley.Broker) error {
-			return group(ctx, b, func(g parley.ID) error { return b.Promote(ctx, g) })
-		}},
-		{"Demote", func(ctx context.Context, b *parley.Broker) error {
-			return group(ctx, b, func(g parley.ID) error { return b.Demote(ctx, g) })
-		}},
-		{"Unpark", func(ctx context.Context, b *parley.Broker) error {
-			return group(ctx, b, func(g parley.ID) error { return b.Unpark(ctx, g) })
-		}},
+		{"Promote", func(ctx context.Context, b *parley.Broker) error { return b.Promote(ctx, parley.NewID()) }},
+		{"Demote", func(ctx context.Context, b *parley.Broker) error { return b.Demote(ctx, parley.NewID()) }},
+		{"Unpark", func(ctx context.Context, b *parley.Broker) error { return b.Unpark(ctx, parley.NewID()) }},
 		{"Queues", func(ctx context.Context, b *parley.Broker) error { _, err := b.Queues(ctx); return err }},
 		{"Groups", func(ctx context.Context, b *parley.Broker) error { _, err := b.Groups(ctx, w.SQ, 0, 1); return err }},
 		{"Conversations", func(ctx context.Context, b *parley.Broker) error {

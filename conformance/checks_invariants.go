@@ -948,6 +948,7 @@ func checkInvRetry(e *Env) {
 					}
 				}
 				h.settle(backend.Outcome{Failure: &backend.Failure{Message: h.Messages[0], Attempts: i + 1, Error: fmt.Sprint("failure ", i+1)}, Defer: time.Duration(i%2) * 20 * time.Millisecond})
+				s.tend(backend.DutyMarkers)
 				if i%2 == 1 && !e.Soon(10*time.Second, func() bool {
 					s.tend(backend.DutyDeferred)
 					h := s.claim(hold, backend.ClaimRequest{})

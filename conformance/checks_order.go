@@ -22,6 +22,7 @@ func init() {
 		Check{ID: "O05", Name: "groups come in the order of their oldest message", Run: checkOrdArrival},
 		Check{ID: "O05", Name: "groups whose messages came at one instant are all received", Run: checkOrdSameInstant},
 		Check{ID: "O05", Name: "a group that keeps messages ranks by the oldest of them", Run: checkOrdRest},
+		Check{ID: "O05", Name: "a group that was hidden keeps the place of its oldest message", Run: checkOrdHidden},
 		Check{ID: "O06", Name: "timer, error, messages, and the end in its place", Run: checkOrdKinds},
 		Check{ID: "O07", Name: "a receive takes at most as many as asked for, of one group", Run: checkOrdLimit},
 		Check{ID: "O08", Name: "a message of a receiver that crashed comes again first", Run: checkOrdCrash},
@@ -323,6 +324,39 @@ func checkOrdRest(e *Env) {
 	}
 	if want := []string{"a0", "b0", "a1", "b1"}; !slices.Equal(got, want) {
 		e.Errorf("received %q, want %q", got, want)
+	}
+}
+
+// checkOrdHidden: what is sent to a hidden group does not make it younger.
+func checkOrdHidden(e *Env) {
+	w := invWorld(e)
+	s := invUnder(w)
+	for _, way := range []string{"parked", "deferred"} {
+		for _, clean := range []bool{true, false} {
+			for _, back := range []string{"unparked", "moved to a new group"} {
+				what := fmt.Sprintf("%s, cleaned up %t, %s", way, clean, back)
+				h := w.Dialog("m0")
+				d := w.Receive(w.SQ, nil)
+				if way == "parked" {
+					e.Must(d.Park(e.Ctx, errors.New("a check")))
+				} else {
+					e.Must(d.Defer(e.Ctx, time.Hour))
+				}
+				if clean {
+					s.tend(backend.DutyMarkers)
+				}
+				prioLine(w, "x")
+				w.Send(h, w.Ask, "m1")
+				if back == "unparked" {
+					e.Must(w.B.Unpark(e.Ctx, d.Group))
+				} else {
+					w.Tx(func(tx *parley.Tx) error {
+						return tx.Conversation(d.Messages[0].Conversation).Move(e.Ctx, parley.NewID())
+					})
+				}
+				prioOrder(w, w.SQ, what, "m0", "x", "m1")
+			}
+		}
 	}
 }
 

@@ -808,8 +808,7 @@ func checkBodies(e *Env) {
 
 func checkLargeBodies(e *Env) {
 	w := e.World()
-	postEach(w, postBytes(5<<20)) // more than a delivery takes by default
-	postEach(w, postBytes(16<<20))
+	postEach(w, postBytes(16<<20)) // more than a delivery takes by default
 }
 
 func checkProcessed(e *Env) {

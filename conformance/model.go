@@ -143,7 +143,15 @@ func checkModel(e *Env) {
 // failf ends the check, with what it needs to be understood and repeated.
 func (m *model) failf(format string, args ...any) {
 	last := m.log[max(len(m.log)-40, 0):]
-	m.fail(fmt.Sprintf(format, args...) + fmt.Sprintf("\nseed %d (%s); step %d; the last steps:\n    %s", m.seed, SeedEnv, len(m.log), strings.Join(last, "\n    ")))
+	text := fmt.Sprintf(format, args...) + fmt.Sprintf("\nseed %d (%s); step %d; the last steps:\n    %s", m.seed, SeedEnv, len(m.log), strings.Join(last, "\n    "))
+	for _, queue := range []int64{m.sq, m.cq} {
+		groups, err := m.be.Groups(m.Ctx, backend.GroupQuery{Queue: queue, Limit: 100})
+		text += fmt.Sprintf("\nthe store's own list of groups (%v):", err)
+		for _, g := range groups {
+			text += fmt.Sprintf("\n    %s %s: promoted %t to %d, priority %d, %d messages, oldest %v ago", m.name(m.groups[g.Group]), g.State, g.Promoted, g.Level, g.Priority, g.Messages, g.Oldest)
+		}
+	}
+	m.fail(text)
 	runtime.Goexit()
 }
 
@@ -237,6 +245,9 @@ func (m *model) sorted() []*modelGroup {
 
 // name says which group it is by the names of its streams.
 func (m *model) name(g *modelGroup) string {
+	if g == nil {
+		return "{unknown}"
+	}
 	var names []string
 	for _, s := range m.streams {
 		if s.group == g {
@@ -965,7 +976,9 @@ func (m *model) abandon() {
 	if !m.Soon(10*time.Second, func() bool {
 		tx := m.begin()
 		defer m.rollback(tx)
-		return tx.LockGroup(m.Ctx, hand.groups[0].id) == nil
+		c, err := tx.Claim(m.Ctx, m.request(backend.ClaimRequest{Queue: m.sq, Group: hand.groups[0].id}))
+		m.must(err, "claim of an abandoned group")
+		return len(c.Holds) > 0
 	}) {
 		m.failf("the lease of %s does not end", m.names(hand))
 	}

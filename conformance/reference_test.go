@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"regexp"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -22,4 +23,13 @@ func referenceStore(fault reference.Fault) Store {
 // TestReference proves that the checks ask for nothing that cannot be kept.
 func TestReference(t *testing.T) {
 	Run(t, referenceStore(""))
+}
+
+// TestPlainBackend proves that they ask for no optional interface either: here
+// deliveries are held by lease alone, and nobody listens.
+func TestPlainBackend(t *testing.T) {
+	s := reference.NewStore(reference.Options{})
+	RunMatching(t, Store{Open: func(context.Context) (backend.Backend, error) {
+		return struct{ backend.Backend }{s.Open()}, nil
+	}}, regexp.MustCompile("^(I1|O|T02|Q|N|L|F)"))
 }

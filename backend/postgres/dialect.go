@@ -21,6 +21,22 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		SELECT 1 FROM parley_meta FOR NO KEY UPDATE`
 	s.GroupTry = `
 		SELECT 1 FROM parley_grp WHERE group_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.GroupFree = `
+		SELECT 1 FROM parley_grp WHERE group_id = $1 AND lease_until < :now
+		   FOR NO KEY UPDATE SKIP LOCKED`
+	s.PostFree = `
+		SELECT 1 FROM parley_post WHERE post_id = $1 AND lease_until < :now
+		   FOR NO KEY UPDATE SKIP LOCKED`
+	s.GroupReclaim = `
+		UPDATE parley_grp SET lease_until = 0, owner = ''
+		 WHERE group_id = (SELECT g.group_id FROM parley_grp g
+		                    WHERE g.group_id = $1 AND g.fence = $2 AND g.lease_until <> 0
+		                      FOR NO KEY UPDATE SKIP LOCKED)`
+	s.PostReclaim = `
+		UPDATE parley_post SET lease_until = 0, owner = ''
+		 WHERE post_id = (SELECT p.post_id FROM parley_post p
+		                   WHERE p.post_id = $1 AND p.fence = $2 AND p.lease_until <> 0
+		                     FOR NO KEY UPDATE SKIP LOCKED)`
 	s.GuardLock = `
 		SELECT 1 FROM parley_stream WHERE stream_id = $1 FOR NO KEY UPDATE`
 	s.GuardTry = `
@@ -592,7 +608,8 @@ const extendSQL = `
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_grp z
 	                     WHERE z.group_id = g.id AND z.fence = g.fence AND z.lease_until <> 0
-	                       FOR NO KEY UPDATE SKIP LOCKED) x))),
+	                       FOR NO KEY UPDATE SKIP LOCKED) x))
+	  RETURNING y.group_id),
 	ep AS (
 	  UPDATE parley_post y SET lease_until = :now + $5
 	   WHERE y.ctid = ANY (ARRAY(
@@ -600,10 +617,13 @@ const extendSQL = `
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_post z
 	                     WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until <> 0
-	                       FOR NO KEY UPDATE SKIP LOCKED) x)))
+	                       FOR NO KEY UPDATE SKIP LOCKED) x))
+	  RETURNING y.post_id)
 	SELECT (SELECT count(*) FROM g
-	         WHERE NOT EXISTS (SELECT 1 FROM parley_grp z
-	                            WHERE z.group_id = g.id AND z.fence = g.fence AND z.lease_until <> 0))
+	         WHERE g.id NOT IN (SELECT eg.group_id FROM eg)
+	           AND NOT EXISTS (SELECT 1 FROM parley_grp z
+	                            WHERE z.group_id = g.id AND z.fence = g.fence AND z.lease_until > :now))
 	     + (SELECT count(*) FROM p
-	         WHERE NOT EXISTS (SELECT 1 FROM parley_post z
-	                            WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until <> 0))`
+	         WHERE p.id NOT IN (SELECT ep.post_id FROM ep)
+	           AND NOT EXISTS (SELECT 1 FROM parley_post z
+	                            WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until > :now))`

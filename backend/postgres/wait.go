@@ -59,7 +59,7 @@ func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
 	l := pq.NewListener(p.listen, 50*time.Millisecond, 5*time.Second, nil)
 	defer l.Close()
 	listening := make(chan error, 1)
-	go func() { listening <- l.Listen(`"` + p.channel + `"`) }() // it waits for the connection
+	go func() { listening <- l.Listen(p.channel) }() // it quotes the name, and waits for the connection
 	select {
 	case err := <-listening:
 		if err != nil {

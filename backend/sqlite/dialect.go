@@ -36,6 +36,7 @@ func statements(prefix string) sqlstore.Statements[string] {
 		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
 		ON CONFLICT (message_id) DO UPDATE
 		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
+	s.GroupReclaim, s.PostReclaim = s.GroupReclaimWait, s.PostReclaimWait // nobody to wait for
 	s.PromotionPut = `
 		INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
 		VALUES (?, ?, ?, :now, :now, ?)

@@ -94,7 +94,7 @@ var schema embed.FS
 // Open opens the database "sqlite:path", and makes the file if there is none.
 // What follows a question mark goes to the driver, such as
 // _pragma=foreign_keys(1), which holds for the transactions of deliveries, too;
-// prefix and synchronous set the options of that name. The path ":memory:"
+// parley_prefix and parley_synchronous set the options of that name. The path ":memory:"
 // stands for a database of its own that vanishes with the store.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dsn, "sqlite:"), "//"), "?")
@@ -109,14 +109,14 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if o != nil {
 		opt = *o
 	}
-	if v := params.Get("prefix"); v != "" {
+	if v := params.Get("parley_prefix"); v != "" {
 		opt.Prefix = v
 	}
-	if v := params.Get("synchronous"); v != "" {
+	if v := params.Get("parley_synchronous"); v != "" {
 		opt.Synchronous = v
 	}
-	params.Del("prefix")
-	params.Del("synchronous")
+	params.Del("parley_prefix")
+	params.Del("parley_synchronous")
 	s := newStore(&file{path: path, params: params}, opt)
 	if err := s.file.open(ctx); err != nil {
 		return nil, s.Classify(err)

@@ -59,7 +59,7 @@ func withPrefix(dsn, prefix string) string {
 	if strings.Contains(dsn, "?") {
 		sep = "&"
 	}
-	return dsn + sep + "prefix=" + url.QueryEscape(prefix)
+	return dsn + sep + "parley_prefix=" + url.QueryEscape(prefix)
 }
 
 func uninstall(ctx context.Context, c *call, dsn string) {

@@ -46,7 +46,7 @@ func (r run) group(ctx context.Context, id backend.ID) (*group, error) {
 // token that an expired lease left behind is taken away, so that its owner
 // cannot acknowledge any more.
 func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, err error) {
-	locked, err = t.TryLock(ctx, t.s.q.GroupTry, id)
+	locked, err = t.TryLock(ctx, t.s.q.GroupFree, id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -119,18 +119,37 @@ func (t *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 		return err
 	}
 	for _, h := range holds {
-		q := t.s.q.GroupReclaim
-		if heldOf(h).post {
-			q = t.s.q.PostReclaim
-		}
-		n, err := t.Exec(ctx, q, h.Group, h.Fence)
-		if err != nil {
+		if err := t.reclaim(ctx, h); err != nil {
 			return err
 		}
-		if n == 0 {
-			return backend.ErrFenced
-		}
 		t.hold(h)
+	}
+	return nil
+}
+
+func (t *Tx) reclaim(ctx context.Context, h *backend.Hold) error {
+	try, wait := t.s.q.GroupReclaim, t.s.q.GroupReclaimWait
+	if heldOf(h).post {
+		try, wait = t.s.q.PostReclaim, t.s.q.PostReclaimWait
+	}
+	n, err := t.Exec(ctx, try, h.Group, h.Fence)
+	if err != nil || n > 0 {
+		return err
+	}
+	// Whoever has taken over an expired lease in his transaction has the row
+	// locked, for long maybe, and is not waited for. As long as the lease has
+	// not expired, it is locked for a moment only: by a heartbeat or a duty.
+	still, err := t.stillLeased(ctx, h)
+	if err != nil {
+		return err
+	}
+	if still {
+		if n, err = t.Exec(ctx, wait, h.Group, h.Fence); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return backend.ErrFenced
 	}
 	return nil
 }
@@ -173,9 +192,10 @@ func (s *Store) Extend(ctx context.Context, holds []*backend.Hold, d time.Durati
 	return err
 }
 
-// extend prolongs one lease. A row that is locked is either in the owner's own
-// transaction, which needs no lease, or in somebody's who has taken it over, as
-// the owner will learn: it counts as extended.
+// extend prolongs one lease. A row that is locked while the lease has not expired
+// is in the owner's own transaction, which needs no lease, or locked for a
+// moment: it counts as extended, and the next heartbeat comes long before the
+// end.
 func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool, error) {
 	try, extend := t.s.q.GroupTry, t.s.q.GroupExtend
 	if heldOf(h).post {
@@ -192,14 +212,15 @@ func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool
 	return n > 0, err
 }
 
-// stillLeased reports whether a hold's row, as committed, has its fence.
+// stillLeased reports whether a hold's row, as committed, has its fence and a
+// lease that has not expired.
 func (t *Tx) stillLeased(ctx context.Context, h *backend.Hold) (bool, error) {
 	if heldOf(h).post {
 		p, err := t.post(ctx, h.Group)
-		return p != nil && p.Fence == h.Fence && p.Lease != 0, err
+		return p != nil && p.Fence == h.Fence && p.leased(), err
 	}
 	g, err := t.group(ctx, h.Group)
-	return g != nil && g.fence == h.Fence && g.lease != 0, err
+	return g != nil && g.fence == h.Fence && g.leased(), err
 }
 
 // Post is a row of the table post.

@@ -72,12 +72,12 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 	if _, err := t.Exec(ctx, t.s.q.StreamMove, group, id); err != nil {
 		return err
 	}
-	n, err := t.Exec(ctx, t.s.q.MarkerMove, group, h.queue, h.group, id)
-	if err != nil || n > 0 {
+	if _, err := t.Exec(ctx, t.s.q.MarkerMove, group, h.queue, h.group, id); err != nil {
 		return err
 	}
-	// A stream that comes out of a blocked group has no marker. Nobody but us,
-	// with the guard, can make one.
+	// A stream that comes out of a blocked group has no marker, or one that a
+	// later send has made, whose place is that message's. Nobody but us, with the
+	// guard, can put that right.
 	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})
 }
 

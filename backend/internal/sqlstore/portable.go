@@ -19,13 +19,17 @@ type Statements[T any] struct {
 	QueueInsert,
 	QueueUpdate T
 
-	// Groups. GroupTry locks one without waiting.
+	// Groups. GroupTry locks one without waiting, GroupFree only if nobody has it
+	// by lease. GroupReclaim does not wait for whoever has the row locked,
+	// GroupReclaimWait does.
 	GroupTry,
+	GroupFree,
 	GroupInsert, // nothing if it exists
 	GroupRead,
 	GroupLease,
 	GroupUnlease,
 	GroupReclaim,
+	GroupReclaimWait,
 	GroupExtend,
 	GroupBlock,
 	GroupUnblock,
@@ -86,14 +90,16 @@ type Statements[T any] struct {
 	KeyDelete T
 
 	// Posts without key, and those that are not yet due. PostTry and DelayedTry
-	// lock one without waiting.
+	// lock one without waiting, PostFree only if nobody has it by lease.
 	PostTry,
+	PostFree,
 	PostOne, // an insert that checks catalog and queue
 	PostInsert,
 	PostRead,
 	PostLease,
 	PostUnlease,
 	PostReclaim,
+	PostReclaimWait,
 	PostExtend,
 	PostBlock,
 	PostUnblock,
@@ -230,7 +236,7 @@ func Portable() Statements[string] {
 			 WHERE group_id = ?`,
 		GroupUnlease: `
 			UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = ?`,
-		GroupReclaim: `
+		GroupReclaimWait: `
 			UPDATE parley_grp SET lease_until = 0, owner = ''
 			 WHERE group_id = ? AND fence = ? AND lease_until <> 0`,
 		GroupExtend: `
@@ -402,7 +408,7 @@ func Portable() Statements[string] {
 			 WHERE post_id = ?`,
 		PostUnlease: `
 			UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = ?`,
-		PostReclaim: `
+		PostReclaimWait: `
 			UPDATE parley_post SET lease_until = 0, owner = ''
 			 WHERE post_id = ? AND fence = ? AND lease_until <> 0`,
 		PostExtend: `

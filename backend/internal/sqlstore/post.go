@@ -184,7 +184,7 @@ func (t *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
 }
 
 func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, error) {
-	locked, err := t.TryLock(ctx, t.s.q.PostTry, id)
+	locked, err := t.TryLock(ctx, t.s.q.PostFree, id)
 	if err != nil {
 		return false, err
 	}

@@ -75,7 +75,7 @@ func (t *Tx) Unpark(ctx context.Context, id backend.ID) error {
 }
 
 func (t *Tx) unparkPost(ctx context.Context, id backend.ID) error {
-	locked, err := t.TryLock(ctx, t.s.q.PostTry, id)
+	locked, err := t.TryLock(ctx, t.s.q.PostFree, id)
 	if err != nil {
 		return err
 	}
