@@ -258,9 +258,12 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 // Park undoes everything done in Tx and hides the group, in its order, until
 // Broker.Unpark. The reason is shown to operators.
 func (d *Delivery) Park(ctx context.Context, reason error) error {
-	text := "parked"
+	text := ""
 	if reason != nil {
-		text = reason.Error()
+		text = asText(reason.Error())
+	}
+	if text == "" {
+		text = "parked"
 	}
 	return d.giveBack(ctx, "park", backend.Outcome{Park: text}, true)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -27,8 +26,8 @@ type postOptions struct {
 func Key(key string) PostOption {
 	return func(o *postOptions) {
 		o.key = key
-		if key == "" || !utf8.ValidString(key) || len(key) > 512 {
-			o.err = fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 512: %w", len(key), ErrInvalidOption)
+		if key == "" || !isText(key) || len(key) > 512 {
+			o.err = fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 512, none of them zero: %w", len(key), ErrInvalidOption)
 		}
 	}
 }
@@ -54,8 +53,8 @@ func At(t time.Time) PostOption {
 func Unique(value string) PostOption {
 	return func(o *postOptions) {
 		o.unique = value
-		if value == "" || !utf8.ValidString(value) || len(value) > 512 {
-			o.err = fmt.Errorf("unique value of %d bytes: want UTF-8 of 1 to 512: %w", len(value), ErrInvalidOption)
+		if value == "" || !isText(value) || len(value) > 512 {
+			o.err = fmt.Errorf("unique value of %d bytes: want UTF-8 of 1 to 512, none of them zero: %w", len(value), ErrInvalidOption)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 )
 
 // RegisterValidator gives this process the Go function that types with
@@ -45,6 +47,17 @@ func (b *Broker) invalid(t MessageType, body []byte) (why, err error) {
 		return check(body), nil
 	}
 	return nil, nil
+}
+
+// isText reports whether every store can keep s as a text.
+func isText(s string) bool {
+	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
+}
+
+// asText makes what every store can keep of a text from elsewhere, such as an
+// error that quotes a body.
+func asText(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // wellFormed accepts one element with what may stand around it.

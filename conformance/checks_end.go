@@ -150,7 +150,7 @@ func checkInvalidErrors(e *Env) {
 	for _, c := range []struct {
 		code int
 		text string
-	}{{0, "text"}, {-1, "text"}, {parley.CodeLifetime, "text"}, {1, ""}, {1, " \t\n"}, {0, ""}, {1, strings.Repeat("x", 3001)}} {
+	}{{0, "text"}, {-1, "text"}, {parley.CodeLifetime, "text"}, {1, ""}, {1, " \t\n"}, {0, ""}, {1, "a\xffb"}, {1, "a\x00b"}, {1, strings.Repeat("x", 3001)}} {
 		for _, h := range []parley.ID{client, server} {
 			w.Tx(func(tx *parley.Tx) error {
 				err := tx.Conversation(h).EndWithError(e.Ctx, c.code, c.text)

@@ -881,6 +881,18 @@ func checkHostileTexts(e *Env) {
 		}
 		e.Must(w.B.Unpark(e.Ctx, d.Group))
 	}
+	// A reason may quote a body, or say nothing.
+	for _, s := range []string{"a\x00b", "a\xffb", ""} {
+		for _, hold := range e.Holds() {
+			d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: hold})
+			e.Must(err)
+			if err := d.Park(e.Ctx, errors.New(s)); err != nil {
+				e.Fatalf("park with the reason %q: %v", s, err)
+			}
+			w.Nothing(w.SQ, nil)
+			e.Must(w.B.Unpark(e.Ctx, d.Group))
+		}
+	}
 	dlgBodies(w, w.SQ, nil, "0")
 }
 

@@ -113,6 +113,9 @@ func checkStaleSettled(e *Env) {
 	working, settling := inpDeliveryVerbs(w)
 	for _, hold := range e.Holds() {
 		for _, how := range []string{"acknowledged", "given back", "parked", "received in a transaction"} {
+			if how == "given back" && hold == parley.HoldTransaction {
+				continue // its rollback undoes that it took the group
+			}
 			for _, settle := range settling {
 				_, stale := inpStale(w, cut)
 				group := stale.Group

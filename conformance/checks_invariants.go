@@ -18,6 +18,7 @@ func init() {
 	add(
 		Check{ID: "I1", Name: "a held group is received by nobody else", Run: checkInvOneReceiver},
 		Check{ID: "I1", Name: "a group is free after every end of a hold", Run: checkInvHoldEnds},
+		Check{ID: "I1", Name: "a claim of several groups has each of them once", Run: checkInvSeveralGroups},
 		Check{ID: "I1", Name: "a lease keeps others out until it ends, and no longer", Run: checkInvLeaseEnds},
 		Check{ID: "I1", Name: "a lease lasts as long as it is extended", Run: checkInvLeaseExtended},
 
@@ -480,6 +481,64 @@ func checkInvHoldEnds(e *Env) {
 			}
 			e.Must(got.Ack(e.Ctx))
 		}
+	}
+}
+
+// checkInvSeveralGroups: a group with several streams stands in the order several
+// times, and may yet be handed out once only.
+func checkInvSeveralGroups(e *Env) {
+	w := invWorld(e)
+	s := invUnder(w)
+	for _, hold := range e.Holds() {
+		what := invHoldName(hold)
+		var groups [2]parley.ID
+		for g := range groups {
+			groups[g] = parley.NewID()
+			for range 3 {
+				h := w.DialogWith(&parley.DialogOptions{RelatedGroup: groups[g]}, "hello")
+				w.Send(invPeer(w, h), w.Tell, fmt.Sprint(g))
+			}
+		}
+		for _, promoted := range []bool{false, true} {
+			if promoted {
+				e.Must(w.B.Promote(e.Ctx, groups[1]))
+			}
+			h, c := s.claimed(hold, backend.ClaimRequest{Queue: s.cq, MaxGroups: 10})
+			if h == nil {
+				e.Fatalf("%s: nothing to claim", what)
+			}
+			seen := map[parley.ID]bool{}
+			for _, hold := range c.Holds {
+				if seen[hold.Group] {
+					e.Errorf("%s, promoted %t: a claim of ten groups has group %s twice", what, promoted, hold.Group)
+				}
+				seen[hold.Group] = true
+				if len(hold.Messages) != 3 {
+					e.Errorf("%s, promoted %t: a claim of ten groups has %d messages of a group with 3", what, promoted, len(hold.Messages))
+				}
+			}
+			if promoted && c.Holds[0].Group != groups[1] {
+				e.Errorf("%s: the promoted group is not the first of several", what)
+			}
+			tx := h.tx
+			if tx == nil {
+				tx = s.begin()
+				e.Must(tx.Reclaim(e.Ctx, c.Holds))
+			}
+			var outcomes []backend.Outcome
+			for _, hold := range c.Holds {
+				outcomes = append(outcomes, backend.Outcome{Hold: hold})
+				if promoted {
+					outcomes[len(outcomes)-1].Done = hold.Messages
+				}
+			}
+			if _, err := tx.Settle(e.Ctx, outcomes); err != nil {
+				e.Fatalf("%s: settle of several groups: %v", what, err)
+			}
+			s.commit(tx)
+		}
+		w.Drain(w.CQ) // a claim may bring fewer groups than there are
+		w.Drain(w.SQ)
 	}
 }
 

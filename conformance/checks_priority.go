@@ -21,9 +21,11 @@ func init() {
 		Check{ID: "P02", Name: "a rule that changes later", Run: checkPrioRuleChanges},
 		Check{ID: "P03", Name: "each side has a priority of its own", Run: checkPrioSides},
 		Check{ID: "P04", Name: "higher groups come first, as long as they are", Run: checkPrioHigherFirst},
+		Check{ID: "P04", Name: "what somebody has in hand does not count", Run: checkPrioHeldCounts},
 		Check{ID: "P05", Name: "a group ranks by its highest conversation with messages", Run: checkPrioHighestReady},
 		Check{ID: "P06", Name: "a promoted group is the next one", Run: checkPrioPromoted},
 		Check{ID: "P06", Name: "levels of promotion", Run: checkPrioLevels},
+		Check{ID: "P06", Name: "promoted posts and groups have one order", Run: checkPrioMixed},
 		Check{ID: "P07", Name: "the peer overtakes the backlog", Run: checkPrioPeer},
 		Check{ID: "P08", Name: "equal promotions in their order, and a second one replaces the first", Run: checkPrioEqual},
 		Check{ID: "P08", Name: "a promotion that is replaced while the group is received stays", Run: checkPrioReplaced},
@@ -324,6 +326,46 @@ func checkPrioHigherFirst(e *Env) {
 	prioOrder(x.World, x.CQ, "groups of all levels", want...)
 }
 
+// checkPrioHeldCounts: the order is that of what can be had. What is in hand, of
+// whatever kind and priority, helps nothing of its kind past others.
+func checkPrioHeldCounts(e *Env) {
+	w := invWorld(e)
+	other := invOther(w)
+	post := func(body string, level int, o ...parley.PostOption) {
+		_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)}, append(o, parley.Priority(level))...)
+		e.Must(err)
+		time.Sleep(2 * time.Millisecond) // for stores whose clock is coarse
+	}
+	for i, hold := range e.Holds() {
+		for _, kind := range []string{"post", "key"} {
+			what := fmt.Sprintf("with a %s of 8 %s", kind, invHoldName(hold))
+			like := func(name string) []parley.PostOption {
+				if kind == "post" {
+					return nil
+				}
+				return []parley.PostOption{parley.Key(fmt.Sprint(name, i))}
+			}
+			unlike := func(name string) []parley.PostOption {
+				if kind == "post" {
+					return []parley.PostOption{parley.Key(fmt.Sprint(name, i))}
+				}
+				return nil
+			}
+			post("8", 8, like("held")...)
+			held := other.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
+			if got := Bodies(held.Messages); !slices.Equal(got, []string{"8"}) {
+				e.Fatalf("received %q, want 8", got)
+			}
+			post("3", 3, like("a")...)
+			post("5, old", 5, unlike("b")...)
+			post("5, young", 5, like("c")...)
+			post("4", 4, unlike("d")...)
+			prioOrder(w, w.SQ, what, "5, old", "5, young", "4", "3")
+			e.Must(held.Ack(e.Ctx))
+		}
+	}
+}
+
 func checkPrioHighestReady(e *Env) {
 	w := newPrioDuplex(e, 2, 3, 9)
 	one, two := parley.NewID(), parley.NewID()
@@ -425,6 +467,41 @@ func checkPrioLevels(e *Env) {
 	e.Must(w.B.Demote(e.Ctx, line[1]))
 	e.Must(w.B.Demote(e.Ctx, line[1]))
 	prioOrder(w, w.SQ, "promoted and demoted", "a", "b")
+}
+
+// checkPrioMixed: also where a claim asks for several at once, the first that it
+// brings is the first of all.
+func checkPrioMixed(e *Env) {
+	w := invWorld(e)
+	s := invUnder(w)
+	for _, hold := range e.Holds() {
+		for _, first := range []string{"post", "conversation"} {
+			ids := map[string]parley.ID{"conversation": prioLine(w, "conversation")[0]}
+			var err error
+			ids["post"], err = w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("post")})
+			e.Must(err)
+			for kind, id := range ids {
+				e.Must(w.B.Promote(e.Ctx, id, parley.Level(map[bool]int{true: 2, false: 1}[kind == first])))
+			}
+			for _, n := range []int{5, 2, 1} {
+				h, c := s.claimed(hold, backend.ClaimRequest{MaxGroups: n})
+				if h == nil {
+					e.Fatalf("nothing to claim")
+				}
+				if h.Group != ids[first] || h.Level != 2 {
+					e.Errorf("%s: the %s is promoted to 2, the other to 1, and a claim of %d begins with %q at %d", invHoldName(hold), first, n, h.bodies(), h.Level)
+				}
+				if h.tx != nil {
+					s.rollback(h.tx)
+					continue
+				}
+				for _, one := range c.Holds {
+					(&invHeld{s: s, Hold: one}).back()
+				}
+			}
+			w.Drain(w.SQ)
+		}
+	}
 }
 
 func checkPrioPeer(e *Env) {

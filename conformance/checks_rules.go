@@ -23,7 +23,7 @@ func init() {
 		Check{ID: "RA", Name: "many receivers of one group get each message once", Run: checkRuleRace},
 
 		Check{ID: "RB", Name: "a sender in flight while a receiver empties the stream", Run: checkRuleFinish},
-		Check{ID: "RB", Name: "a sender in flight while a group is parked or deferred, and unparked", Run: checkRuleUnpark},
+		Check{ID: "RB", Name: "a sender in flight while a group is parked or deferred, and unparked", Run: checkRuleUnpark, Limit: 2 * time.Minute},
 		Check{ID: "RB", Name: "a sender in flight while the conversation is moved", Run: checkRuleMove},
 		Check{ID: "RB", Name: "a move out of a parked group", Run: checkRuleMoveParked},
 		Check{ID: "RB", Name: "a sender in flight while a side ends", Run: checkRuleEnd},
@@ -32,6 +32,7 @@ func init() {
 
 		Check{ID: "RC", Name: "a group that was taken, deferred or parked after it was chosen is not received", Run: checkRuleChosenTaken},
 		Check{ID: "RC", Name: "a transaction that looked earlier sees who leased, deferred or parked a group since", Run: checkRuleOldState},
+		Check{ID: "RC", Name: "a group that is hidden again before the other look at it stays hidden", Run: checkRuleHiddenAgain},
 		Check{ID: "RC", Name: "receivers by lease, parking and deferring exclude each other in a race", Run: checkRuleStateRace},
 		Check{ID: "RC", Name: "a promotion waits for nobody, and nobody for it", Run: checkRulePromotion},
 	)
@@ -407,40 +408,44 @@ func checkRuleFinish(e *Env) {
 func checkRuleUnpark(e *Env) {
 	s := invUnder(invWorld(e))
 	hide := map[string]backend.Outcome{"parked": {Park: "a check"}, "deferred": {Defer: time.Hour}}
+	n := 0
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
-		for _, how := range []string{"parked", "deferred"} {
-			for _, emptied := range []bool{false, true} { // all acknowledged and then parked
-				for _, opened := range []string{"before the claim", "before the clean-up", "after the clean-up"} {
-					what := fmt.Sprintf("%s, %s %s, emptied %t", what, how, opened, emptied)
-					s.sent(st, "m0")
-					var sender backend.Tx
-					open := func(when string) {
-						if when == opened {
-							sender = s.opened(st, "m1")
-						}
-					}
-					open("before the claim")
-					h := s.found(hold, what).want(what, "m0")
-					o := hide[how]
-					var left []string
-					if emptied {
-						o.Done = h.Messages
-					} else {
-						left = []string{"m0"}
-					}
-					h.settle(o)
-					open("before the clean-up")
-					s.nothing(backend.ClaimRequest{}, what)
-					s.tend(backend.DutyMarkers) // takes the hidden group out of the order
-					open("after the clean-up")
-
-					unparker := s.begin()
-					invPrompt(e, what+": unpark", func(ctx context.Context) error { return unparker.Unpark(ctx, h.Group) })
-					s.commit(unparker)
-					s.ends(sender, end)
-					s.tend(backend.DutyDeferred) // looks again at what the unpark had to leave
-					s.after(st, hold, end, what, left...)
+		for _, emptied := range []bool{false, true} { // all acknowledged and then hidden
+			for _, opened := range []string{"before the claim", "before the clean-up", "after the clean-up"} {
+				n++
+				how := []string{"parked", "deferred"}[n%2]
+				if n%6 == 0 {
+					n++ // so that each case meets both
 				}
+				what := fmt.Sprintf("%s, %s, sent %s, emptied %t", what, how, opened, emptied)
+				s.sent(st, "m0")
+				var sender backend.Tx
+				open := func(when string) {
+					if when == opened {
+						sender = s.opened(st, "m1")
+					}
+				}
+				open("before the claim")
+				h := s.found(hold, what).want(what, "m0")
+				o := hide[how]
+				var left []string
+				if emptied {
+					o.Done = h.Messages
+				} else {
+					left = []string{"m0"}
+				}
+				h.settle(o)
+				open("before the clean-up")
+				s.nothing(backend.ClaimRequest{}, what)
+				s.tend(backend.DutyMarkers) // takes the hidden group out of the order
+				open("after the clean-up")
+
+				unparker := s.begin()
+				invPrompt(e, what+": unpark", func(ctx context.Context) error { return unparker.Unpark(ctx, h.Group) })
+				s.commit(unparker)
+				s.ends(sender, end)
+				s.tend(backend.DutyDeferred) // looks again at what the unpark had to leave
+				s.after(st, hold, end, what, left...)
 			}
 		}
 	})
@@ -782,6 +787,41 @@ func checkRuleOldState(e *Env) {
 		s.tend(backend.DutyDeferred)
 		s.found(parley.HoldTransaction, st.kind).want(st.kind, "m0").ack()
 	}
+}
+
+// checkRuleHiddenAgain: a group is unparked while somebody writes to it, so that
+// a duty must look at it again. It is hidden anew before that.
+func checkRuleHiddenAgain(e *Env) {
+	s := invUnder(invWorld(e))
+	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
+		for how, o := range map[string]backend.Outcome{"parked": {Park: "a check"}, "deferred": {Defer: time.Hour}} {
+			what := what + ", then " + how
+			s.sent(st, "m0")
+			h := s.found(hold, what).want(what, "m0")
+			h.settle(backend.Outcome{Park: "a check"})
+			s.tend(backend.DutyMarkers)
+			sender := s.opened(st, "m1")
+			unpark := func() {
+				tx := s.begin()
+				invPrompt(e, what+": unpark", func(ctx context.Context) error { return tx.Unpark(ctx, h.Group) })
+				s.commit(tx)
+			}
+			unpark()
+			if h = s.claim(hold, backend.ClaimRequest{Group: h.Group}); h == nil {
+				e.Fatalf("%s: the group was unparked, and a claim by its id finds nothing", what)
+			}
+			h.settle(o)
+			s.ends(sender, end)
+			for range 2 {
+				s.tend(backend.DutyDeferred)
+				s.nothing(backend.ClaimRequest{}, what)
+				s.nothing(backend.ClaimRequest{Group: h.Group}, what)
+			}
+			unpark()
+			s.tend(backend.DutyDeferred)
+			s.after(st, hold, end, what, "m0")
+		}
+	})
 }
 
 // checkRuleStateRace: receivers lease and hide one group in a race. Whoever

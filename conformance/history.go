@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -26,19 +25,18 @@ type history struct {
 	e  *Env
 	mu sync.Mutex
 
-	sent    map[string][]string   // stream -> bodies committed, in order
-	done    map[string][]string   // stream -> bodies acknowledged, in order
-	held    map[parley.ID]string  // group -> who has it in hand
-	busy    map[string]string     // stream -> who has messages of it in hand
-	groups  map[parley.ID]bool    // groups of conversations, for the operator
-	convs   map[parley.ID]bool    // handles that receive
-	parked  []parley.ID           // to be unparked
-	started map[string]int64      // hot stream -> number of its first message
-	counts  map[string]int        // what happened, for the log
-	left    int                   // committed and not acknowledged; below zero while a commit is on its way
-	over    bool                  // nothing is sent any more
-	lately  time.Time             // when something was acknowledged
-	live    map[string]*parley.ID // unused handles of streams, kept for the log
+	sent    map[string][]string  // stream -> bodies committed, in order
+	done    map[string][]string  // stream -> bodies acknowledged, in order
+	held    map[parley.ID]string // group -> who has it in hand
+	busy    map[string]string    // stream -> who has messages of it in hand
+	groups  map[parley.ID]bool   // groups of conversations, for the operator
+	convs   map[parley.ID]bool   // handles that receive
+	parked  []parley.ID          // to be unparked
+	started map[string]int64     // hot stream -> number of its first message
+	counts  map[string]int       // what happened, for the log
+	left    int                  // committed and not acknowledged; below zero while a commit is on its way
+	over    bool                 // nothing is sent any more
+	lately  time.Time            // when something was acknowledged
 }
 
 func newHistory(e *Env) *history {
@@ -452,5 +450,3 @@ func anyOf(set map[parley.ID]bool, rng *rand.Rand) parley.ID {
 	slices.SortFunc(ids, func(a, b parley.ID) int { return strings.Compare(string(a[:]), string(b[:])) })
 	return ids[rng.IntN(len(ids))]
 }
-
-var _ = runtime.Goexit

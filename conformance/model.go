@@ -116,15 +116,12 @@ func checkModel(e *Env) {
 	}
 	m.invBelow = m.handles[0]
 	for i := range 5 {
-		m.begin2(i)
+		m.beginConv(i)
 	}
 	for i := range 3 {
-		key := fmt.Sprint("key ", i)
-		s := &modelStream{name: key, queue: m.sq, level: []int{5, 3, 8}[i], key: key}
-		s.how = m.key(key)
-		level := s.level
-		s.how.send = m.poster(key, func() parley.ID { return backend.NewID() }, level)
-		m.streams = append(m.streams, s)
+		key, level := fmt.Sprint("key ", i), []int{5, 3, 8}[i]
+		how := &invStream{kind: "key", send: m.poster(key, backend.NewID, level)}
+		m.streams = append(m.streams, &modelStream{name: key, queue: m.sq, level: level, key: key, how: how})
 	}
 	const steps = 1000
 	for i := range steps {
@@ -174,13 +171,13 @@ func (m *model) group(id parley.ID) *modelGroup {
 	return g
 }
 
-// begin2 begins a conversation: two streams.
-func (m *model) begin2(n int) {
+// beginConv begins a conversation: two streams.
+func (m *model) beginConv(n int) {
 	st := m.dialog()
 	back := &invStream{kind: "conversation", handle: st.peer, peer: st.handle}
-	version := m.version
+	version, typ := m.version, m.Any
 	back.send = func(ctx context.Context, tx backend.Tx, body string) error {
-		_, err := tx.Send(ctx, version, []backend.Outgoing{{ID: backend.NewID(), From: back.handle, Type: m.Any, Kind: backend.KindUser, Body: []byte(body)}})
+		_, err := tx.Send(ctx, version, []backend.Outgoing{{ID: backend.NewID(), From: back.handle, Type: typ, Kind: backend.KindUser, Body: []byte(body)}})
 		return err
 	}
 	c := &modelConv{ended: map[parley.ID]bool{}}
@@ -189,6 +186,7 @@ func (m *model) begin2(n int) {
 	m.streams = append(m.streams, c.out, c.in)
 }
 
+// poster returns what sends posts: each with an id of its own, or all with one.
 func (m *model) poster(key string, id func() parley.ID, level int) func(context.Context, backend.Tx, string) error {
 	version, queue, typ := m.version, m.sq, m.Any
 	return func(ctx context.Context, tx backend.Tx, body string) error {
@@ -232,8 +230,9 @@ func pick[T any](rng *rand.Rand, all []T, fits func(T) bool) (one T) {
 	return one
 }
 
-// sorted makes the order of a map's values the same for each run of a seed.
-func (m *model) sorted() []*modelGroup {
+// inUse lists the groups that have a stream, in the same order at each run of a
+// seed.
+func (m *model) inUse() []*modelGroup {
 	var all []*modelGroup
 	for _, s := range m.streams {
 		if s.group != nil && !slices.Contains(all, s.group) {
@@ -764,7 +763,7 @@ func (m *model) settle(h *modelHand) {
 }
 
 func (m *model) promote() {
-	g := pick(m.rng, m.sorted(), func(g *modelGroup) bool { return !g.id.IsZero() && !m.inFlight(g) })
+	g := pick(m.rng, m.inUse(), func(g *modelGroup) bool { return !g.id.IsZero() && !m.inFlight(g) })
 	if g == nil {
 		return
 	}
@@ -800,7 +799,7 @@ func (m *model) inFlight(g *modelGroup) bool {
 }
 
 func (m *model) unpark() {
-	if g := pick(m.rng, m.sorted(), func(g *modelGroup) bool { return g.hidden }); g != nil {
+	if g := pick(m.rng, m.inUse(), func(g *modelGroup) bool { return g.hidden }); g != nil {
 		m.unparkGroup(g)
 	}
 }
@@ -827,7 +826,7 @@ func (m *model) move() {
 		return
 	}
 	from := s.group
-	to := pick(m.rng, m.sorted(), func(g *modelGroup) bool {
+	to := pick(m.rng, m.inUse(), func(g *modelGroup) bool {
 		return g != from && slices.ContainsFunc(m.streams, func(o *modelStream) bool { return o.group == g && o.conv != nil && o.queue == s.queue })
 	})
 	fresh := to == nil || m.rng.IntN(3) == 0
@@ -920,7 +919,7 @@ func (m *model) endConv() {
 		m.drop(c.out)
 		m.drop(c.in)
 		m.bodies++
-		m.begin2(m.bodies)
+		m.beginConv(m.bodies)
 		return
 	}
 	back.messages = append(back.messages, modelMessage{body: parley.EndDialog, from: from.Add(-invPatience), to: time.Now()})
@@ -935,7 +934,7 @@ func (m *model) duty(duty backend.Duty) {
 	m.tend(duty)
 	m.logf("duty %s", duty)
 	if duty == backend.DutyDeferred {
-		for _, g := range m.sorted() {
+		for _, g := range m.inUse() {
 			g.unsure = g.unsure && m.written(g)
 		}
 	}
@@ -1046,7 +1045,7 @@ func (m *model) finish() {
 	for len(m.hands) > 0 {
 		m.settle(m.hands[0])
 	}
-	for _, g := range m.sorted() {
+	for _, g := range m.inUse() {
 		if g.hidden {
 			m.unparkGroup(g)
 		}
@@ -1059,7 +1058,7 @@ func (m *model) finish() {
 			for len(m.hands) > 0 {
 				m.settle(hand)
 			}
-			for _, g := range m.sorted() {
+			for _, g := range m.inUse() {
 				if g.hidden {
 					m.unparkGroup(g)
 				}

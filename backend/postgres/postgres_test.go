@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/lib/pq"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
@@ -89,4 +89,90 @@ func TestBackendUnprepared(t *testing.T) {
 	})
 }
 
-var _ = pq.ErrInFailedTransaction
+// TestMigrateAtOnce lets many handles migrate the same schema at the same time.
+func TestMigrateAtOnce(t *testing.T) {
+	db := connect(t, "postgres", server(t))
+	db.SetMaxOpenConns(50)
+	name := schema(t, db)
+	errs := make(chan error)
+	for range 20 {
+		go func() {
+			b := postgres.New(db, &postgres.Options{Schema: name, Pooler: postgres.PoolerNever})
+			defer b.Close()
+			if err := b.Migrate(context.Background()); err != nil {
+				errs <- err
+				return
+			}
+			errs <- b.Check(context.Background())
+		}()
+	}
+	for range 20 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	b := postgres.New(db, &postgres.Options{Schema: name})
+	if _, err := db.Exec("UPDATE " + name + ".parley_meta SET schema_version = 1000"); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{b.Check(context.Background()), b.Migrate(context.Background())} {
+		if !errors.Is(err, backend.ErrNewerSchema) {
+			t.Errorf("error %v, want ErrNewerSchema", err)
+		}
+	}
+}
+
+// TestPrefix has two installations side by side in one schema, one of them put
+// there by hand.
+func TestPrefix(t *testing.T) {
+	db := connect(t, "postgres", server(t))
+	name := schema(t, db)
+	one := open(t, db, postgres.Options{Schema: name})
+	two := postgres.New(db, &postgres.Options{Schema: name, Prefix: "other_"})
+	ctx := context.Background()
+	if err := two.Check(ctx); !errors.Is(err, backend.ErrNotMigrated) {
+		t.Fatalf("check: %v", err)
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("SET LOCAL search_path = " + name + "; " + two.MigrationSQL()); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Check(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f := backendtest.New(t, two)
+	f.Post(backend.Posting{Body: []byte("x")})
+	if err := one.Uninstall(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.Equal("drained", f.Drain(f.QP), []string{"x"})
+	if err := two.Uninstall(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	err = db.QueryRow(`
+		SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
+		     + (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)`, name).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d things are left after Uninstall, %v", left, err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	db := connect(t, "postgres", "host=127.0.0.1 port=1")
+	for _, o := range []postgres.Options{{Prefix: "a b"}, {Schema: `x"; DROP TABLE users; --`}, {Prefix: "Upper"}, {Schema: "1"}} {
+		b := postgres.New(db, &o)
+		if err := b.Check(context.Background()); err == nil || errors.Is(err, backend.ErrConnection) {
+			t.Errorf("options %+v: %v", o, err)
+		}
+	}
+	if _, err := postgres.Open(context.Background(), "postgres://x/y?parley_pooler=maybe", nil); err == nil {
+		t.Error("parley_pooler=maybe was accepted")
+	}
+}

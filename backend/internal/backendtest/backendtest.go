@@ -18,13 +18,13 @@ import (
 // it when the test ends.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { test.run(newFixture(t, open(t))) })
+		t.Run(test.name, func(t *testing.T) { test.run(New(t, open(t))) })
 	}
 }
 
 var tests = []struct {
 	name string
-	run  func(*fixture)
+	run  func(*Fixture)
 }{
 	{"catalog", testCatalog},
 	{"migrate", testMigrate},
@@ -72,20 +72,19 @@ var tests = []struct {
 	{"unsupported", testUnsupported},
 }
 
-// fixture is a store with two services, A on queue qa and B on queue qb, and a
+// Fixture is a store with two services, A on queue qa and B on queue qb, and a
 // queue qp for posts.
-type fixture struct {
+type Fixture struct {
 	*testing.T
-	b          backend.Backend
-	version    int64
-	qa, qb, qp int64
-	tx         bool // claims without lease survive the claim's commit: never; see lease
-	ctx        context.Context
+	Backend    backend.Backend
+	Version    int64
+	QA, QB, QP int64
+	Ctx        context.Context
 }
 
-func newFixture(t *testing.T, b backend.Backend) *fixture {
-	f := &fixture{T: t, b: b, ctx: t.Context()}
-	f.define(&backend.Catalog{
+func New(t *testing.T, b backend.Backend) *Fixture {
+	f := &Fixture{T: t, Backend: b, Ctx: t.Context()}
+	f.Define(&backend.Catalog{
 		Types:     []backend.MessageType{{Name: "m"}},
 		Contracts: []backend.Contract{{Name: "c", Messages: []backend.ContractEntry{{Type: "m", SentBy: backend.ByAny}}}},
 		Queues:    []backend.Queue{{Name: "qa"}, {Name: "qb"}, {Name: "qp"}},
@@ -94,42 +93,42 @@ func newFixture(t *testing.T, b backend.Backend) *fixture {
 	return f
 }
 
-func (f *fixture) define(c *backend.Catalog) {
+func (f *Fixture) Define(c *backend.Catalog) {
 	f.Helper()
-	f.do(func(tx backend.Tx) error {
-		if _, err := tx.Catalog(f.ctx, true); err != nil {
+	f.Do(func(tx backend.Tx) error {
+		if _, err := tx.Catalog(f.Ctx, true); err != nil {
 			return err
 		}
-		v, err := tx.PutCatalog(f.ctx, c)
+		v, err := tx.PutCatalog(f.Ctx, c)
 		if err != nil {
 			return err
 		}
-		got, err := tx.Catalog(f.ctx, false)
+		got, err := tx.Catalog(f.Ctx, false)
 		if err != nil {
 			return err
 		}
 		if got.Version != v {
 			f.Errorf("catalog version %d after PutCatalog returned %d", got.Version, v)
 		}
-		f.version = v
+		f.Version = v
 		for _, q := range got.Queues {
 			switch q.Name {
 			case "qa":
-				f.qa = q.ID
+				f.QA = q.ID
 			case "qb":
-				f.qb = q.ID
+				f.QB = q.ID
 			case "qp":
-				f.qp = q.ID
+				f.QP = q.ID
 			}
 		}
 		return nil
 	})
 }
 
-// begin starts a transaction that is rolled back at the end of the test.
-func (f *fixture) begin() backend.Tx {
+// Begin starts a transaction that is rolled back at the end of the test.
+func (f *Fixture) Begin() backend.Tx {
 	f.Helper()
-	tx, err := f.b.Begin(f.ctx)
+	tx, err := f.Backend.Begin(f.Ctx)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -137,9 +136,9 @@ func (f *fixture) begin() backend.Tx {
 	return tx
 }
 
-func (f *fixture) try(work func(backend.Tx) error) error {
+func (f *Fixture) Try(work func(backend.Tx) error) error {
 	f.Helper()
-	tx, err := f.b.Begin(f.ctx)
+	tx, err := f.Backend.Begin(f.Ctx)
 	if err != nil {
 		return err
 	}
@@ -147,47 +146,47 @@ func (f *fixture) try(work func(backend.Tx) error) error {
 	if err := work(tx); err != nil {
 		return err
 	}
-	return tx.Commit(f.ctx)
+	return tx.Commit(f.Ctx)
 }
 
-func (f *fixture) do(work func(backend.Tx) error) {
+func (f *Fixture) Do(work func(backend.Tx) error) {
 	f.Helper()
-	f.ok(f.try(work))
+	f.OK(f.Try(work))
 }
 
-func (f *fixture) ok(err error) {
+func (f *Fixture) OK(err error) {
 	f.Helper()
 	if err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *fixture) is(err, want error) {
+func (f *Fixture) Is(err, want error) {
 	f.Helper()
 	if !errors.Is(err, want) {
 		f.Fatalf("error %v, want %v", err, want)
 	}
 }
 
-func (f *fixture) equal(what string, got, want any) {
+func (f *Fixture) Equal(what string, got, want any) {
 	f.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		f.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-// dialog is a conversation from A to B.
-type dialog struct{ a, b backend.Endpoint }
+// Dialog is a conversation from A to B.
+type Dialog struct{ A, B backend.Endpoint }
 
-// open begins a dialog and accepts it.
-func (f *fixture) open() dialog {
+// Open begins a dialog and accepts it.
+func (f *Fixture) Open() Dialog {
 	f.Helper()
 	d := f.ends()
-	f.do(func(tx backend.Tx) error {
-		if err := tx.BeginDialog(f.ctx, f.version, backend.NewDialog{Endpoint: d.a, NewGroup: true}); err != nil {
+	f.Do(func(tx backend.Tx) error {
+		if err := tx.BeginDialog(f.Ctx, f.Version, backend.NewDialog{Endpoint: d.A, NewGroup: true}); err != nil {
 			return err
 		}
-		ok, err := tx.Accept(f.ctx, f.version, d.a.Handle, d.b)
+		ok, err := tx.Accept(f.Ctx, f.Version, d.A.Handle, d.B)
 		if err == nil && !ok {
 			f.Error("Accept: there is a target already")
 		}
@@ -196,25 +195,25 @@ func (f *fixture) open() dialog {
 	return d
 }
 
-func (f *fixture) ends() dialog {
+func (f *Fixture) ends() Dialog {
 	a, b, c := backend.NewID(), backend.NewID(), backend.NewID()
-	return dialog{
-		a: backend.Endpoint{Handle: a, Conversation: c, Peer: b, Initiator: true, Service: "A", Far: "B",
-			Contract: "c", Queue: f.qa, Group: a, Priority: 5},
-		b: backend.Endpoint{Handle: b, Conversation: c, Peer: a, Service: "B", Far: "A",
-			Contract: "c", Queue: f.qb, Group: b, Priority: 5},
+	return Dialog{
+		A: backend.Endpoint{Handle: a, Conversation: c, Peer: b, Initiator: true, Service: "A", Far: "B",
+			Contract: "c", Queue: f.QA, Group: a, Priority: 5},
+		B: backend.Endpoint{Handle: b, Conversation: c, Peer: a, Service: "B", Far: "A",
+			Contract: "c", Queue: f.QB, Group: b, Priority: 5},
 	}
 }
 
-func message(from backend.ID, body string) backend.Outgoing {
+func Message(from backend.ID, body string) backend.Outgoing {
 	return backend.Outgoing{ID: backend.NewID(), From: from, Type: "m", Kind: backend.KindUser, Body: []byte(body)}
 }
 
-func (f *fixture) send(from backend.ID, bodies ...string) {
+func (f *Fixture) Send(from backend.ID, bodies ...string) {
 	f.Helper()
-	f.do(func(tx backend.Tx) error {
+	f.Do(func(tx backend.Tx) error {
 		for _, body := range bodies {
-			if _, err := tx.Send(f.ctx, f.version, []backend.Outgoing{message(from, body)}); err != nil {
+			if _, err := tx.Send(f.Ctx, f.Version, []backend.Outgoing{Message(from, body)}); err != nil {
 				return err
 			}
 		}
@@ -222,22 +221,22 @@ func (f *fixture) send(from backend.ID, bodies ...string) {
 	})
 }
 
-func (f *fixture) post(p backend.Posting) backend.ID {
+func (f *Fixture) Post(p backend.Posting) backend.ID {
 	f.Helper()
-	p = f.posting(p)
-	f.do(func(tx backend.Tx) error {
-		_, err := tx.Post(f.ctx, f.version, []backend.Posting{p})
+	p = f.Posting(p)
+	f.Do(func(tx backend.Tx) error {
+		_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{p})
 		return err
 	})
 	return p.ID
 }
 
-func (f *fixture) posting(p backend.Posting) backend.Posting {
+func (f *Fixture) Posting(p backend.Posting) backend.Posting {
 	if p.ID.IsZero() {
 		p.ID = backend.NewID()
 	}
 	if p.Queue == 0 {
-		p.Queue = f.qp
+		p.Queue = f.QP
 	}
 	if p.Rank == 0 {
 		p.Rank = 5
@@ -248,134 +247,134 @@ func (f *fixture) posting(p backend.Posting) backend.Posting {
 	return p
 }
 
-// request is a claim by lease, which every backend can do.
-func (f *fixture) request(queue int64) backend.ClaimRequest {
-	return backend.ClaimRequest{Version: f.version, Queue: queue, MaxGroups: 1, MaxMessages: 100, MaxBytes: 1 << 20,
+// Request is a claim by lease, which every backend can do.
+func (f *Fixture) Request(queue int64) backend.ClaimRequest {
+	return backend.ClaimRequest{Version: f.Version, Queue: queue, MaxGroups: 1, MaxMessages: 100, MaxBytes: 1 << 20,
 		Lease: time.Minute, Owner: "test"}
 }
 
-// claim claims by lease and commits.
-func (f *fixture) claim(r backend.ClaimRequest) backend.Claim {
+// Claim claims by lease and commits.
+func (f *Fixture) Claim(r backend.ClaimRequest) backend.Claim {
 	f.Helper()
 	var c backend.Claim
-	f.do(func(tx backend.Tx) (err error) {
-		c, err = tx.Claim(f.ctx, r)
+	f.Do(func(tx backend.Tx) (err error) {
+		c, err = tx.Claim(f.Ctx, r)
 		return err
 	})
 	return c
 }
 
-// one claims and returns the one hold there must be.
-func (f *fixture) one(r backend.ClaimRequest) *backend.Hold {
+// One claims and returns the one hold there must be.
+func (f *Fixture) One(r backend.ClaimRequest) *backend.Hold {
 	f.Helper()
-	c := f.claim(r)
+	c := f.Claim(r)
 	if len(c.Holds) != 1 {
 		f.Fatalf("claimed %d holds, want 1 (%+v)", len(c.Holds), c)
 	}
 	return c.Holds[0]
 }
 
-// none claims and finds nothing.
-func (f *fixture) none(r backend.ClaimRequest) backend.Claim {
+// None claims and finds nothing.
+func (f *Fixture) None(r backend.ClaimRequest) backend.Claim {
 	f.Helper()
-	c := f.claim(r)
+	c := f.Claim(r)
 	if len(c.Holds) != 0 {
-		f.Fatalf("claimed %v, want nothing", bodies(c.Holds[0].Messages))
+		f.Fatalf("claimed %v, want nothing", Bodies(c.Holds[0].Messages))
 	}
 	return c
 }
 
-func (f *fixture) settle(o ...backend.Outcome) {
+func (f *Fixture) Settle(o ...backend.Outcome) {
 	f.Helper()
-	f.ok(f.trySettle(o...))
+	f.OK(f.trySettle(o...))
 }
 
-func (f *fixture) trySettle(o ...backend.Outcome) error {
-	return f.try(func(tx backend.Tx) error {
+func (f *Fixture) trySettle(o ...backend.Outcome) error {
+	return f.Try(func(tx backend.Tx) error {
 		var holds []*backend.Hold
 		for _, x := range o {
 			holds = append(holds, x.Hold)
 		}
-		if err := tx.Reclaim(f.ctx, holds); err != nil {
+		if err := tx.Reclaim(f.Ctx, holds); err != nil {
 			return err
 		}
-		_, err := tx.Settle(f.ctx, o)
+		_, err := tx.Settle(f.Ctx, o)
 		return err
 	})
 }
 
-func (f *fixture) ack(h *backend.Hold) {
+func (f *Fixture) Ack(h *backend.Hold) {
 	f.Helper()
-	f.settle(backend.Outcome{Hold: h, Done: h.Messages})
+	f.Settle(backend.Outcome{Hold: h, Done: h.Messages})
 }
 
-// drain claims and acknowledges all there is, and returns the bodies.
-func (f *fixture) drain(queue int64) (all []string) {
+// Drain claims and acknowledges all there is, and returns the bodies.
+func (f *Fixture) Drain(queue int64) (all []string) {
 	f.Helper()
 	for range 1000 {
-		c := f.claim(f.request(queue))
+		c := f.Claim(f.Request(queue))
 		if len(c.Holds) == 0 && c.Discarded == 0 {
 			return all
 		}
 		for _, h := range c.Holds {
-			all = append(all, bodies(h.Messages)...)
-			f.ack(h)
+			all = append(all, Bodies(h.Messages)...)
+			f.Ack(h)
 		}
 	}
 	f.Fatal("there is no end to it")
 	return nil
 }
 
-func (f *fixture) tend(d backend.Duty) (int, time.Duration) {
+func (f *Fixture) Tend(d backend.Duty) (int, time.Duration) {
 	f.Helper()
-	n, next, err := f.b.Tend(f.ctx, d, 100)
-	f.ok(err)
+	n, next, err := f.Backend.Tend(f.Ctx, d, 100)
+	f.OK(err)
 	return n, next
 }
 
-// tendUntil tends until n items have been moved.
-func (f *fixture) tendUntil(d backend.Duty, n int) {
+// TendUntil tends until n items have been moved.
+func (f *Fixture) TendUntil(d backend.Duty, n int) {
 	f.Helper()
 	moved := 0
 	for deadline := time.Now().Add(5 * time.Second); moved < n; time.Sleep(5 * time.Millisecond) {
-		k, _ := f.tend(d)
+		k, _ := f.Tend(d)
 		moved += k
 		if time.Now().After(deadline) {
 			f.Fatalf("duty %v moved %d, want %d", d, moved, n)
 		}
 	}
-	f.equal(fmt.Sprintf("moved by duty %v", d), moved, n)
+	f.Equal(fmt.Sprintf("moved by duty %v", d), moved, n)
 }
 
-func (f *fixture) endpoint(h backend.ID) *backend.Endpoint {
+func (f *Fixture) endpoint(h backend.ID) *backend.Endpoint {
 	f.Helper()
 	var e *backend.Endpoint
-	f.do(func(tx backend.Tx) (err error) {
-		e, err = tx.Endpoint(f.ctx, h)
+	f.Do(func(tx backend.Tx) (err error) {
+		e, err = tx.Endpoint(f.Ctx, h)
 		return err
 	})
 	return e
 }
 
-func (f *fixture) end(e backend.End) backend.Ended {
+func (f *Fixture) end(e backend.End) backend.Ended {
 	f.Helper()
 	var done backend.Ended
-	f.do(func(tx backend.Tx) error {
-		p, err := tx.Endpoint(f.ctx, e.Handle)
+	f.Do(func(tx backend.Tx) error {
+		p, err := tx.Endpoint(f.Ctx, e.Handle)
 		if err != nil {
 			return err
 		}
-		if err := tx.LockGroup(f.ctx, p.Group); err != nil {
+		if err := tx.LockGroup(f.Ctx, p.Group); err != nil {
 			return err
 		}
 		e.MessageID = backend.NewID()
-		done, err = tx.EndDialog(f.ctx, e)
+		done, err = tx.EndDialog(f.Ctx, e)
 		return err
 	})
 	return done
 }
 
-func bodies(messages []*backend.Message) []string {
+func Bodies(messages []*backend.Message) []string {
 	s := make([]string, len(messages))
 	for i, m := range messages {
 		switch {

@@ -158,6 +158,7 @@ type Statements[T any] struct {
 	NextPost,
 	NextProcessed,
 	ProcessedDelete,
+	ReadyQueues, // with entries in the ready order
 	Stale,
 	FinishedEndpoints,
 	EndpointsAfter,
@@ -544,6 +545,9 @@ func Portable() Statements[string] {
 			SELECT keep_until - :now FROM parley_processed ORDER BY keep_until LIMIT 1`,
 		ProcessedDelete: `
 			DELETE FROM parley_processed WHERE post_id = ?`,
+		ReadyQueues: `
+			SELECT q.queue_id FROM parley_queue q
+			 WHERE EXISTS (SELECT 1 FROM parley_ready r WHERE r.queue_id = q.queue_id)`,
 		// The entries at the head of a queue's ready order that are in the way:
 		// those of blocked groups, and those without a message that we can see.
 		Stale: `

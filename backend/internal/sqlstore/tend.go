@@ -305,12 +305,10 @@ func (s *Store) tendMarkers(ctx context.Context, limit int) (moved int, err erro
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var id int64
-			var name string
-			var enabled bool
-			err := rows.Scan(&id, &name, Bool(&enabled))
+			err := rows.Scan(&id)
 			queues = append(queues, id)
 			return err
-		}, s.q.ListQueues)
+		}, s.q.ReadyQueues)
 	})
 	if err != nil {
 		return 0, err

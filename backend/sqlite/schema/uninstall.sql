@@ -1,3 +1,10 @@
+-- Removes everything of Parley, messages included.
+DROP VIEW IF EXISTS parley_outbox;
+DROP VIEW IF EXISTS parley_dead;
+DROP VIEW IF EXISTS parley_conversations;
+DROP VIEW IF EXISTS parley_messages;
+DROP VIEW IF EXISTS parley_groups;
+DROP VIEW IF EXISTS parley_queues;
 DROP TABLE IF EXISTS parley_once;
 DROP TABLE IF EXISTS parley_failure;
 DROP TABLE IF EXISTS parley_dead_letter;

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"github.com/parleymq/parley/backend"
+)
+
+func TestClassify(t *testing.T) {
+	s := New(nilDB(t), nil)
+	for code, want := range map[string]error{
+		"40001": backend.ErrSerialization,
+		"40P01": backend.ErrSerialization,
+		"55P03": backend.ErrSerialization,
+		"25P02": backend.ErrSerialization,
+		"26000": backend.ErrSerialization,
+		"25006": backend.ErrReadOnly,
+		"42P01": backend.ErrNotMigrated,
+		"3F000": backend.ErrNotMigrated,
+		"08006": backend.ErrConnection,
+		"08003": backend.ErrConnection,
+		"57P01": backend.ErrConnection,
+		"57P03": backend.ErrConnection,
+		"53300": backend.ErrConnection,
+		"23505": nil,
+		"22021": nil,
+	} {
+		for _, err := range []error{
+			&pq.Error{Code: pqerror.Code(code)},
+			&pgconn.PgError{Code: code},
+			fmt.Errorf("wrapped: %w", &pq.Error{Code: pqerror.Code(code)}),
+		} {
+			got := s.Classify(err)
+			if want != nil && !errors.Is(got, want) {
+				t.Errorf("%s: %v, want %v", code, got, want)
+			}
+			if want == nil && got != err {
+				t.Errorf("%s: %v, want it as it is", code, got)
+			}
+			if !errors.Is(got, err) {
+				t.Errorf("%s: the driver's error is lost in %v", code, got)
+			}
+		}
+	}
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &net.OpError{Op: "dial", Err: errors.New("refused")}} {
+		if got := s.Classify(err); !errors.Is(got, backend.ErrConnection) {
+			t.Errorf("%v: %v, want ErrConnection", err, got)
+		}
+	}
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
+		if got := s.Classify(err); got != err {
+			t.Errorf("%v: %v, want it as it is", err, got)
+		}
+	}
+}

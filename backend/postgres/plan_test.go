@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
+
+func nilDB(t *testing.T) *sql.DB {
+	db, err := sql.Open("postgres", "host=127.0.0.1 port=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// TestPlans looks at how the hot statements are carried out on tables of a
+// hundred thousand rows, with plans that know nothing of the arguments, as those
+// of prepared statements, in the situations that spoil plans: right after the
+// rows came in, when the planner believes the tables empty; when it knows them;
+// and after they were emptied, filled again, and nobody has told it. Whatever
+// the plan looks like, it must not touch more than a few thousand pages.
+func TestPlans(t *testing.T) {
+	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
+	if dsn == "" {
+		t.Skip("PARLEY_TEST_POSTGRES is not set")
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx := context.Background()
+	name := fmt.Sprintf("plans%d", os.Getpid())
+	defer db.Exec("DROP SCHEMA IF EXISTS " + name + " CASCADE")
+	s := New(db, &Options{Schema: name, Pooler: PoolerNever})
+	if err := s.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	run := func(text string) {
+		t.Helper()
+		if _, err := db.Exec(strings.ReplaceAll(text, "parley_", name+".parley_")); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	const rows = 100000
+	// Autovacuum would tell the planner, at some time in the test.
+	for _, table := range []string{"grp", "stream", "endpoint", "message", "ready", "post", "key"} {
+		run("ALTER TABLE parley_" + table + " SET (autovacuum_enabled = false)")
+	}
+	run(`INSERT INTO parley_queue VALUES (1, 'q', 1, 0, 0)`)
+	fill := func() {
+		run(`INSERT INTO parley_grp (group_id, queue_id, service, name)
+		     SELECT gen_random_uuid(), 1, 's', '' FROM generate_series(1, ` + strconv.Itoa(rows) + `)`)
+		run(`INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priority, next_seq, closed, held, touched)
+		     SELECT group_id, 2, group_id, 1, group_id, 5, 1, 0, 0, 0 FROM parley_grp`)
+		run(`INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract, queue_id, group_id, priority, begun)
+		     SELECT group_id, group_id, group_id, 0, 's', 's', 'c', 1, group_id, 5, 0 FROM parley_grp`)
+		run(`INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+		     SELECT stream_id, 0, gen_random_uuid(), 2, 'm', 'body', row_number() OVER () FROM parley_stream`)
+		run(`INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+		     SELECT 1, s.group_id, s.stream_id, 5, m.since FROM parley_stream s JOIN parley_message m USING (stream_id)`)
+		run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, body)
+		     SELECT gen_random_uuid(), 1, 4, n, 'm', 'body' FROM generate_series(1, ` + strconv.Itoa(rows) + `) n`)
+	}
+	empty := func() {
+		for _, table := range []string{"grp", "stream", "endpoint", "message", "ready", "post"} {
+			run("DELETE FROM parley_" + table)
+			run("VACUUM ANALYZE parley_" + table)
+		}
+	}
+	known := func() {
+		for _, table := range []string{"grp", "stream", "endpoint", "message", "ready", "post"} {
+			run("VACUUM ANALYZE parley_" + table)
+		}
+	}
+	look := func(situation string) {
+		t.Helper()
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		var group, stream, post string
+		err = conn.QueryRowContext(ctx, fmt.Sprintf(`
+			SELECT array_agg(group_id)::text, array_agg(stream_id)::text,
+			       (SELECT array_agg(post_id)::text FROM (SELECT post_id FROM %[1]s.parley_post LIMIT 10) p)
+			  FROM (SELECT group_id, stream_id FROM %[1]s.parley_ready LIMIT 10) r`, name)).Scan(&group, &stream, &post)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := strings.Split(strings.Trim(stream, "{}"), ",")[0]
+		zeros := "{" + strings.Repeat("0,", 9) + "0}"
+		h := &s.pool.hot
+		for _, x := range []struct {
+			q    *sqlstore.Stmt
+			args []any
+		}{
+			{h.claim, []any{1, 10, 1 << 20}},
+			{h.claim, []any{2, 10, 1 << 20}}, // of a queue without anything
+			{h.read, []any{1, group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
+			{h.send, []any{one, one, "m", "body", 2, 0}},
+			{h.sendState, []any{stream}},
+			{h.append, []any{stream, zeros[:20], stream, zeros, zeros, zeros, zeros, stream, zeros, zeros, stream, zeros}},
+			{h.remove, []any{stream, zeros, stream}},
+			{h.finish, []any{stream}},
+			{h.removePosts, []any{post}},
+			{h.leasePosts, []any{post, 1, ""}},
+			{h.extend, []any{group, zeros, post, zeros, 1}},
+			{s.Q().Waiting, []any{1, 1}},
+			{s.Q().Stale, []any{1, 1000}},
+		} {
+			buffers, plan := explain(t, conn, x.q, x.args)
+			if buffers > 8000 {
+				t.Errorf("%s, %s: %d pages\n%s", situation, x.q.Name, buffers, plan)
+			}
+		}
+	}
+	fill()
+	look("rows that the planner does not know of")
+	known()
+	look("rows that it knows")
+	empty()
+	fill()
+	look("rows in tables that it knows as empty")
+}
+
+var pages = regexp.MustCompile(`(?:shared|local) hit=(\d+)|read=(\d+)`)
+
+// explain runs a prepared statement with a plan for any arguments, in a
+// transaction that is rolled back, and returns how many pages it has touched.
+func explain(t *testing.T, conn *sql.Conn, q *sqlstore.Stmt, args []any) (buffers int, plan string) {
+	t.Helper()
+	ctx := context.Background()
+	exec := func(text string) {
+		t.Helper()
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	exec("BEGIN")
+	defer exec("ROLLBACK")
+	exec("SET LOCAL plan_cache_mode = force_generic_plan")
+	exec("PREPARE x AS " + q.Text)
+	defer exec("DEALLOCATE x")
+	var list []string
+	for _, a := range args {
+		switch v := a.(type) {
+		case nil:
+			list = append(list, "NULL")
+		case string:
+			list = append(list, "'"+v+"'")
+		default:
+			list = append(list, fmt.Sprint(v))
+		}
+	}
+	rows, err := conn.QueryContext(ctx, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) EXECUTE x("+strings.Join(list, ", ")+")")
+	if err != nil {
+		t.Fatalf("%s: %v", q.Name, err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, line)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", q.Name, err)
+	}
+	for _, line := range all {
+		if strings.HasPrefix(line, " ") && strings.Contains(line, "Buffers:") && buffers == 0 {
+			for _, m := range pages.FindAllStringSubmatch(line, -1) {
+				n, _ := strconv.Atoi(m[1] + m[2])
+				buffers += n
+			}
+		}
+	}
+	return buffers, strings.Join(all, "\n")
+}
