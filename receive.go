@@ -138,6 +138,9 @@ func (b *Broker) receive(ctx context.Context, queue string, o *ReceiveOptions) (
 		return c, err
 	})
 	if err != nil {
+		if ctx.Err() == nil && b.check() != nil {
+			err = ErrClosed // whatever a try made of it that Close met on its way
+		}
 		return nil, err
 	}
 	return d, nil

@@ -547,7 +547,7 @@ func (m *model) claimStep() {
 
 // take claims and compares with the groups that may come.
 func (m *model) take(hold parley.Hold, r backend.ClaimRequest, ready []*modelGroup) *modelHand {
-	sure := slices.DeleteFunc(slices.Clone(ready), func(g *modelGroup) bool { return g.unsure && r.Group.IsZero() && r.Handle.IsZero() })
+	sure := slices.DeleteFunc(slices.Clone(ready), func(g *modelGroup) bool { return g.unsure })
 	tx := m.begin()
 	var c backend.Claim
 	for range 50 { // as a receiver does when there is something in the way
@@ -579,7 +579,7 @@ func (m *model) take(hold parley.Hold, r backend.ClaimRequest, ready []*modelGro
 		if i < 0 {
 			m.failf("claimed %s, which is in hand %t, hidden %t", m.name(g), g.hand != nil, g.hidden)
 		}
-		if k == 0 && r.Group.IsZero() && r.Handle.IsZero() { // further ones may pass some
+		if k == 0 { // further ones may pass some
 			for _, other := range sure {
 				if other != g && m.before(other, g) {
 					m.failf("claimed %s before %s", m.rank(g), m.rank(other))
