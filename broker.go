@@ -97,6 +97,7 @@ func (o *Options) withDefaults() (Options, error) {
 		host, _ := os.Hostname()
 		v.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
+	v.Owner = asText(v.Owner)
 	for _, d := range []struct {
 		name         string
 		v            *time.Duration

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -31,9 +32,14 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		switch {
 		case err != nil || !what.Valid:
 		case what.Int64 == 0:
-			groups = append(groups, po.ID)
+			// A group with several streams stands in the order several times.
+			if len(promotedPosts) == 0 && !slices.Contains(groups, po.ID) {
+				groups = append(groups, po.ID)
+			}
 		case what.Int64 == 1:
-			promotedPosts = append(promotedPosts, po.ID)
+			if len(groups) == 0 {
+				promotedPosts = append(promotedPosts, po.ID)
+			}
 		default:
 			posts = append(posts, po)
 		}
@@ -54,12 +60,11 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		c.Holds, err = p.holdPosts(ctx, tx, r, posts)
 		return c, err
 	case len(promotedPosts) > 0:
-		// Promoted one by one, they are few. Of a mix the posts wait: what is
-		// locked and not returned is free again with the end of the transaction.
-		if len(groups) == 0 {
-			c.Holds, err = tx.ClaimPosts(ctx, r, promotedPosts)
-			return c, err
-		}
+		// Promoted one by one, they are few. Of a mix of posts and groups those
+		// of the first one's kind are taken, up to the first of the other kind:
+		// the rest is free again with the end of the transaction.
+		c.Holds, err = tx.ClaimPosts(ctx, r, promotedPosts)
+		return c, err
 	}
 	c, err = p.read(ctx, tx, r, groups)
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {

@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
-	"strings"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/conformance"
+	"github.com/parleymq/parley/internal/demo"
 )
 
 // conform runs the suite in tables of its own, beside whatever is there.
@@ -31,7 +30,7 @@ func conform(ctx context.Context, c *call) error {
 	own := os.Getenv(conformance.StoreEnv) // in a child process: its parent's
 	if own == "" {
 		id := backend.NewID().String()
-		own = withPrefix(*c.db, "parley_c"+id[24:]+"_")
+		own = demo.WithPrefix(*c.db, "parley_c"+id[24:]+"_")
 		if !*keep {
 			defer uninstall(ctx, c, own)
 		}
@@ -40,7 +39,7 @@ func conform(ctx context.Context, c *call) error {
 		Process: own,
 		Open:    func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
-			return backend.Open(ctx, withPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
+			return backend.Open(ctx, demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
 		},
 	}
 	return result(conformance.Command(ctx, "parley", store, args, c.stdout, c.stderr, "conformance", "--db", *c.db))
@@ -51,15 +50,6 @@ func result(code int) error {
 		return exitCode(code)
 	}
 	return nil
-}
-
-// withPrefix names the same database with other tables.
-func withPrefix(dsn, prefix string) string {
-	sep := "?"
-	if strings.Contains(dsn, "?") {
-		sep = "&"
-	}
-	return dsn + sep + "parley_prefix=" + url.QueryEscape(prefix)
 }
 
 func uninstall(ctx context.Context, c *call, dsn string) {

@@ -4,11 +4,14 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/postgres"
@@ -39,8 +42,9 @@ func Priority(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	})
 }
 
-// with runs f on a migrated broker.
-func with(ctx context.Context, db string, f func(*parley.Broker) error) error {
+// with runs f on a migrated broker: on a temporary file, or beside whatever is in
+// the database, in tables of its own that are removed at the end.
+func with(ctx context.Context, db string, f func(*parley.Broker) error) (err error) {
 	if db == "" {
 		dir, err := os.MkdirTemp("", "parley-demo-")
 		if err != nil {
@@ -48,6 +52,8 @@ func with(ctx context.Context, db string, f func(*parley.Broker) error) error {
 		}
 		defer os.RemoveAll(dir)
 		db = "sqlite:" + filepath.Join(dir, "demo.db")
+	} else {
+		db = WithPrefix(db, "parley_demo_"+parley.NewID().String()[24:]+"_")
 	}
 	b, err := parley.Open(ctx, db, nil)
 	if err != nil {
@@ -57,5 +63,17 @@ func with(ctx context.Context, db string, f func(*parley.Broker) error) error {
 	if err := b.Migrate(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	defer func() {
+		err = errors.Join(err, b.Backend().Uninstall(context.WithoutCancel(ctx)))
+	}()
 	return f(b)
+}
+
+// WithPrefix names the same database with other tables.
+func WithPrefix(dsn, prefix string) string {
+	sep := "?"
+	if strings.Contains(dsn, "?") {
+		sep = "&"
+	}
+	return dsn + sep + "parley_prefix=" + url.QueryEscape(prefix)
 }

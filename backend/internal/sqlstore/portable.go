@@ -245,7 +245,8 @@ func Portable() Statements[string] {
 			 WHERE group_id = ? AND fence = ? AND lease_until <> 0`,
 		GroupBlock: `
 			UPDATE parley_grp
-			   SET blocked = ?, blocked_since = :now, blocked_until = :now + ?, reason = ?
+			   SET blocked = ?, blocked_since = :now, blocked_until = :now + ?, reason = ?,
+			       resweep = 0 -- Unpark and DutyDeferred look at every stream again
 			 WHERE group_id = ?`,
 		GroupUnblock: `
 			UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = ?

@@ -64,32 +64,32 @@ func flag(b bool) int64 {
 }
 
 // Exec runs a statement and returns how many rows it changed.
-func (r run) Exec(ctx context.Context, q *Stmt, args ...any) (int64, error) {
-	ctx = r.steady(ctx)
+func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
+	ctx := r.steady(caller)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	res, err := r.sess.Exec(ctx, q, r.args(q, args))
 	if err != nil {
-		return 0, r.s.fail(ctx, err)
+		return 0, r.s.fail(caller, err)
 	}
 	if r.wrote != nil {
 		*r.wrote = true
 	}
 	n, err := res.RowsAffected()
-	return n, r.s.fail(ctx, err)
+	return n, r.s.fail(caller, err)
 }
 
 // Rows calls scan for each row of a query. The rows are closed before Rows
 // returns, so that the next statement can follow.
-func (r run) Rows(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
-	ctx = r.steady(ctx)
+func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
+	ctx := r.steady(caller)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	rows, err := r.sess.Query(ctx, q, r.args(q, args))
 	if err != nil {
-		return r.s.fail(ctx, err)
+		return r.s.fail(caller, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -97,10 +97,10 @@ func (r run) Rows(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args
 			if err == errEnough {
 				return nil
 			}
-			return r.s.fail(ctx, err)
+			return r.s.fail(caller, err)
 		}
 	}
-	return r.s.fail(ctx, rows.Err())
+	return r.s.fail(caller, rows.Err())
 }
 
 // Row scans the first row of a query into dest and reports whether there is one.

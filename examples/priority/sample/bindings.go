@@ -16,23 +16,24 @@ import (
 // The values are ids, which are hexadecimal digits, so they may stand in the
 // text: engines disagree on how parameters are written.
 
-// createBindings makes the table if it is not there.
-func createBindings(ctx context.Context, b *parley.Broker) error {
-	exists := b.InTx(ctx, func(tx *parley.Tx) error {
-		var n int
-		return tx.SQL().QueryRowContext(ctx, `SELECT count(*) FROM requests_bindings`).Scan(&n)
-	})
-	if exists == nil {
-		return nil
+// createBindings makes the table, if it is not there, and returns what removes
+// it again.
+func createBindings(ctx context.Context, b *parley.Broker) (remove func(), err error) {
+	run := func(ctx context.Context, statement string) error {
+		return b.InTx(ctx, func(tx *parley.Tx) error {
+			_, err := tx.SQL().ExecContext(ctx, statement)
+			return err
+		})
 	}
-	return b.InTx(ctx, func(tx *parley.Tx) error {
-		_, err := tx.SQL().ExecContext(ctx, `
-			CREATE TABLE requests_bindings (
-				front_end CHAR(36) NOT NULL PRIMARY KEY,
-				back_end  CHAR(36) NOT NULL UNIQUE
-			)`)
-		return err
-	})
+	if run(ctx, `DELETE FROM requests_bindings WHERE front_end = ''`) == nil {
+		return func() {}, nil // somebody else's
+	}
+	err = run(ctx, `
+		CREATE TABLE requests_bindings (
+			front_end CHAR(36) NOT NULL PRIMARY KEY,
+			back_end  CHAR(36) NOT NULL UNIQUE
+		)`)
+	return func() { run(context.WithoutCancel(ctx), `DROP TABLE requests_bindings`) }, err
 }
 
 // bind notes that two conversations belong together.

@@ -83,9 +83,11 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer) error 
 		return err
 	}
 	if !o.Direct {
-		if err := createBindings(ctx, b); err != nil {
+		remove, err := createBindings(ctx, b)
+		if err != nil {
 			return err
 		}
+		defer remove()
 	}
 	s := &sample{b: b, o: o, out: out, handles: make([]parley.ID, o.Requests), allAnswered: make(chan struct{}), started: map[int]bool{}}
 	s.changed = sync.NewCond(&s.mu)
