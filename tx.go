@@ -134,8 +134,8 @@ func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if err := tx.ready(); err != nil {
 		return false, fail("once", key, err)
 	}
-	if key == "" || len(key) > 512 || !isText(key) {
-		return false, fail("once", "", fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 512, without zero bytes: %w", len(key), ErrInvalidOption))
+	if key == "" || len(key) > 1024 || !isText(key) {
+		return false, fail("once", "", fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 1024, without zero bytes: %w", len(key), ErrInvalidOption))
 	}
 	fresh, err := tx.be.Once(ctx, key)
 	return fresh, fail("once", key, err)

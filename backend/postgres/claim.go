@@ -194,11 +194,11 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		m.Priority, m.Group = facts.Priority, facts.Group
 		sqlstore.AddMessage(hold, m, name, uniq)
 		return nil
-	}, p.hot.read, r.Queue, uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
+	}, p.hot.read, uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
 	if err != nil {
 		return c, err
 	}
-	c.Discarded, err = tx.ClearAstray(ctx, r.Queue, astray)
+	c.Discarded, err = tx.ClearAstray(ctx, astray)
 	return c, err
 }
 

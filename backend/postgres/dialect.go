@@ -46,7 +46,7 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	s.DelayedTry = `
 		SELECT 1 FROM parley_delayed WHERE post_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
 	s.TimerTry = `
-		SELECT 1 FROM parley_timer WHERE handle = $1 AND kind = $2 FOR NO KEY UPDATE SKIP LOCKED`
+		SELECT 1 FROM parley_timer WHERE handle = $1 AND kind + 0 = $2 FOR NO KEY UPDATE SKIP LOCKED`
 	s.PromotionTry = `
 		SELECT 1 FROM parley_promotion WHERE group_id = $1 AND version = $2
 		   FOR NO KEY UPDATE SKIP LOCKED`
@@ -87,6 +87,17 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		                                     WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
 		                WHERE r.queue_id = $1)
 		    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = $2 AND p.blocked = 0)`
+	s.Stale = `
+		SELECT r.stream_id, r.group_id, g.blocked
+		  FROM (SELECT x.stream_id, x.group_id
+		          FROM parley_ready x
+		         WHERE x.queue_id = $1
+		         ORDER BY x.queue_id, x.priority DESC, x.since
+		         LIMIT $2) r
+		  LEFT JOIN LATERAL (SELECT x.blocked FROM parley_grp x WHERE x.group_id = r.group_id LIMIT 1) g ON true
+		  LEFT JOIN LATERAL (SELECT true AS yes FROM parley_message m
+		                      WHERE m.stream_id = r.stream_id LIMIT 1) m ON true
+		 WHERE coalesce(g.blocked, 1) <> 0 OR m.yes IS NULL`
 	return s
 }
 
@@ -98,7 +109,10 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 // thousand rows at the next. A join becomes a LATERAL subquery that the planner
 // cannot merge into the rest (LIMIT, OFFSET 0, or a locking clause in it), so
 // that it is a lookup by key for each row outside; and rows are changed by the
-// ctid that such a lookup found, which holds because they are locked by us.
+// ctid that such a lookup found, which holds because they are locked by us. For
+// the same reason the indexes by which tables are walked in order have no column
+// by which rows are looked up: to a planner that expects one row a scan of such
+// an index from end to end is as good as a lookup.
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
 	postMany                                      *sqlstore.Stmt
@@ -268,14 +282,14 @@ const claimSQL = `
 	  SELECT p.group_id, g.group_id IS NULL AS post
 	    FROM (SELECT x.group_id FROM parley_promotion x
 	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.level DESC, x.since, x.group_id) p
+	           ORDER BY x.queue_id, x.level DESC, x.since) p
 	    LEFT JOIN LATERAL (
 	           SELECT g.group_id FROM parley_grp g
 	            WHERE g.group_id = p.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
 	              AND EXISTS (SELECT 1 FROM parley_ready r
 	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
 	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
-	                           WHERE r.queue_id = $1 AND r.group_id = p.group_id)
+	                           WHERE r.group_id = p.group_id)
 	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
 	    LEFT JOIN LATERAL (
 	           SELECT o.post_id FROM parley_post o
@@ -287,7 +301,7 @@ const claimSQL = `
 	  SELECT r.priority, r.since
 	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
 	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	           ORDER BY x.queue_id, x.priority DESC, x.since) r
 	   CROSS JOIN LATERAL (
 	           SELECT 1 FROM parley_grp g
 	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
@@ -299,7 +313,7 @@ const claimSQL = `
 	  SELECT x.priority, x.since FROM parley_post x
 	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
 	     AND (SELECT count(*) FROM promoted) = 0
-	   ORDER BY x.queue_id, x.priority DESC, x.since, x.post_id
+	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT 1),
 	posts_first AS MATERIALIZED (
 	  SELECT NOT EXISTS (SELECT 1 FROM ready_head)
@@ -309,7 +323,7 @@ const claimSQL = `
 	  SELECT r.group_id
 	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
 	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	           ORDER BY x.queue_id, x.priority DESC, x.since) r
 	   CROSS JOIN LATERAL (
 	           SELECT 1 FROM parley_grp g
 	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
@@ -323,14 +337,14 @@ const claimSQL = `
 	    FROM parley_post x
 	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
 	     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
-	   ORDER BY x.queue_id, x.priority DESC, x.since, x.post_id
+	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT $2
 	     FOR NO KEY UPDATE SKIP LOCKED),
 	ready_last AS MATERIALIZED (
 	  SELECT r.group_id
 	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
 	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id) r
+	           ORDER BY x.queue_id, x.priority DESC, x.since) r
 	   CROSS JOIN LATERAL (
 	           SELECT 1 FROM parley_grp g
 	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
@@ -380,7 +394,7 @@ const claimOneSQL = `
 	            AND EXISTS (SELECT 1 FROM parley_ready r
 	                         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
 	                                              WHERE m.stream_id = r.stream_id LIMIT 1) m
-	                         WHERE r.queue_id = $1 AND r.group_id = x.group_id)
+	                         WHERE r.group_id = x.group_id)
 	          LIMIT 1) s ON true
 	  LEFT JOIN LATERAL (
 	         SELECT x.group_id FROM parley_grp x
@@ -397,12 +411,12 @@ const claimOneSQL = `
 // only. Streams that cannot be received come without messages: those for an
 // endpoint that has ended (state 1), or that is in another group by now (2).
 //
-// $1 queue, $2 groups, $3 messages of each, $4 bytes, $5 handle, $6 lease, $7 owner,
-// $8 whether to lock only
+// $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
+// $7 whether to lock only
 const readSQL = `
 	WITH g AS MATERIALIZED (
 	  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
-	    FROM unnest($2::uuid[]) WITH ORDINALITY k(id, n)
+	    FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
 	   CROSS JOIN LATERAL (
 	           SELECT y.group_id, y.name, y.fence, y.lease_until, y.ctid AS tid FROM parley_grp y
 	            WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) x
@@ -419,12 +433,12 @@ const readSQL = `
 	    FROM g
 	   CROSS JOIN LATERAL (
 	           SELECT y.stream_id, y.priority FROM parley_ready y
-	            WHERE y.queue_id = $1 AND y.group_id = g.group_id OFFSET 0) r
+	            WHERE y.group_id = g.group_id OFFSET 0) r
 	   CROSS JOIN LATERAL (
 	           SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x
 	    LEFT JOIN LATERAL (
 	           SELECT y.* FROM parley_endpoint y WHERE y.handle = x.endpoint LIMIT 1) e ON true
-	   WHERE $8::int = 0),
+	   WHERE $7::int = 0),
 	m AS MATERIALIZED (
 	  SELECT s.*, x.seq, x.message_id, x.kind AS message_kind, x.type, x.body, x.since, x.uniq,
 	         row_number() OVER (PARTITION BY s.n
@@ -432,8 +446,8 @@ const readSQL = `
 	    FROM s
 	   CROSS JOIN LATERAL (
 	           SELECT y.* FROM parley_message y
-	            WHERE y.stream_id = s.stream_id ORDER BY y.seq LIMIT $3) x
-	   WHERE s.state = 0 AND ($5::uuid IS NULL OR s.endpoint = $5::uuid)),
+	            WHERE y.stream_id = s.stream_id ORDER BY y.seq LIMIT $2) x
+	   WHERE s.state = 0 AND ($4::uuid IS NULL OR s.endpoint = $4::uuid)),
 	taken AS MATERIALIZED (
 	  SELECT x.*
 	    FROM (SELECT m.*,
@@ -441,19 +455,19 @@ const readSQL = `
 	                 row_number() OVER w AS k,
 	                 lag(m.stream_id) OVER w IS DISTINCT FROM m.stream_id AS first
 	            FROM m
-	           WHERE m.i <= $3
+	           WHERE m.i <= $2
 	          WINDOW w AS (ORDER BY m.n, m.i ROWS UNBOUNDED PRECEDING)) x
-	   WHERE x.k = 1 OR x.bytes <= $4),
+	   WHERE x.k = 1 OR x.bytes <= $3),
 	held AS (
 	  UPDATE parley_grp y
 	     SET fence = y.fence + 1,
-	         lease_until = CASE WHEN $6::bigint > 0 THEN :now + $6::bigint ELSE 0 END,
-	         held_since = CASE WHEN $6::bigint > 0 THEN :now ELSE 0 END,
-	         owner = CASE WHEN $6::bigint > 0 THEN $7 ELSE '' END
+	         lease_until = CASE WHEN $5::bigint > 0 THEN :now + $5::bigint ELSE 0 END,
+	         held_since = CASE WHEN $5::bigint > 0 THEN :now ELSE 0 END,
+	         owner = CASE WHEN $5::bigint > 0 THEN $6 ELSE '' END
 	   WHERE y.ctid = ANY (ARRAY(
 	           SELECT g.tid FROM g
-	            WHERE ($6::bigint > 0 OR g.lease_until <> 0)
-	              AND ($8::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
+	            WHERE ($5::bigint > 0 OR g.lease_until <> 0)
+	              AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
 	SELECT g.n, g.fence, g.level, g.version, g.sticky, g.name, x.state, x.stream_id, x.seq, x.message_id,
 	       x.message_kind, x.type, x.body, x.since, x.uniq, f.attempts, f.suspicion, f.last_error,
 	       CASE WHEN x.first THEN x.priority END, CASE WHEN x.first THEN x.endpoint END,
@@ -542,7 +556,7 @@ const finishSQL = `
 	            WHERE y.stream_id = k.id LIMIT 1) s
 	    LEFT JOIN LATERAL (
 	           SELECT y.ctid AS tid, y.since FROM parley_ready y
-	            WHERE y.queue_id = s.queue_id AND y.group_id = s.group_id AND y.stream_id = k.id
+	            WHERE y.group_id = s.group_id AND y.stream_id = k.id
 	            LIMIT 1) r ON true
 	    LEFT JOIN LATERAL (
 	           SELECT y.since FROM parley_message y

@@ -68,7 +68,7 @@ func TestPlans(t *testing.T) {
 		run(`INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
 		     SELECT stream_id, 0, gen_random_uuid(), 2, 'm', 'body', row_number() OVER () FROM parley_stream`)
 		run(`INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-		     SELECT 1, s.group_id, s.stream_id, 5, m.since FROM parley_stream s JOIN parley_message m USING (stream_id)`)
+		     SELECT 1, stream_id, stream_id, 5, row_number() OVER () FROM parley_stream`)
 		run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, body)
 		     SELECT gen_random_uuid(), 1, 4, n, 'm', 'body' FROM generate_series(1, ` + strconv.Itoa(rows) + `) n`)
 	}
@@ -99,7 +99,7 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := strings.Split(strings.Trim(stream, "{}"), ",")[0]
-		zeros := "{" + strings.Repeat("0,", 9) + "0}"
+		zeros, ones := "{"+strings.Repeat("0,", 9)+"0}", "{"+strings.Repeat("1,", 9)+"1}"
 		h := &s.pool.hot
 		for _, x := range []struct {
 			q    *sqlstore.Stmt
@@ -107,10 +107,10 @@ func TestPlans(t *testing.T) {
 		}{
 			{h.claim, []any{1, 10, 1 << 20}},
 			{h.claim, []any{2, 10, 1 << 20}}, // of a queue without anything
-			{h.read, []any{1, group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
+			{h.read, []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
 			{h.send, []any{one, one, "m", "body", 2, 0}},
 			{h.sendState, []any{stream}},
-			{h.append, []any{stream, zeros[:20], stream, zeros, zeros, zeros, zeros, stream, zeros, zeros, stream, zeros}},
+			{h.append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
 			{h.remove, []any{stream, zeros, stream}},
 			{h.finish, []any{stream}},
 			{h.removePosts, []any{post}},
@@ -149,7 +149,7 @@ func explain(t *testing.T, conn *sql.Conn, q *sqlstore.Stmt, args []any) (buffer
 	}
 	exec("BEGIN")
 	defer exec("ROLLBACK")
-	exec("SET LOCAL plan_cache_mode = force_generic_plan")
+	exec("SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL statement_timeout = '100s'")
 	exec("PREPARE x AS " + q.Text)
 	defer exec("DEALLOCATE x")
 	var list []string
@@ -162,6 +162,15 @@ func explain(t *testing.T, conn *sql.Conn, q *sqlstore.Stmt, args []any) (buffer
 		default:
 			list = append(list, fmt.Sprint(v))
 		}
+	}
+	if os.Getenv("PLANS_SHOW") != "" {
+		r, _ := conn.QueryContext(ctx, "EXPLAIN EXECUTE x("+strings.Join(list, ", ")+")")
+		for r.Next() {
+			var l string
+			r.Scan(&l)
+			fmt.Println(l)
+		}
+		r.Close()
 	}
 	rows, err := conn.QueryContext(ctx, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) EXECUTE x("+strings.Join(list, ", ")+")")
 	if err != nil {

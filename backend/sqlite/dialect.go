@@ -53,7 +53,7 @@ func statements(prefix string) sqlstore.Statements[string] {
 		        AND EXISTS (SELECT 1
 		                      FROM parley_ready r
 		                     CROSS JOIN parley_message m ON m.stream_id = r.stream_id
-		                     WHERE r.queue_id = p.queue_id AND r.group_id = p.group_id)
+		                     WHERE r.group_id = p.group_id)
 		     OR o.blocked = 0 AND o.lease_until < :now)
 		 ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
 		 LIMIT ?`

@@ -8,7 +8,9 @@ import (
 )
 
 // Qualify puts a schema before the names of views.
-func Qualify(query, schema string) string { return strings.ReplaceAll(query, "parley_", schema+"parley_") }
+func Qualify(query, schema string) string {
+	return strings.ReplaceAll(query, "parley_", schema+"parley_")
+}
 
 // Views fills a store and compares what its views show. query returns the rows
 // of a query of one text column.

@@ -146,7 +146,7 @@ func (t *Tx) claimOne(ctx context.Context, r backend.ClaimRequest, claim func(pi
 			return false, nil
 		}
 		var one any
-		if found, err := t.Row(ctx, []any{&one}, t.s.q.GroupVisible, r.Queue, id); err != nil || !found {
+		if found, err := t.Row(ctx, []any{&one}, t.s.q.GroupVisible, id); err != nil || !found {
 			return false, err
 		}
 	}
@@ -423,7 +423,7 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 		}
 		sources = append(sources, s)
 		return err
-	}, t.s.q.GroupStreams, g.queue, g.id)
+	}, t.s.q.GroupStreams, g.id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -467,17 +467,17 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 			return nil, 0, err
 		}
 	}
-	discarded, err = t.ClearAstray(ctx, g.queue, astray)
+	discarded, err = t.ClearAstray(ctx, astray)
 	return messages, discarded, err
 }
 
 // ClearAstray sees to the streams of a group that cannot be received in it:
 // messages for an endpoint that has ended are removed and counted, and a notice
 // that was written while its endpoint moved follows it.
-func (t *Tx) ClearAstray(ctx context.Context, queue int64, sources []Source) (discarded int, err error) {
+func (t *Tx) ClearAstray(ctx context.Context, sources []Source) (discarded int, err error) {
 	for _, s := range sources {
 		if !s.Ended {
-			if err := t.follow(ctx, queue, s); err != nil {
+			if err := t.follow(ctx, s); err != nil {
 				return discarded, err
 			}
 			continue
@@ -488,7 +488,7 @@ func (t *Tx) ClearAstray(ctx context.Context, queue int64, sources []Source) (di
 		}
 		discarded += len(keys)
 		if s.Kind != streamDialog {
-			err = t.dropNote(ctx, queue, s.Group, s.ID)
+			err = t.dropNote(ctx, s.Group, s.ID)
 		} else if len(keys) > 0 {
 			t.touch(s.ID)
 		}
@@ -501,7 +501,7 @@ func (t *Tx) ClearAstray(ctx context.Context, queue int64, sources []Source) (di
 
 // follow moves a stream of one message to the group where its endpoint is now.
 // Nobody else has business with its guard. The stream of a dialog is Move's.
-func (t *Tx) follow(ctx context.Context, queue int64, s Source) error {
+func (t *Tx) follow(ctx context.Context, s Source) error {
 	if s.Kind == streamDialog {
 		return nil
 	}
@@ -512,7 +512,7 @@ func (t *Tx) follow(ctx context.Context, queue int64, s Source) error {
 	if _, err := t.Exec(ctx, t.s.q.StreamMove, h.group, s.ID); err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.MarkerMove, h.group, queue, s.Group, s.ID)
+	_, err = t.Exec(ctx, t.s.q.MarkerMove, h.group, s.Group, s.ID)
 	return err
 }
 

@@ -152,7 +152,7 @@ func (t *Tx) dropUnread(ctx context.Context, e *backend.Endpoint) (unread int, e
 			t.noteDropped(k)
 		}
 		if s.Kind != streamDialog {
-			if err := t.dropNote(ctx, e.Queue, e.Group, s.ID); err != nil {
+			if err := t.dropNote(ctx, e.Group, s.ID); err != nil {
 				return 0, err
 			}
 		} else if len(keys) > 0 {
@@ -200,8 +200,8 @@ func (t *Tx) dropMessages(ctx context.Context, id backend.ID) (keys []messageKey
 
 // dropNote removes a stream that was made for one message, and its marker.
 // Nobody else has business with its guard.
-func (t *Tx) dropNote(ctx context.Context, queue int64, group, id backend.ID) error {
-	if _, err := t.Exec(ctx, t.s.q.MarkerDelete, queue, group, id); err != nil {
+func (t *Tx) dropNote(ctx context.Context, group, id backend.ID) error {
+	if _, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, t.s.q.StreamDelete, id)
@@ -274,7 +274,7 @@ func (t *Tx) removeConversation(ctx context.Context, a, b backend.ID, force bool
 		if _, err := t.dropMessages(ctx, s.ID); err != nil {
 			return false, err
 		}
-		if err := t.dropNote(ctx, s.Queue, s.Group, s.ID); err != nil {
+		if err := t.dropNote(ctx, s.Group, s.ID); err != nil {
 			return false, err
 		}
 	}

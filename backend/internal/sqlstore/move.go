@@ -72,7 +72,7 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 	if _, err := t.Exec(ctx, t.s.q.StreamMove, group, id); err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, t.s.q.MarkerMove, group, h.queue, h.group, id); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.MarkerMove, group, h.group, id); err != nil {
 		return err
 	}
 	// A stream that comes out of a blocked group has no marker, or one that a
@@ -92,6 +92,6 @@ func (t *Tx) remark(ctx context.Context, s Stream) error {
 	if err := t.mark(ctx, s); err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Queue, s.Group, s.ID, since)
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Group, s.ID, since)
 	return err
 }

@@ -166,16 +166,7 @@ type Statements[T any] struct {
 	LostPromotions T
 
 	// For operators.
-	ListQueues,
-	CountReady,
-	CountPosts,
-	CountDelayed,
-	CountLeased,
-	CountLeasedPosts,
-	CountBlocked,
-	CountBlockedPosts,
-	CountWithheld,
-	HeadReady,
+	QueueStatus,
 	ListPromoted,
 	ListReady,
 	ListPosts,
@@ -260,7 +251,7 @@ func Portable() Statements[string] {
 			     + (SELECT count(*) FROM parley_stream s
 			         WHERE s.group_id = g.group_id AND s.stream_id <> g.group_id)
 			     + (SELECT count(*) FROM parley_ready r
-			         WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id)
+			         WHERE r.group_id = g.group_id)
 			     + (SELECT count(*) FROM parley_message m WHERE m.stream_id = g.group_id)
 			     + (SELECT count(*) FROM parley_delayed d
 			         WHERE d.queue_id = g.queue_id AND d.name = g.name AND g.name <> '')
@@ -360,20 +351,20 @@ func Portable() Statements[string] {
 			SELECT seq, since FROM parley_message WHERE stream_id = ? ORDER BY seq LIMIT 1`,
 
 		MarkerDelete: `
-			DELETE FROM parley_ready WHERE queue_id = ? AND group_id = ? AND stream_id = ?`,
+			DELETE FROM parley_ready WHERE group_id = ? AND stream_id = ?`,
 		MarkerSince: `
 			UPDATE parley_ready SET since = ?
-			 WHERE queue_id = ? AND group_id = ? AND stream_id = ? AND since <> ?`,
+			 WHERE group_id = ? AND stream_id = ? AND since <> ?`,
 		MarkerMove: `
 			UPDATE parley_ready SET group_id = ?
-			 WHERE queue_id = ? AND group_id = ? AND stream_id = ?`,
+			 WHERE group_id = ? AND stream_id = ?`,
 		MarkerRead: `
-			SELECT stream_id FROM parley_ready WHERE queue_id = ? AND group_id = ? ORDER BY stream_id`,
+			SELECT stream_id FROM parley_ready WHERE group_id = ? ORDER BY stream_id`,
 		MarkersMissing: `
 			SELECT s.stream_id
 			  FROM parley_stream s
 			  LEFT JOIN parley_ready r
-			    ON r.queue_id = s.queue_id AND r.group_id = s.group_id AND r.stream_id = s.stream_id
+			    ON r.group_id = s.group_id AND r.stream_id = s.stream_id
 			 WHERE s.group_id = ? AND r.stream_id IS NULL
 			 ORDER BY s.stream_id`,
 
@@ -449,7 +440,7 @@ func Portable() Statements[string] {
 			SELECT post_id, priority, since
 			  FROM parley_post
 			 WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
-			 ORDER BY queue_id, priority DESC, since, post_id
+			 ORDER BY queue_id, priority DESC, since
 			 LIMIT 1`,
 		Waiting: `
 			SELECT 1 FROM parley_meta
@@ -459,7 +450,7 @@ func Portable() Statements[string] {
 			    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = ? AND p.blocked = 0)`,
 		GroupVisible: `
 			SELECT 1 FROM parley_ready r
-			 WHERE r.queue_id = ? AND r.group_id = ?
+			 WHERE r.group_id = ?
 			   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
 			 LIMIT 1`,
 		// The streams of a group that have messages, in the order in which they
@@ -470,7 +461,7 @@ func Portable() Statements[string] {
 			  FROM parley_ready r
 			  JOIN parley_stream s ON s.stream_id = r.stream_id
 			  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
-			 WHERE r.queue_id = ? AND r.group_id = ?
+			 WHERE r.group_id = ?
 			 ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id`,
 
 		FailureDelete: `
@@ -494,10 +485,11 @@ func Portable() Statements[string] {
 		PromotionDrop: `
 			DELETE FROM parley_promotion WHERE group_id = ?`,
 
+		// The sum keeps planners from taking the index of kind and due for these.
 		TimerDelete: `
-			DELETE FROM parley_timer WHERE handle = ? AND kind = ?`,
+			DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ?`,
 		TimerExpire: `
-			DELETE FROM parley_timer WHERE handle = ? AND kind = ? AND due <= :now`,
+			DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ? AND due <= :now`,
 		TimersDelete: `
 			DELETE FROM parley_timer WHERE handle = ?`,
 
@@ -556,7 +548,7 @@ func Portable() Statements[string] {
 			  FROM (SELECT x.stream_id, x.group_id
 			          FROM parley_ready x
 			         WHERE x.queue_id = ?
-			         ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id, x.stream_id
+			         ORDER BY x.queue_id, x.priority DESC, x.since
 			         LIMIT ?) r
 			  LEFT JOIN parley_grp g ON g.group_id = r.group_id
 			 WHERE coalesce(g.blocked, 1) <> 0
@@ -582,7 +574,7 @@ func Portable() Statements[string] {
 			                              WHERE s.group_id = g.group_id
 			                                AND (s.kind <> 3 OR s.touched > :now - 60000000))
 			             AND NOT EXISTS (SELECT 1 FROM parley_ready r
-			                              WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id)
+			                              WHERE r.group_id = g.group_id)
 			            THEN 1 ELSE 0 END
 			  FROM parley_grp g
 			 WHERE g.group_id > ?
@@ -596,63 +588,66 @@ func Portable() Statements[string] {
 			   AND NOT EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
 			 LIMIT ?`,
 
-		ListQueues: `
-			SELECT queue_id, name, enabled FROM parley_queue ORDER BY name`,
-		CountReady: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one
-			          FROM parley_ready r
-			          JOIN parley_message m ON m.stream_id = r.stream_id
-			         WHERE r.queue_id = ?
-			         LIMIT 10000) x`,
-		CountPosts: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one FROM parley_post p
-			         WHERE p.queue_id = ? AND p.blocked = 0
-			         LIMIT 10000) x`,
-		CountDelayed: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one FROM parley_delayed d WHERE d.queue_id = ? LIMIT 10000) x`,
-		CountLeased: `
-			SELECT count(*)
-			  FROM (SELECT DISTINCT r.group_id
-			          FROM (SELECT group_id FROM parley_ready
-			                 WHERE queue_id = ?
-			                 ORDER BY queue_id, priority DESC, since, group_id, stream_id
-			                 LIMIT 10000) r
-			          JOIN parley_grp g ON g.group_id = r.group_id
-			         WHERE g.lease_until > :now) x`,
-		CountLeasedPosts: `
-			SELECT count(*)
-			  FROM (SELECT lease_until FROM parley_post
-			         WHERE queue_id = ? AND blocked = 0
-			         ORDER BY queue_id, priority DESC, since, post_id
-			         LIMIT 10000) p
-			 WHERE p.lease_until > :now`,
-		CountBlocked: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one FROM parley_grp
-			         WHERE blocked = ? AND queue_id = ? AND blocked <> 0
-			         LIMIT 10000) x`,
-		CountBlockedPosts: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one FROM parley_post
-			         WHERE blocked = ? AND queue_id = ? AND blocked <> 0
-			         LIMIT 10000) x`,
-		CountWithheld: `
-			SELECT count(*)
-			  FROM (SELECT 1 AS one
-			          FROM parley_stream s
-			          JOIN parley_held h ON h.stream_id = s.stream_id
-			         WHERE s.held = 1 AND s.queue_id = ?
-			         LIMIT 10000) x`,
-		HeadReady: `
-			SELECT r.priority, r.since, :now
-			  FROM parley_ready r
-			 WHERE r.queue_id = ?
-			   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
-			 ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id, r.stream_id
-			 LIMIT 1`,
+		// Everything of all queues in one trip. Counts are bounded one by one.
+		QueueStatus: `
+			SELECT q.queue_id, q.name, q.enabled,
+			       (SELECT count(*) FROM (SELECT 1 AS one
+			                                FROM parley_ready r
+			                                JOIN parley_message m ON m.stream_id = r.stream_id
+			                               WHERE r.queue_id = q.queue_id
+			                               LIMIT 10000) x)
+			     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p
+			                               WHERE p.queue_id = q.queue_id AND p.blocked = 0
+			                               LIMIT 10000) x),
+			       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_delayed d
+			                               WHERE d.queue_id = q.queue_id
+			                               LIMIT 10000) x),
+			       (SELECT count(*) FROM (SELECT DISTINCT r.group_id
+			                                FROM (SELECT group_id FROM parley_ready
+			                                       WHERE queue_id = q.queue_id
+			                                       ORDER BY queue_id, priority DESC, since
+			                                       LIMIT 10000) r
+			                                JOIN parley_grp g ON g.group_id = r.group_id
+			                               WHERE g.lease_until > :now) x)
+			     + (SELECT count(*) FROM (SELECT lease_until FROM parley_post
+			                               WHERE queue_id = q.queue_id AND blocked = 0
+			                               ORDER BY queue_id, priority DESC, since
+			                               LIMIT 10000) p
+			         WHERE p.lease_until > :now),
+			       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_grp g
+			                               WHERE g.blocked = 1 AND g.queue_id = q.queue_id AND g.blocked <> 0
+			                               LIMIT 10000) x)
+			     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p
+			                               WHERE p.blocked = 1 AND p.queue_id = q.queue_id AND p.blocked <> 0
+			                               LIMIT 10000) x),
+			       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_grp g
+			                               WHERE g.blocked = 2 AND g.queue_id = q.queue_id AND g.blocked <> 0
+			                               LIMIT 10000) x)
+			     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p
+			                               WHERE p.blocked = 2 AND p.queue_id = q.queue_id AND p.blocked <> 0
+			                               LIMIT 10000) x),
+			       (SELECT count(*) FROM (SELECT 1 AS one
+			                                FROM parley_stream s
+			                                JOIN parley_held h ON h.stream_id = s.stream_id
+			                               WHERE s.held = 1 AND s.queue_id = q.queue_id
+			                               LIMIT 10000) x),
+			       (SELECT r.priority FROM parley_ready r
+			         WHERE r.queue_id = q.queue_id
+			           AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+			         ORDER BY r.queue_id, r.priority DESC, r.since LIMIT 1),
+			       (SELECT r.since FROM parley_ready r
+			         WHERE r.queue_id = q.queue_id
+			           AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+			         ORDER BY r.queue_id, r.priority DESC, r.since LIMIT 1),
+			       (SELECT p.priority FROM parley_post p
+			         WHERE p.queue_id = q.queue_id AND p.blocked = 0
+			         ORDER BY p.queue_id, p.priority DESC, p.since LIMIT 1),
+			       (SELECT p.since FROM parley_post p
+			         WHERE p.queue_id = q.queue_id AND p.blocked = 0
+			         ORDER BY p.queue_id, p.priority DESC, p.since LIMIT 1),
+			       :now
+			  FROM parley_queue q
+			 ORDER BY q.name`,
 		ListPromoted: `
 			SELECT p.group_id, p.level, p.sticky,
 			       CASE WHEN EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
@@ -663,7 +658,7 @@ func Portable() Statements[string] {
 			                  FROM parley_ready r
 			                  JOIN parley_grp g ON g.group_id = r.group_id
 			                  JOIN parley_message m ON m.stream_id = r.stream_id
-			                 WHERE r.queue_id = p.queue_id AND r.group_id = p.group_id AND g.blocked = 0
+			                 WHERE r.group_id = p.group_id AND g.blocked = 0
 			                   AND (g.lease_until < :now OR ? = 0))
 			     OR EXISTS (SELECT 1 FROM parley_post o
 			                 WHERE o.post_id = p.group_id AND o.blocked = 0
@@ -676,13 +671,13 @@ func Portable() Statements[string] {
 			  JOIN parley_grp g ON g.group_id = r.group_id
 			 WHERE r.queue_id = ? AND g.blocked = 0 AND (g.lease_until < :now OR ? = 0)
 			   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
-			 ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id, r.stream_id
+			 ORDER BY r.queue_id, r.priority DESC, r.since
 			 LIMIT ?`,
 		ListPosts: `
 			SELECT post_id, priority, since
 			  FROM parley_post
 			 WHERE queue_id = ? AND blocked = 0 AND (lease_until < :now OR ? = 0)
-			 ORDER BY queue_id, priority DESC, since, post_id
+			 ORDER BY queue_id, priority DESC, since
 			 LIMIT ?`,
 		ListBlocked: `
 			SELECT group_id, blocked_since FROM parley_grp
@@ -698,7 +693,7 @@ func Portable() Statements[string] {
 			SELECT g.service, g.name, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
 			       g.blocked_until, g.reason, :now, p.level, p.sticky,
 			       (SELECT max(r.priority) FROM parley_ready r
-			         WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id)
+			         WHERE r.group_id = g.group_id)
 			  FROM parley_grp g
 			  LEFT JOIN parley_promotion p ON p.group_id = g.group_id
 			 WHERE g.group_id = ?`,

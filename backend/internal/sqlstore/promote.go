@@ -130,7 +130,7 @@ func (t *Tx) unblock(ctx context.Context, g *group) error {
 // restandAll gives streams that got a marker while their group was blocked the
 // place of their first message. Where a guard is busy it stays as it is.
 func (t *Tx) restandAll(ctx context.Context, g *group) error {
-	streams, err := t.IDs(ctx, t.s.q.MarkerRead, g.queue, g.id)
+	streams, err := t.IDs(ctx, t.s.q.MarkerRead, g.id)
 	if err != nil {
 		return err
 	}

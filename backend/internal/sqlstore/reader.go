@@ -13,74 +13,32 @@ import (
 // Queues implements backend.Reader.
 func (s *Store) Queues(ctx context.Context) (list []backend.QueueStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
-		err := r.Rows(ctx, func(rows *sql.Rows) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var q backend.QueueStatus
 			var enabled bool
-			err := rows.Scan(&q.ID, &q.Name, Bool(&enabled))
-			q.Disabled = !enabled
-			list = append(list, q)
-			return err
-		}, s.q.ListQueues)
-		for i := range list {
-			if err == nil {
-				err = r.queueStatus(ctx, &list[i])
+			var group, post struct{ priority, since sql.NullInt64 }
+			var now int64
+			err := rows.Scan(&q.ID, &q.Name, Bool(&enabled), &q.Depth, &q.Delayed, &q.Leased, &q.Deferred, &q.Parked, &q.Withheld,
+				&group.priority, &group.since, &post.priority, &post.since, &now)
+			if err != nil {
+				return err
 			}
-		}
-		return err
+			q.Disabled = !enabled
+			for _, n := range []*int{&q.Depth, &q.Delayed, &q.Leased, &q.Deferred, &q.Parked, &q.Withheld} {
+				*n = min(*n, backend.CountLimit)
+			}
+			first := place{int(group.priority.Int64), group.since.Int64}
+			if p := (place{int(post.priority.Int64), post.since.Int64}); p.before(first) {
+				first = p
+			}
+			if first != (place{}) {
+				q.Oldest = span(first.since, now)
+			}
+			list = append(list, q)
+			return nil
+		}, s.q.QueueStatus)
 	})
 	return list, err
-}
-
-func (r run) queueStatus(ctx context.Context, q *backend.QueueStatus) error {
-	counts := []struct {
-		to   *int
-		stmt *Stmt
-		args []any
-	}{
-		{&q.Depth, r.s.q.CountReady, []any{q.ID}},
-		{&q.Depth, r.s.q.CountPosts, []any{q.ID}},
-		{&q.Delayed, r.s.q.CountDelayed, []any{q.ID}},
-		{&q.Leased, r.s.q.CountLeased, []any{q.ID}},
-		{&q.Leased, r.s.q.CountLeasedPosts, []any{q.ID}},
-		{&q.Deferred, r.s.q.CountBlocked, []any{deferred, q.ID}},
-		{&q.Deferred, r.s.q.CountBlockedPosts, []any{deferred, q.ID}},
-		{&q.Parked, r.s.q.CountBlocked, []any{parked, q.ID}},
-		{&q.Parked, r.s.q.CountBlockedPosts, []any{parked, q.ID}},
-		{&q.Withheld, r.s.q.CountWithheld, []any{q.ID}},
-	}
-	for _, c := range counts {
-		var n int
-		if _, err := r.Row(ctx, []any{&n}, c.stmt, c.args...); err != nil {
-			return err
-		}
-		*c.to = min(*c.to+n, backend.CountLimit)
-	}
-	var ready, post place
-	var now int64
-	var id backend.ID
-	if _, err := r.Row(ctx, []any{&ready.priority, &ready.since, &now}, r.s.q.HeadReady, q.ID); err != nil {
-		return err
-	}
-	var posts []ranked
-	posts, err := r.ranked(ctx, r.s.q.ListPosts, q.ID, false, 1)
-	if err != nil {
-		return err
-	}
-	if len(posts) > 0 {
-		id, post = posts[0].id, posts[0].place
-		if p, err := r.post(ctx, id); err != nil {
-			return err
-		} else if p != nil {
-			now = p.Now
-		}
-	}
-	if post.before(ready) {
-		ready = post
-	}
-	if ready != (place{}) {
-		q.Oldest = span(ready.since, now)
-	}
-	return nil
 }
 
 // ranked is a group or post with its place in an order.

@@ -170,7 +170,7 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 			return backend.ErrFenced
 		}
 		if r.Message.Kind <= backend.KindError {
-			if err := t.dropNote(ctx, r.Hold.Queue, r.Hold.Group, r.Message.Stream); err != nil {
+			if err := t.dropNote(ctx, r.Hold.Group, r.Message.Stream); err != nil {
 				return err
 			}
 		}
@@ -331,9 +331,9 @@ func (t *Tx) restand(ctx context.Context, s *Stream) error {
 		found = g != nil && g.blocked == 0
 	}
 	if !found {
-		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.Queue, s.Group, s.ID)
+		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.Group, s.ID)
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Queue, s.Group, s.ID, since)
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Group, s.ID, since)
 	return err
 }

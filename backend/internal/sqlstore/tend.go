@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -324,9 +326,8 @@ func (s *Store) tendMarkers(ctx context.Context, limit int) (moved int, err erro
 }
 
 func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved int, err error) {
-	var empty []messageKey // of markers: stream, and no seq
-	blocked := make(map[backend.ID]bool)
-	groups := make(map[backend.ID]backend.ID) // of streams in empty
+	blocked := make(map[backend.ID]bool)     // groups
+	empty := make(map[backend.ID]backend.ID) // streams, with their groups
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var id, group backend.ID
@@ -337,8 +338,7 @@ func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved i
 			if state.Int64 != 0 {
 				blocked[group] = true
 			} else {
-				empty = append(empty, messageKey{stream: id})
-				groups[id] = group
+				empty[id] = group
 			}
 			return nil
 		}, s.q.Stale, queue, window)
@@ -359,12 +359,8 @@ func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved i
 	// No group is needed for these: who holds the guard of a stream without
 	// messages knows that there will be none until he lets go.
 	err = s.atomically(ctx, func(tx *Tx) error {
-		ids := make([]backend.ID, len(empty))
-		for i, k := range empty {
-			ids[i] = k.stream
-		}
-		for _, id := range SortIDs(ids) {
-			n, err := tx.sweep(ctx, queue, groups[id], id)
+		for _, id := range SortIDs(slices.Collect(maps.Keys(empty))) {
+			n, err := tx.sweep(ctx, empty[id], id)
 			if err != nil {
 				return err
 			}
@@ -376,7 +372,7 @@ func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved i
 }
 
 // sweep removes a marker if its stream has no message.
-func (t *Tx) sweep(ctx context.Context, queue int64, group, id backend.ID) (int, error) {
+func (t *Tx) sweep(ctx context.Context, group, id backend.ID) (int, error) {
 	s, err := t.guard(ctx, id)
 	if err == backend.ErrStreamBusy {
 		return 0, nil
@@ -391,7 +387,7 @@ func (t *Tx) sweep(ctx context.Context, queue int64, group, id backend.ID) (int,
 			return 0, err
 		}
 	}
-	n, err := t.Exec(ctx, t.s.q.MarkerDelete, queue, group, id)
+	n, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id)
 	return int(n), err
 }
 
@@ -403,7 +399,7 @@ func (s *Store) takeOut(ctx context.Context, id backend.ID) (moved int, err erro
 		if err != nil || g == nil || !locked || g.blocked == 0 {
 			return err
 		}
-		streams, err := tx.IDs(ctx, s.q.MarkerRead, g.queue, id)
+		streams, err := tx.IDs(ctx, s.q.MarkerRead, id)
 		if err != nil {
 			return err
 		}
@@ -413,7 +409,7 @@ func (s *Store) takeOut(ctx context.Context, id backend.ID) (moved int, err erro
 			} else if !ok {
 				continue
 			}
-			n, err := tx.Exec(ctx, s.q.MarkerDelete, g.queue, id, stream)
+			n, err := tx.Exec(ctx, s.q.MarkerDelete, id, stream)
 			if err != nil {
 				return err
 			}

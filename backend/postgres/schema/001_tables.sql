@@ -138,13 +138,13 @@ CREATE TABLE parley_ready (
   stream_id uuid     NOT NULL,
   priority  smallint NOT NULL,
   since     bigint   NOT NULL,
-  PRIMARY KEY (queue_id, group_id, stream_id)
+  PRIMARY KEY (group_id, stream_id)
 ) WITH (
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_analyze_scale_factor = 0.05,
   vacuum_truncate = false
 );
-CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since, group_id, stream_id);
+CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since);
 
 CREATE TABLE parley_promotion (
   group_id uuid     PRIMARY KEY, -- or a post's id
@@ -159,7 +159,7 @@ CREATE TABLE parley_promotion (
   autovacuum_analyze_scale_factor = 0.05,
   vacuum_truncate = false
 );
-CREATE INDEX parley_promotion_order ON parley_promotion (queue_id, level DESC, since, group_id);
+CREATE INDEX parley_promotion_order ON parley_promotion (queue_id, level DESC, since);
 
 -- Posts without key: message, stream, marker and group in one row.
 CREATE TABLE parley_post (
@@ -187,7 +187,7 @@ CREATE TABLE parley_post (
   autovacuum_analyze_scale_factor = 0.05,
   vacuum_truncate = false
 );
-CREATE INDEX parley_post_order ON parley_post (queue_id, priority DESC, since, post_id) WHERE blocked = 0;
+CREATE INDEX parley_post_order ON parley_post (queue_id, priority DESC, since) WHERE blocked = 0;
 CREATE INDEX parley_post_blocked ON parley_post (blocked, blocked_until) WHERE blocked <> 0;
 
 -- The streams of keys; a key's group has the same id.

@@ -40,14 +40,14 @@ SELECT q.name AS queue, x.group_id, x.service, x.key, x.post, x.priority,
        to_timestamp(nullif(CASE x.blocked WHEN 0 THEN x.lease_until WHEN 1 THEN x.blocked_until END, 0) / 1000000.0) AS until
   FROM (SELECT g.queue_id, g.group_id, nullif(g.service, '') AS service, nullif(g.name, '') AS key, false AS post,
                (SELECT max(r.priority) FROM parley_ready r
-                 WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id) AS priority,
+                 WHERE r.group_id = g.group_id) AS priority,
                (SELECT min(r.since) FROM parley_ready r
-                 WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id) AS oldest,
+                 WHERE r.group_id = g.group_id) AS oldest,
                g.blocked, g.blocked_since, g.blocked_until, g.reason, g.lease_until, g.held_since, g.owner
           FROM parley_grp g
          WHERE g.blocked <> 0
             OR EXISTS (SELECT 1 FROM parley_ready r
-                        WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id)
+                        WHERE r.group_id = g.group_id)
          UNION ALL
         SELECT o.queue_id, o.post_id, NULL, NULL, true, o.priority, o.since,
                o.blocked, o.blocked_since, o.blocked_until, o.reason, o.lease_until, o.held_since, o.owner

@@ -114,7 +114,7 @@ CREATE TABLE parley_ready (
   stream_id BLOB    NOT NULL,
   priority  INTEGER NOT NULL,
   since     INTEGER NOT NULL,
-  PRIMARY KEY (queue_id, group_id, stream_id)
+  PRIMARY KEY (group_id, stream_id)
 ) WITHOUT ROWID;
 CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since, group_id, stream_id);
 

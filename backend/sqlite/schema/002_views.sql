@@ -42,14 +42,14 @@ SELECT q.name AS queue,
        strftime('%Y-%m-%d %H:%M:%f', nullif(CASE x.blocked WHEN 0 THEN x.lease_until WHEN 1 THEN x.blocked_until END, 0) / 1e6, 'unixepoch') AS until
   FROM (SELECT g.queue_id, g.group_id, nullif(g.service, '') AS service, nullif(g.name, '') AS key, 0 AS post,
                (SELECT max(r.priority) FROM parley_ready r
-                 WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id) AS priority,
+                 WHERE r.group_id = g.group_id) AS priority,
                (SELECT min(r.since) FROM parley_ready r
-                 WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id) AS oldest,
+                 WHERE r.group_id = g.group_id) AS oldest,
                g.blocked, g.blocked_since, g.blocked_until, g.reason, g.lease_until, g.held_since, g.owner
           FROM parley_grp g
          WHERE g.blocked <> 0
             OR EXISTS (SELECT 1 FROM parley_ready r
-                        WHERE r.queue_id = g.queue_id AND r.group_id = g.group_id)
+                        WHERE r.group_id = g.group_id)
          UNION ALL
         SELECT o.queue_id, o.post_id, NULL, NULL, 1, o.priority, o.since,
                o.blocked, o.blocked_since, o.blocked_until, o.reason, o.lease_until, o.held_since, o.owner
