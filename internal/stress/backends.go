@@ -1,0 +1,6 @@
+package main
+
+import (
+	_ "github.com/parleymq/parley/backend/postgres"
+	_ "github.com/parleymq/parley/backend/sqlite"
+)

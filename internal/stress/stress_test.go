@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The test's program is also that of its children.
+func TestMain(m *testing.M) {
+	if childMain() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestRun is a short run on each database that can be had.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	for name, db := range map[string]string{
+		"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "stress.db"),
+		"postgres": os.Getenv("PARLEY_TEST_POSTGRES"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if db == "" {
+				t.Skip("there is no server for it")
+			}
+			var log strings.Builder
+			o := options{db: db, length: 6 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 16, receivers: 12, groups: 40, streams: 3, children: 1, pause: 20 * time.Millisecond}
+			r, err := runLoad(context.Background(), o, &lockedWriter{w: &log})
+			t.Logf("seed %d\n%s", o.seed, log.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(r.line())
+			if r.failures() > 0 {
+				t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
+			}
+			if r.sent < 100 || r.verdict.received < 100 {
+				t.Errorf("%d sent and %d received: that is no load", r.sent, r.verdict.received)
+			}
+		})
+	}
+}
