@@ -158,6 +158,7 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 			tx.rollback(ctx)
 		}
 	}()
+	r.Alone = true
 	switch {
 	case opt.Release == BeforeWork:
 		q := v.queueByID[r.Queue]

@@ -35,6 +35,11 @@ type ClaimRequest struct {
 	// or Reclaim: they stay eligible.
 	Held []ID
 
+	// Alone says that the transaction was begun for this claim and is rolled back
+	// if it returns nothing. A backend that has locked what it cannot return may
+	// then return nothing and say Contended.
+	Alone bool
+
 	// Consume settles what is returned at once, as the RECEIVE statement does:
 	// the messages are gone when the transaction commits.
 	Consume bool

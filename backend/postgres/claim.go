@@ -15,62 +15,169 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
 		return p.claimOne(ctx, tx, r)
 	}
-	var version int64
-	var enabled sql.NullInt64
-	var groups, promotedPosts []backend.ID
-	var posts []*sqlstore.Post
-	bytes := max(r.MaxBytes, 0)
-	if r.LockOnly {
-		bytes = 0
-	}
-	err = tx.Rows(ctx, func(rows *sql.Rows) error {
-		var what sql.NullInt64
-		po := new(sqlstore.Post)
-		err := rows.Scan(&version, &enabled, &what, sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
-			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
-			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
-		switch {
-		case err != nil || !what.Valid:
-		case what.Int64 == 0:
-			// A group with several streams stands in the order several times.
-			if len(promotedPosts) == 0 && !slices.Contains(groups, po.ID) {
-				groups = append(groups, po.ID)
-			}
-		case what.Int64 == 1:
-			if len(groups) == 0 {
-				promotedPosts = append(promotedPosts, po.ID)
-			}
-		default:
-			posts = append(posts, po)
-		}
-		return err
-	}, p.hot.claim, r.Queue, r.MaxGroups, bytes)
+	f, ok, err := p.look(ctx, tx, r)
 	if err != nil {
 		return c, err
 	}
-	if err := state(version, enabled, r); err != nil {
-		return c, err
-	}
 	switch {
-	case len(groups) == 0 && len(promotedPosts) == 0 && len(posts) == 0:
+	case !ok || f.vain && r.Alone && r.Lease == 0:
+		// What was locked must be free again: the owner of a group that was locked
+		// in vain would wait for this transaction.
+		c.Contended = true
+		return c, nil
+	case len(f.groups) == 0 && len(f.promotedPosts) == 0 && len(f.posts) == 0:
 		var one any
 		c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
 		return c, err
-	case len(posts) > 0:
-		c.Holds, err = p.holdPosts(ctx, tx, r, posts)
+	case len(f.posts) > 0:
+		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
 		return c, err
-	case len(promotedPosts) > 0:
+	case len(f.promotedPosts) > 0:
 		// Promoted one by one, they are few. Of a mix of posts and groups those
 		// of the first one's kind are taken, up to the first of the other kind:
 		// the rest is free again with the end of the transaction.
-		c.Holds, err = tx.ClaimPosts(ctx, r, promotedPosts)
+		c.Holds, err = tx.ClaimPosts(ctx, r, f.promotedPosts)
 		return c, err
 	}
-	c, err = p.read(ctx, tx, r, groups)
+	c, err = p.read(ctx, tx, r, f.groups)
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
 		c.Contended = true // what was found has just been taken by somebody else
 	}
 	return c, err
+}
+
+// look finds what ranks first. On a queue with both streams and posts the head of
+// one order may be in somebody's hands, which no snapshot shows, and what comes
+// behind it rank below the other order: then the other is tried, and the better
+// of both is taken. What was locked on the way is given back by a savepoint. A
+// transaction that is only for this claim has one on queues where this has
+// happened; before, ok is false, and the transaction has to be given up instead.
+func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+	const point = "parley_look"
+	_, mixed := p.mixed.Load(r.Queue)
+	if mixed || !r.Alone {
+		if err := tx.Savepoint(ctx, point); err != nil {
+			return nil, false, err
+		}
+	}
+	f, err = p.find(ctx, tx, r, preferHead)
+	if err != nil || !f.outranked() {
+		if err == nil && mixed && !f.both() {
+			p.mixed.Delete(r.Queue)
+		}
+		return f, err == nil, err
+	}
+	p.mixed.Store(r.Queue, true)
+	if !mixed && r.Alone {
+		return f, false, nil
+	}
+	first, other := preferStreams, preferPosts
+	if len(f.posts) > 0 {
+		first, other = preferPosts, preferStreams
+	}
+	if err := tx.RollbackTo(ctx, point); err != nil {
+		return nil, false, err
+	}
+	g, err := p.find(ctx, tx, r, other)
+	if err != nil || g.first.before(f.first) {
+		return g, err == nil, err
+	}
+	if err := tx.RollbackTo(ctx, point); err != nil {
+		return nil, false, err
+	}
+	f, err = p.find(ctx, tx, r, first)
+	return f, err == nil, err
+}
+
+// Which order a claim takes from.
+const (
+	preferHead = iota // the one whose head ranks higher
+	preferStreams
+	preferPosts
+)
+
+// place is where something stands in the order.
+type place struct{ priority, since sql.NullInt64 }
+
+func (a place) before(b place) bool {
+	switch {
+	case !a.since.Valid || !b.since.Valid:
+		return a.since.Valid
+	case a.priority != b.priority:
+		return a.priority.Int64 > b.priority.Int64
+	}
+	return a.since.Int64 < b.since.Int64
+}
+
+// found is what a claim's first statement locked.
+type found struct {
+	groups, promotedPosts []backend.ID
+	posts                 []*sqlstore.Post
+	vain                  bool  // a group is locked that somebody else has just taken
+	first                 place // of the first group or post that is not promoted
+	stream, post          place // the heads of both orders, locked or not
+}
+
+// both reports whether there are streams and posts.
+func (f *found) both() bool { return f.stream.since.Valid && f.post.since.Valid }
+
+// outranked reports whether the head of the order from which nothing was taken
+// comes before what was taken.
+func (f *found) outranked() bool {
+	if !f.first.since.Valid {
+		return false
+	}
+	if len(f.posts) > 0 {
+		return f.stream.since.Valid && f.stream.before(f.first)
+	}
+	return f.post.since.Valid && f.post.before(f.first)
+}
+
+// find is a claim's first statement.
+func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, prefer int) (*found, error) {
+	var f found
+	var version int64
+	var enabled sql.NullInt64
+	bytes := max(r.MaxBytes, 0)
+	if r.LockOnly {
+		bytes = 0
+	}
+	err := tx.Rows(ctx, func(rows *sql.Rows) error {
+		var what sql.NullInt64
+		var at place
+		po := new(sqlstore.Post)
+		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
+			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
+			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
+			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
+		if err != nil || !what.Valid {
+			return err
+		}
+		po.Priority, po.Since = int(at.priority.Int64), at.since.Int64
+		if !f.first.since.Valid && what.Int64 != 3 {
+			f.first = at
+		}
+		switch what.Int64 {
+		case 0:
+			// A group with several streams stands in the order several times.
+			if len(f.promotedPosts) == 0 && !slices.Contains(f.groups, po.ID) {
+				f.groups = append(f.groups, po.ID)
+			}
+		case 1:
+			if len(f.groups) == 0 {
+				f.promotedPosts = append(f.promotedPosts, po.ID)
+			}
+		case 3:
+			f.vain = true
+		default:
+			f.posts = append(f.posts, po)
+		}
+		return nil
+	}, p.hot.claims[limit(r.MaxGroups)], r.Queue, bytes, prefer)
+	if err != nil {
+		return nil, err
+	}
+	return &f, state(version, enabled, r)
 }
 
 // state is what the first statement says of the catalog and the queue.

@@ -85,7 +85,7 @@ func TestStatements(t *testing.T) {
 	claiming := func(queue int64, groups int, lease time.Duration) func(backend.Tx) error {
 		return func(tx backend.Tx) error {
 			r := f.Request(queue)
-			r.Lease, r.MaxGroups = lease, groups
+			r.Lease, r.MaxGroups, r.Alone = lease, groups, true // as Broker.Receive claims
 			c, err := tx.Claim(f.Ctx, r)
 			if len(c.Holds) == 0 {
 				t.Error("nothing was claimed")
@@ -124,8 +124,19 @@ func TestStatements(t *testing.T) {
 		f.Post(backend.Posting{Key: fmt.Sprint("lease", n)})
 	}, claiming(f.QP, 1, time.Minute))
 	measure("claim ten posts by lease", 2, postTen, claiming(f.QP, 10, time.Minute))
+	measure("settle ten posts held by lease", 2, func() {
+		postTen()
+		f.Do(claiming(f.QP, 10, time.Minute))
+	}, func(tx backend.Tx) error {
+		if err := tx.Reclaim(f.Ctx, claim.Holds); err != nil {
+			return err
+		}
+		return settle(tx)
+	})
 	measure("claim nothing", 2, nil, func(tx backend.Tx) error {
-		_, err := tx.Claim(f.Ctx, f.Request(f.QA))
+		r := f.Request(f.QA)
+		r.Alone = true
+		_, err := tx.Claim(f.Ctx, r)
 		return err
 	})
 }

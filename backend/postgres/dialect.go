@@ -1,6 +1,12 @@
 package postgres
 
-import "github.com/parleymq/parley/backend/internal/sqlstore"
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parleymq/parley/backend/internal/sqlstore"
+)
 
 // now is the engine's clock. clock_timestamp and not now(): an expiry is tested
 // with the time of the statement, not with that of the transaction.
@@ -87,13 +93,39 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		                                     WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
 		                WHERE r.queue_id = $1)
 		    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = $2 AND p.blocked = 0)`
+	s.ListReady = `
+		SELECT r.group_id, r.priority, r.since
+		  FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+		         WHERE x.queue_id = $1
+		         ORDER BY x.queue_id, x.priority DESC, x.since) r
+		 CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+		                      WHERE g.group_id = r.group_id AND g.blocked = 0
+		                        AND (g.lease_until < :now OR $2 = 0) LIMIT 1) g
+		 CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
+		 LIMIT $3`
+	s.DueTimers = `
+		SELECT t.handle
+		  FROM (SELECT x.handle, x.due FROM parley_timer x
+		         WHERE x.kind = $1 AND x.due <= :now ORDER BY x.due) t
+		 CROSS JOIN LATERAL (SELECT x.queue_id FROM parley_endpoint x WHERE x.handle = t.handle LIMIT 1) e
+		 CROSS JOIN LATERAL (SELECT 1 FROM parley_queue x
+		                      WHERE x.queue_id = e.queue_id AND x.enabled = 1 LIMIT 1) q
+		 LIMIT $2`
+	s.NextTimer = `
+		SELECT t.due - :now
+		  FROM (SELECT x.handle, x.due FROM parley_timer x
+		         WHERE x.kind = $1 AND x.due < 9223372036854775807 ORDER BY x.due) t
+		 CROSS JOIN LATERAL (SELECT x.queue_id FROM parley_endpoint x WHERE x.handle = t.handle LIMIT 1) e
+		 CROSS JOIN LATERAL (SELECT 1 FROM parley_queue x
+		                      WHERE x.queue_id = e.queue_id AND x.enabled = 1 LIMIT 1) q
+		 LIMIT 1`
 	s.Stale = `
 		SELECT r.stream_id, r.group_id, g.blocked
 		  FROM (SELECT x.stream_id, x.group_id
 		          FROM parley_ready x
 		         WHERE x.queue_id = $1
 		         ORDER BY x.queue_id, x.priority DESC, x.since
-		         LIMIT $2) r
+		         LIMIT 1000) r
 		  LEFT JOIN LATERAL (SELECT x.blocked FROM parley_grp x WHERE x.group_id = r.group_id LIMIT 1) g ON true
 		  LEFT JOIN LATERAL (SELECT true AS yes FROM parley_message m
 		                      WHERE m.stream_id = r.stream_id LIMIT 1) m ON true
@@ -116,10 +148,11 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
 	postMany                                      *sqlstore.Stmt
-	claim, claimOne, read                         *sqlstore.Stmt
+	claims                                        map[int]*sqlstore.Stmt // by their limit
+	claimOne, read                                *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
 	retain, keep, keepPosts                       *sqlstore.Stmt
-	leasePosts, extend                            *sqlstore.Stmt
+	leasePosts, extend, reclaim                   *sqlstore.Stmt
 }
 
 // compile makes the statements; they are a dialect's as well.
@@ -134,7 +167,6 @@ func (h *hot) compile(d *sqlstore.Dialect) error {
 		{&h.append, "append", appendSQL},
 		{&h.keyState, "state of keys", keyStateSQL},
 		{&h.postMany, "post many", postManySQL},
-		{&h.claim, "claim", claimSQL},
 		{&h.claimOne, "claim one", claimOneSQL},
 		{&h.read, "read", readSQL},
 		{&h.remove, "remove", removeSQL},
@@ -146,6 +178,7 @@ func (h *hot) compile(d *sqlstore.Dialect) error {
 		{&h.keepPosts, "keep posts", keepPostsSQL},
 		{&h.leasePosts, "lease posts", leasePostsSQL},
 		{&h.extend, "extend", extendSQL},
+		{&h.reclaim, "reclaim", reclaimSQL},
 	} {
 		s, err := d.Stmt(x.name, x.text)
 		if err != nil {
@@ -153,7 +186,28 @@ func (h *hot) compile(d *sqlstore.Dialect) error {
 		}
 		*x.to = s
 	}
+	h.claims = make(map[int]*sqlstore.Stmt, len(limits))
+	for _, n := range limits {
+		s, err := d.Stmt("claim", strings.ReplaceAll(claimSQL, ":limit", strconv.Itoa(n)))
+		if err != nil {
+			return err
+		}
+		h.claims[n] = s
+	}
 	return nil
+}
+
+// limits are the numbers of groups that a claim can ask for. They stand in the
+// text of the statement, which there is once for each: a limit in a parameter is
+// "a tenth of the rows" to the planner. So with a million rows it plans anew for
+// each execution, or, when it does not, expects the statement to be so costly
+// that it compiles it first (jit_above_cost), which takes half a second.
+var limits = [...]int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1000}
+
+// limit returns the greatest of the limits that is not above n.
+func limit(n int) int {
+	i, _ := slices.BinarySearch(limits[:], n+1)
+	return limits[max(i-1, 0)]
 }
 
 // A send is one statement. Whoever waited for the guard has its conditions
@@ -269,23 +323,28 @@ const postManySQL = `
 // A claim's first statement: what there is to claim, locked.
 //
 // Promotions come first. Then one of two orders, that of the streams and that of
-// the posts without key: the one whose head, locked or not, ranks higher; and if
-// nothing in it can be locked, the other. Posts are one row each, and a locking
+// the posts without key: the one whose head, locked or not, ranks higher, or the
+// one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
+// the other. Posts are one row each, and a locking
 // clause returns that row as it is when the lock is granted, so they come with
-// their bodies, up to $3 bytes. Groups come without messages: these are read by
+// their bodies, up to $2 bytes. Groups come without messages: these are read by
 // a new statement (rule R-A).
 //
-// $1 queue, $2 groups at most, $3 bytes at most
+// $1 queue, $2 bytes at most; :limit groups at most
 const claimSQL = `
 	WITH t AS MATERIALIZED (SELECT :now AS now),
 	promoted AS MATERIALIZED (
-	  SELECT p.group_id, g.group_id IS NULL AS post
+	  SELECT p.group_id, g.group_id IS NULL AS post, g.free
 	    FROM (SELECT x.group_id FROM parley_promotion x
 	           WHERE x.queue_id = $1
 	           ORDER BY x.queue_id, x.level DESC, x.since) p
 	    LEFT JOIN LATERAL (
-	           SELECT g.group_id FROM parley_grp g
-	            WHERE g.group_id = p.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
+	             FROM parley_grp g
+	            WHERE g.group_id = p.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = p.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
 	              AND EXISTS (SELECT 1 FROM parley_ready r
 	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
 	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
@@ -296,7 +355,7 @@ const claimSQL = `
 	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
 	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
 	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
-	   LIMIT $2),
+	   LIMIT :limit),
 	ready_head AS MATERIALIZED (
 	  SELECT r.priority, r.since
 	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
@@ -316,21 +375,25 @@ const claimSQL = `
 	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT 1),
 	posts_first AS MATERIALIZED (
-	  SELECT NOT EXISTS (SELECT 1 FROM ready_head)
-	         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) AS yes
+	  SELECT CASE $3::int WHEN 1 THEN false WHEN 2 THEN true ELSE
+	         NOT EXISTS (SELECT 1 FROM ready_head)
+	         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) END AS yes
 	    FROM post_head),
 	ready_first AS MATERIALIZED (
-	  SELECT r.group_id
-	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+	  SELECT r.group_id, g.free, r.priority, r.since
+	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
 	           WHERE x.queue_id = $1
 	           ORDER BY x.queue_id, x.priority DESC, x.since) r
 	   CROSS JOIN LATERAL (
-	           SELECT 1 FROM parley_grp g
-	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = r.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = r.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
 	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
 	              FOR NO KEY UPDATE SKIP LOCKED) g
 	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first) IS NOT TRUE
-	   LIMIT $2),
+	   LIMIT :limit),
 	posts AS MATERIALIZED (
 	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
 	         x.last_error, x.fence, x.lease_until
@@ -338,31 +401,36 @@ const claimSQL = `
 	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
 	     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
 	   ORDER BY x.queue_id, x.priority DESC, x.since
-	   LIMIT $2
+	   LIMIT :limit
 	     FOR NO KEY UPDATE SKIP LOCKED),
 	ready_last AS MATERIALIZED (
-	  SELECT r.group_id
-	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+	  SELECT r.group_id, g.free, r.priority, r.since
+	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
 	           WHERE x.queue_id = $1
 	           ORDER BY x.queue_id, x.priority DESC, x.since) r
 	   CROSS JOIN LATERAL (
-	           SELECT 1 FROM parley_grp g
-	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = r.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = r.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
 	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
 	              FOR NO KEY UPDATE SKIP LOCKED) g
 	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first)
 	     AND (SELECT count(*) FROM posts) = 0
-	   LIMIT $2),
+	   LIMIT :limit),
 	found AS (
-	  SELECT CASE WHEN post THEN 1 ELSE 0 END AS what, group_id AS id,
+	  SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
 	         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
 	         NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
 	         NULL::bigint AS fence, NULL::bigint AS lease_until
 	    FROM promoted
 	   UNION ALL
-	  SELECT 0, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ready_first
+	  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+	    FROM ready_first
 	   UNION ALL
-	  SELECT 0, group_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ready_last
+	  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+	    FROM ready_last
 	   UNION ALL
 	  SELECT 2, post_id, priority, since, type, body, uniq, attempts, suspicion, last_error, fence, lease_until
 	    FROM (SELECT p.*,
@@ -371,8 +439,10 @@ const claimSQL = `
 	            FROM posts p
 	          WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
 	                       ROWS UNBOUNDED PRECEDING)) p
-	   WHERE p.n = 1 OR p.bytes <= $3)
-	SELECT v.catalog_version, q.enabled, f.*
+	   WHERE p.n = 1 OR p.bytes <= $2)
+	SELECT v.catalog_version, q.enabled,
+	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
+	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h), f.*
 	  FROM parley_meta v
 	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
 	  LEFT JOIN found f ON true`
@@ -641,3 +711,27 @@ const extendSQL = `
 	         WHERE p.id NOT IN (SELECT ep.post_id FROM ep)
 	           AND NOT EXISTS (SELECT 1 FROM parley_post z
 	                            WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until > :now))`
+
+// Leases are taken into the transaction, where they can be had without waiting.
+//
+// groups: $1 ids, $2 fences; posts: $3 ids, $4 fences
+const reclaimSQL = `
+	WITH g AS (
+	  UPDATE parley_grp y SET lease_until = 0, owner = ''
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT x.ctid FROM unnest($1::uuid[], $2::bigint[]) k(id, fence)
+	            CROSS JOIN LATERAL (
+	                    SELECT z.ctid FROM parley_grp z
+	                     WHERE z.group_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
+	                       FOR NO KEY UPDATE SKIP LOCKED) x))
+	  RETURNING y.group_id),
+	p AS (
+	  UPDATE parley_post y SET lease_until = 0, owner = ''
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT x.ctid FROM unnest($3::uuid[], $4::bigint[]) k(id, fence)
+	            CROSS JOIN LATERAL (
+	                    SELECT z.ctid FROM parley_post z
+	                     WHERE z.post_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
+	                       FOR NO KEY UPDATE SKIP LOCKED) x))
+	  RETURNING y.post_id)
+	SELECT group_id FROM g UNION ALL SELECT post_id FROM p`

@@ -35,6 +35,8 @@ type pool struct {
 	pooled  atomic.Bool // a transaction pooler is in between
 	channel string      // of notifications; set by the probe
 
+	mixed sync.Map // of queues where streams and posts got into each other's way
+
 	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be
 	mu        sync.Mutex // guards wanted
 	wanted    []*sqlstore.Stmt
@@ -390,7 +392,8 @@ func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	}
 	if !p.pooled.Load() {
 		p.prepare(ctx)
-		return direct{p}, func() {}, nil
+		d := &direct{p: p}
+		return d, d.release, nil
 	}
 	tx, cancel, err := p.beginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
 	if err != nil {
@@ -401,9 +404,35 @@ func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 }
 
 // direct runs statements outside of transactions.
-type direct struct{ p *pool }
+type direct struct {
+	p  *pool
+	tx *transaction // for a statement that is not to be compiled
+}
 
-func (d direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+func (d *direct) release() {
+	if d.tx != nil {
+		d.tx.Rollback(context.Background())
+	}
+}
+
+// plain runs a statement without having it compiled (jit): one that may read ten
+// thousand rows looks so costly that compiling it, which takes up to a second, is
+// thought to pay.
+func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	if d.tx == nil {
+		tx, cancel, err := d.p.beginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return nil, err
+		}
+		d.tx = &transaction{p: d.p, tx: tx, cancel: cancel}
+		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
+			return nil, err
+		}
+	}
+	return d.tx.Query(ctx, q, args)
+}
+
+func (d *direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
 	if s := d.p.statement(q); s != nil {
 		res, err = s.ExecContext(ctx, args...)
 	} else {
@@ -414,7 +443,10 @@ func (d direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql
 	return res, err
 }
 
-func (d direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if all := d.p.store.Q(); q == all.QueueStatus || q == all.ListReady {
+		return d.plain(ctx, q, args)
+	}
 	if s := d.p.statement(q); s != nil {
 		rows, err = s.QueryContext(ctx, args...)
 	} else {

@@ -92,7 +92,7 @@ func (f *interleaving) stranded() (n int) {
 
 func (f *interleaving) markers() (n int) {
 	f.Helper()
-	f.OK(f.db.QueryRow(`SELECT count(*) FROM ` + f.schema + `.parley_ready`).Scan(&n))
+	f.OK(f.db.QueryRow(`SELECT count(*) FROM ` + f.schema + `.parley_ready WHERE queue_id > 0`).Scan(&n))
 	return n
 }
 

@@ -213,6 +213,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Deliver:     p.settle,
 		Finish:      p.finish,
 		Extend:      p.extend,
+		Reclaim:     p.reclaim,
 	}
 	store, err := sqlstore.New(d)
 	if err == nil {

@@ -176,3 +176,66 @@ func TestOptions(t *testing.T) {
 		t.Error("parley_pooler=maybe was accepted")
 	}
 }
+
+// TestListenPGX listens on a connection of the pool's.
+func TestListenPGX(t *testing.T) {
+	db := connect(t, "pgx", server(t))
+	f := backendtest.New(t, open(t, db, postgres.Options{}))
+	listener := f.Backend.(backend.Listener)
+	woken := make(chan int64, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- listener.Listen(ctx, func(queue int64) { woken <- queue }) }()
+	wake := func(want int64) {
+		t.Helper()
+		select {
+		case q := <-woken:
+			f.Equal("woken for queue", q, want)
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody was woken")
+		}
+	}
+	wake(0)
+	f.OK(listener.Notify(t.Context(), []int64{3, 4}))
+	wake(3)
+	wake(4)
+	tx := f.Begin()
+	f.OK(tx.(backend.CommitNotifier).NotifyAtCommit(t.Context(), []int64{5}))
+	f.OK(tx.Commit(t.Context()))
+	wake(5)
+	cancel()
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+
+	plain := postgres.New(connect(t, "postgres", server(t)), nil)
+	if err := plain.Listen(t.Context(), func(int64) {}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("with nothing to listen with: %v", err)
+	}
+}
+
+// TestListenAgain has a listener of lib/pq lose its connection.
+func TestListenAgain(t *testing.T) {
+	db := connect(t, "postgres", server(t))
+	name := schema(t, db)
+	b := open(t, db, postgres.Options{Schema: name, Listen: server(t)})
+	woken := make(chan int64, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- b.Listen(ctx, func(queue int64) { woken <- queue }) }()
+	for range 3 {
+		select {
+		case q := <-woken:
+			if q != 0 {
+				t.Errorf("woken for %d", q)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody was woken after the connection was lost")
+		}
+		if _, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' || $1 || '%'`, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	<-stopped
+}

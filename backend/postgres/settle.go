@@ -155,6 +155,17 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 
 // extend prolongs leases.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
+	_, err = tx.Row(ctx, []any{&lost}, p.hot.extend, append(fences(holds), d)...)
+	return lost, err
+}
+
+// reclaim takes leases into the transaction and returns those that it had.
+func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
+	return tx.IDs(ctx, p.hot.reclaim, fences(holds)...)
+}
+
+// fences are holds as arguments: groups and their fences, posts and theirs.
+func fences(holds []*backend.Hold) []any {
 	var groups, posts []backend.ID
 	var groupFences, postFences []int64
 	for _, h := range holds {
@@ -164,6 +175,5 @@ func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hol
 			groups, groupFences = append(groups, h.Group), append(groupFences, h.Fence)
 		}
 	}
-	_, err = tx.Row(ctx, []any{&lost}, p.hot.extend, uuids(groups), ints(groupFences), uuids(posts), ints(postFences), d)
-	return lost, err
+	return []any{uuids(groups), ints(groupFences), uuids(posts), ints(postFences)}
 }

@@ -1,17 +1,25 @@
 package sqlite_test
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/sqlite"
 )
 
-func open(t *testing.T) *sqlite.Store {
+func path(t *testing.T) string { return filepath.Join(t.TempDir(), "test.db") }
+
+// open returns a migrated store on a file.
+func open(t *testing.T, file string) *sqlite.Store {
 	t.Helper()
-	b, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,6 +30,395 @@ func open(t *testing.T) *sqlite.Store {
 	return b
 }
 
+// user opens the file as an application would.
+func user(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 func TestBackend(t *testing.T) {
-	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t) })
+	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, path(t)) })
+}
+
+func TestBackendInMemory(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, ":memory:") })
+}
+
+// TestNew makes a store of the application's handle, which has one connection
+// only, and takes over its settings.
+func TestNew(t *testing.T) {
+	db := user(t, path(t))
+	db.SetMaxOpenConns(1)
+	b := sqlite.New(db, &sqlite.Options{Prefix: "app_"})
+	defer b.Close()
+	if err := b.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := backendtest.New(t, b)
+	f.Post(backend.Posting{Body: []byte("x")})
+	f.Do(func(tx backend.Tx) error {
+		var keys int
+		err := tx.SQL().QueryRowContext(f.Ctx, "PRAGMA foreign_keys").Scan(&keys)
+		f.Equal("foreign_keys in a transaction of the store's", keys, 1)
+		return err
+	})
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM app_post").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d posts, %v", n, err)
+	}
+	f.Equal("drained", f.Drain(f.QP), []string{"x"})
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := db.Ping(); err != nil {
+		t.Error("the application's handle was closed:", err)
+	}
+	if _, err := b.Begin(t.Context()); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+
+	memory, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if err := sqlite.New(memory, nil).Migrate(t.Context()); err == nil {
+		t.Error("a database in memory was shared")
+	}
+	if err := sqlite.New(db, &sqlite.Options{Prefix: "no spaces"}).Check(t.Context()); err == nil {
+		t.Error("a prefix with a space was accepted")
+	}
+	if _, err := sqlite.Open(t.Context(), "sqlite:x.db?parley_synchronous=maybe", nil); err == nil {
+		t.Error("parley_synchronous=maybe was accepted")
+	}
+}
+
+func TestMigrateAtOnce(t *testing.T) {
+	file := path(t)
+	errs := make(chan error)
+	for range 20 {
+		go func() {
+			b, err := sqlite.Open(context.Background(), "sqlite:"+file, nil)
+			if err == nil {
+				defer b.Close()
+				err = b.Migrate(context.Background())
+			}
+			if err == nil {
+				err = b.Check(context.Background())
+			}
+			errs <- err
+		}()
+	}
+	for range 20 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	db := user(t, file)
+	if _, err := db.Exec("UPDATE parley_meta SET schema_version = 1000"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, err := range []error{b.Check(t.Context()), b.Migrate(t.Context())} {
+		if !errors.Is(err, backend.ErrNewerSchema) {
+			t.Errorf("error %v, want ErrNewerSchema", err)
+		}
+	}
+}
+
+// TestPrintedSchema puts the schema in place by hand.
+func TestPrintedSchema(t *testing.T) {
+	file := path(t)
+	b, err := sqlite.Open(t.Context(), "sqlite:"+file+"?parley_prefix=p_", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	db := user(t, file)
+	if _, err := db.Exec(b.MigrationSQL()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Uninstall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := db.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d things are left after Uninstall, %v", left, err)
+	}
+}
+
+// TestWriteInsideTransaction asks for a second write transaction from within the
+// first.
+func TestWriteInsideTransaction(t *testing.T) {
+	f := backendtest.New(t, open(t, path(t)))
+	post := func(ctx context.Context) error {
+		tx, err := f.Backend.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(ctx)
+		_, err = tx.Post(ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
+		if err == nil {
+			err = tx.Commit(ctx)
+		}
+		return err
+	}
+	tx := f.Begin()
+	inside := backend.InsideTx(f.Ctx, tx)
+	f.OK(post(inside)) // it has not begun to write yet
+	_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
+	f.OK(err)
+	f.Is(post(inside), backend.ErrWouldDeadlock)
+	_, _, err = f.Backend.Tend(inside, backend.DutyGroups, 1)
+	f.OK(err) // nothing to write
+	f.Is(f.Backend.Migrate(inside), nil)
+	f.Is(f.Backend.Extend(inside, []*backend.Hold{{}}, time.Second), backend.ErrWouldDeadlock)
+	// Reading goes on, and so does the transaction itself.
+	other, err := f.Backend.Begin(inside)
+	f.OK(err)
+	_, err = other.Catalog(inside, false)
+	f.OK(err)
+	f.OK(other.Rollback(f.Ctx))
+	_, err = tx.Post(inside, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
+	f.OK(err)
+	f.OK(tx.Commit(f.Ctx))
+	f.OK(post(inside))
+	f.Equal("posts", len(f.Drain(f.QP)), 4)
+}
+
+// TestTurns has a writer wait for another, with a context that ends.
+func TestTurns(t *testing.T) {
+	f := backendtest.New(t, open(t, path(t)))
+	tx := f.Begin()
+	_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
+	f.OK(err)
+	ctx, cancel := context.WithTimeout(f.Ctx, 50*time.Millisecond)
+	defer cancel()
+	second := f.Begin()
+	if _, err := second.Once(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	f.None(f.Request(f.QP)) // an idle claim does not wait
+	done := make(chan error)
+	go func() {
+		_, err := second.Once(f.Ctx, "k")
+		done <- errors.Join(err, second.Commit(f.Ctx))
+	}()
+	f.OK(tx.Commit(f.Ctx))
+	f.OK(<-done)
+}
+
+// TestInterrupted ends the context of a statement of the user's: SQLite then
+// rolls the whole transaction back by itself, and nothing of ours may be written
+// as if it were still open.
+func TestInterrupted(t *testing.T) {
+	f := backendtest.New(t, open(t, path(t)))
+	f.Do(func(tx backend.Tx) error {
+		_, err := tx.SQL().ExecContext(f.Ctx, "CREATE TABLE big (n INTEGER)")
+		return err
+	})
+	tx := f.Begin()
+	_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
+	f.OK(err)
+	ctx, cancel := context.WithTimeout(f.Ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = tx.SQL().ExecContext(ctx, `
+		WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000000)
+		INSERT INTO big SELECT n FROM c`)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v", err)
+	}
+	_, err = tx.Once(f.Ctx, "lost")
+	f.Is(err, backend.ErrSerialization)
+	f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
+	f.Do(func(tx backend.Tx) error {
+		fresh, err := tx.Once(f.Ctx, "lost")
+		f.Equal("fresh", fresh, true)
+		return err
+	})
+	f.Equal("posts", len(f.Drain(f.QP)), 0)
+}
+
+// TestJoin sends in a transaction of the application's.
+func TestJoin(t *testing.T) {
+	file := path(t)
+	b := open(t, file)
+	f := backendtest.New(t, b)
+	db := user(t, file)
+	for _, commit := range []bool{false, true} {
+		mine, err := db.Begin()
+		f.OK(err)
+		tx, err := b.Join(f.Ctx, mine)
+		f.OK(err)
+		_, err = tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{Body: []byte("joined")})})
+		f.OK(err)
+		// The application's transaction is the writer now.
+		inside := backend.InsideTx(f.Ctx, tx)
+		other, err := b.Begin(inside)
+		f.OK(err)
+		_, err = other.Once(inside, "k")
+		f.Is(err, backend.ErrWouldDeadlock)
+		f.OK(tx.Commit(f.Ctx))
+		_, err = tx.Once(f.Ctx, "k")
+		f.Is(err, backend.ErrTxDone)
+		if commit {
+			f.OK(mine.Commit())
+		} else {
+			f.OK(mine.Rollback())
+		}
+	}
+	f.Equal("drained", f.Drain(f.QP), []string{"joined"})
+}
+
+// TestListen has one store notice what another, and plain SQL, has written.
+func TestListen(t *testing.T) {
+	file := path(t)
+	b := open(t, file)
+	f := backendtest.New(t, open(t, file))
+	woken := make(chan int64, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- b.Listen(ctx, func(queue int64) { woken <- queue }) }()
+	wake := func(what string) {
+		t.Helper()
+		select {
+		case <-woken:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("nobody was woken by %s", what)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // it has begun to watch
+	f.Post(backend.Posting{})
+	wake("a post")
+	if _, err := user(t, file).Exec("INSERT INTO parley_outbox (queue, type) VALUES ('qp', 'm')"); err != nil {
+		t.Fatal(err)
+	}
+	wake("an insert")
+	cancel()
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err := b.Notify(t.Context(), nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOutbox posts by SQL and by the API and compares what arrives.
+func TestOutbox(t *testing.T) {
+	file := path(t)
+	f := backendtest.New(t, open(t, file))
+	db := user(t, file)
+	insert := func(args ...any) error {
+		_, err := db.Exec("INSERT INTO parley_outbox (queue, type, body, key) VALUES (?, ?, ?, ?)", args...)
+		return err
+	}
+	f.Post(backend.Posting{Body: []byte("api")})
+	f.Post(backend.Posting{Key: "k", Body: []byte("api k1")})
+	for i := range 3 {
+		f.OK(insert("qp", "m", fmt.Sprint("sql ", i), nil))
+	}
+	f.OK(insert("qp", "m", []byte("sql k2"), "k"))
+	f.OK(insert("qp", nil, nil, "new"))
+	f.OK(insert("qp", "m", "sql l1", "l"))
+	f.Post(backend.Posting{Key: "k", Body: []byte("api k3")})
+	f.Post(backend.Posting{Key: "l", Body: []byte("api l2")})
+	if err := insert("nowhere", "m", nil, nil); err == nil {
+		t.Error("a queue that is not defined was accepted")
+	}
+	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qa", Disabled: true}}})
+	if err := insert("qa", "m", nil, nil); err == nil {
+		t.Error("a disabled queue was accepted")
+	}
+	r := f.Request(f.QP)
+	r.MaxGroups = 10
+	got := map[string]string{}
+	var plain []string
+	for c := f.Claim(r); len(c.Holds) > 0; c = f.Claim(r) {
+		for _, h := range c.Holds {
+			m := h.Messages[0]
+			if m.Key == "" {
+				plain = append(plain, string(m.Body))
+			} else {
+				got[m.Key] = fmt.Sprint(m.Type, " ", m.Priority, " ", m.Handle.IsZero(), " ", backendtest.Bodies(h.Messages))
+			}
+			f.Ack(h)
+		}
+	}
+	f.Equal("posts without key", plain, []string{"api", "sql 0", "sql 1", "sql 2"})
+	f.Equal("posts with keys", got, map[string]string{
+		"k":   "m 5 true [api k1 sql k2 api k3]",
+		"new": "DEFAULT 5 true []",
+		"l":   "m 5 true [sql l1 api l2]",
+	})
+}
+
+func TestViews(t *testing.T) {
+	file := path(t)
+	f := backendtest.New(t, open(t, file))
+	db := user(t, file)
+	backendtest.Views(f, func(query string) (out []string) {
+		rows, err := db.Query(query)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var s string
+			if err := rows.Scan(&s); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, s)
+		}
+		return out
+	})
+}
+
+// TestTwoStores lets two stores, as two processes would, work on one file.
+func TestTwoStores(t *testing.T) {
+	file := path(t)
+	one, two := backendtest.New(t, open(t, file)), open(t, file)
+	const n = 200
+	errs := make(chan error, 2)
+	go func() {
+		for i := range n {
+			tx, err := two.Begin(context.Background())
+			if err == nil {
+				_, err = tx.Post(context.Background(), one.Version, []backend.Posting{one.Posting(backend.Posting{Key: "k", Body: []byte(fmt.Sprintf("%03d", i))})})
+			}
+			if err == nil {
+				err = tx.Commit(context.Background())
+			}
+			if err != nil {
+				errs <- err
+				return
+			}
+		}
+		errs <- nil
+	}()
+	var got []string
+	for deadline := time.Now().Add(30 * time.Second); len(got) < n && time.Now().Before(deadline); {
+		got = append(got, one.Drain(one.QP)...)
+	}
+	one.OK(<-errs)
+	one.Equal("posts", len(got), n)
+	for i, s := range got {
+		if s != fmt.Sprintf("%03d", i) {
+			t.Fatalf("post %d is %s", i, s)
+		}
+	}
 }

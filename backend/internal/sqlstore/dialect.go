@@ -78,6 +78,7 @@ type Dialect struct {
 	Deliver    func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish     func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
 	Extend     func(ctx context.Context, tx *Tx, holds []*backend.Hold, d time.Duration) (lost int, err error)
+	Reclaim    func(ctx context.Context, tx *Tx, holds []*backend.Hold) (had []backend.ID, err error)
 }
 
 // Session runs statements.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -118,9 +119,18 @@ func (t *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	for _, h := range holds {
-		if err := t.reclaim(ctx, h); err != nil {
+	var had []backend.ID
+	if len(holds) > 1 && t.s.d.Reclaim != nil {
+		var err error
+		if had, err = t.s.d.Reclaim(ctx, t, holds); err != nil {
 			return err
+		}
+	}
+	for _, h := range holds {
+		if !slices.Contains(had, h.Group) {
+			if err := t.reclaim(ctx, h); err != nil {
+				return err
+			}
 		}
 		t.hold(h)
 	}

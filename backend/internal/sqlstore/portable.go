@@ -542,14 +542,15 @@ func Portable() Statements[string] {
 			SELECT q.queue_id FROM parley_queue q
 			 WHERE EXISTS (SELECT 1 FROM parley_ready r WHERE r.queue_id = q.queue_id)`,
 		// The entries at the head of a queue's ready order that are in the way:
-		// those of blocked groups, and those without a message that we can see.
+		// those of blocked groups, and those without a message that we can see. What
+		// is farther back is in nobody's way.
 		Stale: `
 			SELECT r.stream_id, r.group_id, g.blocked
 			  FROM (SELECT x.stream_id, x.group_id
 			          FROM parley_ready x
 			         WHERE x.queue_id = ?
 			         ORDER BY x.queue_id, x.priority DESC, x.since
-			         LIMIT ?) r
+			         LIMIT 1000) r
 			  LEFT JOIN parley_grp g ON g.group_id = r.group_id
 			 WHERE coalesce(g.blocked, 1) <> 0
 			    OR NOT EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)`,
@@ -564,7 +565,7 @@ func Portable() Statements[string] {
 			                  OR p.closed_at IS NOT NULL AND p.finish_at IS NULL) THEN 1 ELSE 0 END
 			  FROM parley_endpoint e
 			  LEFT JOIN parley_endpoint p ON p.handle = e.peer
-			 WHERE e.handle > ?
+			 WHERE e.handle > ? AND e.queue_id > 0
 			 ORDER BY e.handle
 			 LIMIT ?`,
 		GroupsAfter: `
@@ -577,13 +578,14 @@ func Portable() Statements[string] {
 			                              WHERE r.group_id = g.group_id)
 			            THEN 1 ELSE 0 END
 			  FROM parley_grp g
-			 WHERE g.group_id > ?
+			 WHERE g.group_id > ? AND g.queue_id > 0
 			 ORDER BY g.group_id
 			 LIMIT ?`,
 
 		LostPromotions: `
 			SELECT p.group_id FROM parley_promotion p
-			 WHERE NOT EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
+			 WHERE p.queue_id > 0
+			   AND NOT EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
 			   AND NOT EXISTS (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id)
 			   AND NOT EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
 			 LIMIT ?`,
@@ -712,7 +714,7 @@ func Portable() Statements[string] {
 			         LIMIT 10000) x`,
 		ListConversations: `
 			SELECT handle, conversation FROM parley_endpoint
-			 WHERE conversation > ?
+			 WHERE conversation > ? AND queue_id > 0
 			 ORDER BY conversation, initiator DESC
 			 LIMIT ?`,
 		ListConversation: `

@@ -296,10 +296,6 @@ func (s *Store) tendDeferred(ctx context.Context, limit int) (moved int, next ti
 	return moved, next, err
 }
 
-// staleWindow is how far into a queue's ready order DutyMarkers looks. What is
-// farther back is in nobody's way.
-const staleWindow = 1000
-
 // tendMarkers removes entries from the head of the ready orders that are in the
 // way of claims.
 func (s *Store) tendMarkers(ctx context.Context, limit int) (moved int, err error) {
@@ -316,7 +312,7 @@ func (s *Store) tendMarkers(ctx context.Context, limit int) (moved int, err erro
 		return 0, err
 	}
 	for _, queue := range queues {
-		n, err := s.tendStale(ctx, queue, max(limit, staleWindow))
+		n, err := s.tendStale(ctx, queue)
 		moved += n
 		if err != nil || moved >= limit {
 			return moved, err
@@ -325,7 +321,7 @@ func (s *Store) tendMarkers(ctx context.Context, limit int) (moved int, err erro
 	return moved, nil
 }
 
-func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved int, err error) {
+func (s *Store) tendStale(ctx context.Context, queue int64) (moved int, err error) {
 	blocked := make(map[backend.ID]bool)     // groups
 	empty := make(map[backend.ID]backend.ID) // streams, with their groups
 	err = s.reading(ctx, func(r run) error {
@@ -341,7 +337,7 @@ func (s *Store) tendStale(ctx context.Context, queue int64, window int) (moved i
 				empty[id] = group
 			}
 			return nil
-		}, s.q.Stale, queue, window)
+		}, s.q.Stale, queue)
 	})
 	if err != nil {
 		return 0, err

@@ -5,8 +5,8 @@
 -- microseconds since 1970, flags are 0 and 1, names compare by bytes.
 --
 -- fillfactor leaves room for updates that touch no index (HOT). Tables that are
--- empty now and large in a moment are vacuumed early, and keep their pages:
--- see the end of this file.
+-- empty now and large in a moment are vacuumed early, and have some rows of queue
+-- 0, which there is not: see the end of this file.
 
 CREATE TABLE parley_meta (
   id              smallint PRIMARY KEY CHECK (id = 1),
@@ -49,8 +49,7 @@ CREATE TABLE parley_grp (
 ) WITH (
   fillfactor = 60,
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_grp_blocked ON parley_grp (blocked, blocked_until) WHERE blocked <> 0;
 CREATE INDEX parley_grp_resweep ON parley_grp (group_id) WHERE resweep = 1;
@@ -74,8 +73,7 @@ CREATE TABLE parley_endpoint (
 ) WITH (
   fillfactor = 90,
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_endpoint_conversation ON parley_endpoint (conversation, initiator DESC);
 CREATE INDEX parley_endpoint_group ON parley_endpoint (group_id);
@@ -90,7 +88,7 @@ CREATE TABLE parley_closing (
   code        integer,
   description text,
   PRIMARY KEY (handle, id)
-) WITH (vacuum_truncate = false);
+);
 
 -- Streams. The row is the guard. A dialog's direction has the id of the handle
 -- that sends; its home is where the other side receives.
@@ -108,8 +106,7 @@ CREATE TABLE parley_stream (
 ) WITH (
   fillfactor = 60,
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_stream_group ON parley_stream (group_id);
 CREATE INDEX parley_stream_held ON parley_stream (stream_id) WHERE held = 1;
@@ -126,8 +123,7 @@ CREATE TABLE parley_message (
   PRIMARY KEY (stream_id, seq)
 ) WITH (
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_message_keyed ON parley_message (message_id) WHERE kind = 4;
 
@@ -141,8 +137,7 @@ CREATE TABLE parley_ready (
   PRIMARY KEY (group_id, stream_id)
 ) WITH (
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since);
 
@@ -156,8 +151,7 @@ CREATE TABLE parley_promotion (
 ) WITH (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_promotion_order ON parley_promotion (queue_id, level DESC, since);
 
@@ -184,8 +178,7 @@ CREATE TABLE parley_post (
 ) WITH (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 CREATE INDEX parley_post_order ON parley_post (queue_id, priority DESC, since) WHERE blocked = 0;
 CREATE INDEX parley_post_blocked ON parley_post (blocked, blocked_until) WHERE blocked <> 0;
@@ -198,8 +191,7 @@ CREATE TABLE parley_key (
   PRIMARY KEY (queue_id, name)
 ) WITH (
   autovacuum_vacuum_scale_factor = 0.02,
-  autovacuum_analyze_scale_factor = 0.05,
-  vacuum_truncate = false
+  autovacuum_analyze_scale_factor = 0.05
 );
 
 -- Posts that are not yet due.
@@ -213,7 +205,7 @@ CREATE TABLE parley_delayed (
   uniq     text,
   begun    bigint           NOT NULL,
   due      bigint           NOT NULL
-) WITH (vacuum_truncate = false);
+);
 CREATE INDEX parley_delayed_due ON parley_delayed (due);
 CREATE INDEX parley_delayed_queue ON parley_delayed (queue_id, name);
 
@@ -223,7 +215,7 @@ CREATE TABLE parley_uniq (
   value    text COLLATE "C" NOT NULL,
   post_id  uuid             NOT NULL,
   PRIMARY KEY (queue_id, value)
-) WITH (vacuum_truncate = false);
+);
 
 -- Messages that wait for their target.
 CREATE TABLE parley_held (
@@ -306,66 +298,55 @@ CREATE TABLE parley_failure (
   attempts   integer NOT NULL,
   suspicion  integer NOT NULL,
   last_error text    NOT NULL
-) WITH (vacuum_truncate = false);
+);
 
 CREATE TABLE parley_once (
   name  text COLLATE "C" PRIMARY KEY,
   since bigint           NOT NULL
 );
 
--- Plans that last. Prepared statements keep a plan that was made when a table
--- was small, and for a table of one page that is a sequential scan. When a
--- hundred thousand messages then come in within a second, the plan stays until
--- the next ANALYZE. The planner goes by the number of pages ("the current
--- physical size of the table" times the density found by the last VACUUM), so
--- give each hot table some pages of its own for good: rows that fill them are
--- inserted and deleted, and vacuum_truncate = false keeps VACUUM from giving
--- the pages back.
-DO $$
-DECLARE
-  filler text := repeat('x', 1000);
-  id     uuid;
-BEGIN
-  FOR i IN 1 .. 100 LOOP
-    id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
-    INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (id, 0, filler, '');
-    INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,
-           queue_id, group_id, priority, begun)
-    VALUES (id, id, id, 0, filler, '', '', 0, id, 0, 0);
-    INSERT INTO parley_closing (handle, id, kind, by_peer, description) VALUES (id, id, 0, 0, filler);
-    INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
-    VALUES (id, 0, id, 0, filler, 0);
-    INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (id, 0, 0, filler);
-    INSERT INTO parley_post (post_id, queue_id, priority, since, type) VALUES (id, 0, 0, 0, filler);
-    INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
-    VALUES (id, 0, '', 0, filler, 0, 0);
-    INSERT INTO parley_key (queue_id, name, stream_id) VALUES (0, filler || i, id);
-    INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (0, filler || i, id);
-  END LOOP;
-  -- Rows without text take more of them.
-  FOR i IN 1 .. 1500 LOOP
-    id := ('00000000-0000-0000-0000-' || lpad(to_hex(i), 12, '0'))::uuid;
-    INSERT INTO parley_stream (stream_id, kind, priority, next_seq, closed, held, touched)
-    VALUES (id, 0, 0, 0, 0, 0, 0);
-    INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-    VALUES (0, id, id, 0, 0);
-    INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
-    VALUES (id, 0, 0, 0, 0, 0);
-  END LOOP;
-END $$;
-DELETE FROM parley_grp;
-DELETE FROM parley_endpoint;
-DELETE FROM parley_closing;
-DELETE FROM parley_message;
-DELETE FROM parley_failure;
-DELETE FROM parley_post;
-DELETE FROM parley_delayed;
-DELETE FROM parley_key;
-DELETE FROM parley_uniq;
-DELETE FROM parley_stream;
-DELETE FROM parley_ready;
-DELETE FROM parley_promotion;
+-- Plans that last. Prepared statements keep their plans, and a plan that was made
+-- for empty tables is a disaster when a hundred thousand messages come in within
+-- a second, until the next ANALYZE: where one row is expected, a scan of a whole
+-- table or index is as good as a lookup. The planner takes the number of rows
+-- from "the current physical size of the table" and from the density that the
+-- last VACUUM or ANALYZE found, which for a table that was empty then is zero. So
+-- tables that are emptied again and again keep some rows that are nobody's, of
+-- queue 0. Nothing finds them but a scan.
+INSERT INTO parley_grp (group_id, queue_id, service, name)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 0, repeat('x', 1000), '' FROM generate_series(1, 100) i;
+INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,
+       queue_id, group_id, priority, begun)
+SELECT id, id, id, 0, repeat('x', 1000), '', '', 0, id, 0, 0
+  FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 100) i) x;
+INSERT INTO parley_closing (handle, id, kind, by_peer, description)
+SELECT id, id, 0, 0, repeat('x', 1000)
+  FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 100) i) x;
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
+SELECT id, 0, id, 0, repeat('x', 1000), 0
+  FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 100) i) x;
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, repeat('x', 1000) FROM generate_series(1, 100) i;
+INSERT INTO parley_post (post_id, queue_id, priority, since, type)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, 0, repeat('x', 1000) FROM generate_series(1, 100) i;
+INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 0, '', 0, repeat('x', 1000), 0, 9223372036854775807
+  FROM generate_series(1, 100) i;
+INSERT INTO parley_key (queue_id, name, stream_id)
+SELECT 0, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
+INSERT INTO parley_uniq (queue_id, value, post_id)
+SELECT 0, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
+INSERT INTO parley_stream (stream_id, kind, priority, next_seq, closed, held, touched)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 2, 0, 0, 0, 0, 0 FROM generate_series(1, 1500) i;
+INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT 0, id, id, 0, 0
+  FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 1500) i) x;
+INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, 0, 0, 0 FROM generate_series(1, 1500) i;
+INSERT INTO parley_timer (handle, kind, due)
+SELECT lpad(to_hex(i), 32, '0')::uuid, i % 2, 9223372036854775807 FROM generate_series(1, 1500) i;
 ANALYZE parley_grp, parley_endpoint, parley_closing, parley_message, parley_failure, parley_post,
-        parley_delayed, parley_key, parley_uniq, parley_stream, parley_ready, parley_promotion;
+        parley_delayed, parley_key, parley_uniq, parley_stream, parley_ready, parley_promotion,
+        parley_timer;
 
 INSERT INTO parley_meta (id, schema_version, catalog_version) VALUES (1, 1, 0);
