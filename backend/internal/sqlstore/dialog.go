@@ -164,10 +164,9 @@ func (r run) endpointAndState(ctx context.Context, handle backend.ID) (*backend.
 // endpointState collects what the state of an endpoint follows from: the row
 // itself and, one line each, what has been recorded of its other side.
 type endpointState struct {
-	ended      bool
-	peerEnded  bool // by END, with or without an error
-	brokerSays bool
-	now        int64
+	ended     bool
+	peerEnded bool // by END, with or without an error
+	now       int64
 }
 
 // scan reads one row of EndpointRead.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -101,10 +102,7 @@ func (t *Tx) Guarded(tried, had []backend.ID) {
 		t.guarded = make(map[backend.ID]bool, len(tried))
 	}
 	for _, id := range tried {
-		t.guarded[id] = t.guarded[id]
-	}
-	for _, id := range had {
-		t.guarded[id] = true
+		t.guarded[id] = t.guarded[id] || slices.Contains(had, id)
 	}
 }
 

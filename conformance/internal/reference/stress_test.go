@@ -82,7 +82,7 @@ func (st *stress) sender() {
 		}
 		var name string
 		n := 1 + rand.IntN(3)
-		write := func() error { return nil }
+		var write func() error
 		switch k := rand.IntN(3); k {
 		case 0: // posts without key
 			name = fmt.Sprint("alone ", backend.NewID())
