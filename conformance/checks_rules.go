@@ -30,6 +30,7 @@ func init() {
 		Check{ID: "RB", Name: "a stream has one writer at a time", Run: checkRuleOneWriter},
 		Check{ID: "RB", Name: "left-over entries of the order are removed and nothing else", Run: checkRuleLeftOvers},
 
+		Check{ID: "RC", Name: "promoting a group whose messages a transaction has taken does not wait", Run: checkRulePromoteTaken},
 		Check{ID: "RC", Name: "a group that was taken, deferred or parked after it was chosen is not received", Run: checkRuleChosenTaken},
 		Check{ID: "RC", Name: "a transaction that looked earlier sees who leased, deferred or parked a group since", Run: checkRuleOldState},
 		Check{ID: "RC", Name: "a group that is hidden again before the other look at it stays hidden", Run: checkRuleHiddenAgain},
@@ -983,4 +984,37 @@ func checkRulePromotion(e *Env) {
 			s.found(hold, what).want(what, "x").ack()
 		}
 	}
+}
+
+// checkRulePromoteTaken: a transaction has taken the messages of a promoted
+// group and stays open. Promoting and demoting the group must not wait for it,
+// and the later promotion is the one that counts.
+func checkRulePromoteTaken(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("this store has one writer, so that nothing can be promoted beside an open transaction")
+	}
+	w := e.World()
+	other := e.Broker(nil)
+	group := invPeer(w, w.Dialog("m0", "m1"))
+	e.Must(w.B.Promote(e.Ctx, group, parley.Level(7)))
+	w.Tx(func(tx *parley.Tx) error {
+		got, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
+		if err != nil {
+			return err
+		}
+		if b := Bodies(got); len(b) != 1 || b[0] != "m0" {
+			e.Errorf("received %q, want m0", b)
+		}
+		ctx, cancel := context.WithTimeout(e.Ctx, 3*time.Second)
+		defer cancel()
+		if err := other.Promote(ctx, group, parley.Level(9)); err != nil {
+			e.Errorf("promoting a group whose messages an open transaction has taken: %v", err)
+		}
+		return nil
+	})
+	d := w.Receive(w.SQ, nil)
+	if !d.Promoted || d.Level != 9 {
+		e.Errorf("after the commit the group is promoted %t to %d, want to 9, which came later", d.Promoted, d.Level)
+	}
+	e.Must(d.Ack(e.Ctx))
 }

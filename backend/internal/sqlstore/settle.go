@@ -246,6 +246,12 @@ func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 			return err
 		}
 	}
+	if s.Consumed && !t.Joined() {
+		// The transaction goes on for as long as its user likes, and whoever
+		// promotes the group meanwhile must not wait for it.
+		t.used = append(t.used, s.Used...)
+		return nil
+	}
 	for _, h := range s.Used {
 		if err := t.usePromotion(ctx, h); err != nil {
 			return err

@@ -30,6 +30,10 @@ type Tx struct {
 	// END removed in it.
 	holds   []*backend.Hold
 	dropped map[messageKey]bool
+	// used came by promotions that end with the commit, and points says how many
+	// there were at a savepoint.
+	used   []*backend.Hold
+	points map[string]int
 }
 
 // Store returns the store that the transaction works on.
@@ -79,6 +83,11 @@ func (t *Tx) Commit(ctx context.Context) error {
 		t.over.Store(true)
 		return nil
 	}
+	for _, h := range t.used {
+		if err := t.usePromotion(ctx, h); err != nil {
+			return err
+		}
+	}
 	if !t.settled {
 		// Messages were consumed, but nothing was settled afterwards.
 		if _, err := t.finish(ctx); err != nil {
@@ -116,13 +125,24 @@ func (t *Tx) abandon() { t.Rollback(context.Background()) }
 // Savepoint implements backend.Tx. The name is given a beginning that makes it
 // no word of SQL's.
 func (t *Tx) Savepoint(ctx context.Context, name string) error {
-	return t.savepoint(ctx, "SAVEPOINT s_%s", name)
+	if err := t.savepoint(ctx, "SAVEPOINT s_%s", name); err != nil {
+		return err
+	}
+	if t.points == nil {
+		t.points = make(map[string]int)
+	}
+	t.points[name] = len(t.used)
+	return nil
 }
 
 // RollbackTo implements backend.Tx.
 func (t *Tx) RollbackTo(ctx context.Context, name string) error {
 	t.guarded = nil // such locks end with the savepoint
-	return t.savepoint(ctx, "ROLLBACK TO SAVEPOINT s_%s", name)
+	if err := t.savepoint(ctx, "ROLLBACK TO SAVEPOINT s_%s", name); err != nil {
+		return err
+	}
+	t.used = t.used[:min(t.points[name], len(t.used))] // what came by them is back
+	return nil
 }
 
 // Release implements backend.Tx.
