@@ -17,7 +17,7 @@ help: ## show this list
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
 # not wait for the disk. -count=1: a cached result may come from another version of a server.
 test: lint $(SERVERS) ## all there is: lint, then every test with the race detector on every server that can be had
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- go test -race -count=1 -timeout 20m ./...
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -- go test -race -count=1 -parallel 4 -timeout 25m ./...
 
 short: $(SERVERS) ## a quick look: tests marked long left out, no race detector (PKG=, RUN=)
 	$(SERVERS) exec -- go test -short -timeout 5m -run '$(RUN)' $(PKG)

@@ -2,6 +2,7 @@ package parley
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -182,7 +183,12 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 		if !ok {
 			return ErrUnknownQueue
 		}
-		return tx.be.Cancel(ctx, q.ID, id)
+		err := tx.be.Cancel(ctx, q.ID, id)
+		// A background duty may have it locked for a moment.
+		for try := 0; try < 3 && errors.Is(err, ErrNotPending) && sleep(ctx, 5*time.Millisecond) == nil; try++ {
+			err = tx.be.Cancel(ctx, q.ID, id)
+		}
+		return err
 	})
 	return fail("cancel post", fmt.Sprintf("%s in %s", id, objQueue(queue)), err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +14,21 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
+// What differs by driver and pooler is how statements travel, so that these runs
+// leave out some of what TestConformance covers, unless PARLEY_TEST_FULL is set.
+var mostly = regexp.MustCompile(`^(I[1236]|RC|D|O|G|P|T|R0|Q|B0[58]|N0[1-5])`)
+
 // TestConformancePGX runs the suite on handles of a *sql.DB of pgx, which also
 // listens on a connection of its pool.
 func TestConformancePGX(t *testing.T) {
+	t.Parallel()
 	conformanceOf(t, "pgx", server(t), postgres.Options{})
 }
 
 // TestConformancePgBouncer runs the suite through PgBouncer in transaction mode,
 // with wake-ups on a connection that goes past it.
 func TestConformancePgBouncer(t *testing.T) {
+	t.Parallel()
 	direct := server(t)
 	dsn := os.Getenv("PARLEY_TEST_PGBOUNCER")
 	if dsn == "" {
@@ -30,7 +37,7 @@ func TestConformancePgBouncer(t *testing.T) {
 		}
 		t.Skip("PARLEY_TEST_PGBOUNCER is not set: it is the data source name of a PgBouncer in transaction mode")
 	}
-	conformanceOf(t, "postgres", dsn, postgres.Options{Listen: direct})
+	conformanceOf(t, "postgres", dsn, postgres.Options{Listen: direct, Pooler: postgres.PoolerAlways})
 }
 
 // conformanceOf runs the suite on stores that are made of a *sql.DB, each of one
@@ -52,11 +59,15 @@ func conformanceOf(t *testing.T, driver, dsn string, o postgres.Options) {
 		db := connect(t, "postgres", server(t))
 		own, fresh = schema(t, db), schema(t, db)
 	}
-	conformance.Run(t, conformance.Store{
+	match := mostly
+	if os.Getenv("PARLEY_TEST_FULL") != "" {
+		match = nil
+	}
+	conformance.RunMatching(t, conformance.Store{
 		Process: own,
 		Open:    func(context.Context) (backend.Backend, error) { return open(own) },
 		Fresh:   func(context.Context) (backend.Backend, error) { return open(fresh) },
-	})
+	}, match)
 }
 
 // handle closes the pool, which is the application's, with the store.

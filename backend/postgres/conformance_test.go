@@ -12,6 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	in := func(name string) string {
 		u, err := url.Parse(server(t))
