@@ -322,7 +322,8 @@ const postManySQL = `
 
 // A claim's first statement: what there is to claim, locked.
 //
-// Promotions come first. Then one of two orders, that of the streams and that of
+// Promotions come first, one at a time: a group and a post locked together could
+// not be returned together. Then one of two orders, that of the streams and that of
 // the posts without key: the one whose head, locked or not, ranks higher, or the
 // one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
 // the other. Posts are one row each, and a locking
@@ -355,7 +356,7 @@ const claimSQL = `
 	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
 	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
 	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
-	   LIMIT :limit),
+	   LIMIT 1),
 	ready_head AS MATERIALIZED (
 	  SELECT r.priority, r.since
 	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
