@@ -80,8 +80,8 @@ type Options struct {
 	// MaxBody limits the size of a body. Default 64 MiB.
 	MaxBody int
 
-	// NoDuties leaves timers, lifetimes, delayed posts and clean-up to other
-	// processes, except for what a Receive of this one finds due.
+	// NoDuties leaves timers, lifetimes, delayed posts, the dialogs of Senders and
+	// clean-up to other processes, except for what a Receive of this one finds due.
 	NoDuties bool
 }
 
@@ -135,12 +135,18 @@ type Broker struct {
 	hub      *hub
 	duties   *caretaker
 	listener *listening
+	recycler *recycler
 
 	mu         sync.Mutex
 	validators map[string]func([]byte) error
 	closed     bool
 	open       map[*Delivery]struct{}
+	claims     int           // under way
+	idle       chan struct{} // closed when closed is set and no claim is under way
+	workers    map[*Worker]struct{}
 	stop       context.CancelFunc
+	life       context.Context // ends with Close
+	over       <-chan struct{}
 	done       sync.WaitGroup
 }
 
@@ -161,11 +167,15 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		hub:        newHub(),
 		validators: make(map[string]func([]byte) error),
 		open:       make(map[*Delivery]struct{}),
+		idle:       make(chan struct{}),
+		workers:    make(map[*Worker]struct{}),
 	}
+	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b.stop = cancel
+	b.stop, b.life, b.over = cancel, background, background.Done()
 	b.listener = b.startListening(background)
 	b.duties = b.startDuties(background)
+	b.recycler.start(background)
 	return b, nil
 }
 
@@ -201,8 +211,8 @@ func (b *Broker) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the background work, gives back what is still held, and closes
-// the backend. Handlers that still work see the end of Delivery.Context, and
+// Close stops workers and the background work, gives back what is still held, and
+// closes the backend. Handlers that still work see the end of Delivery.Context, and
 // what they do after it fails. Close is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
@@ -215,15 +225,55 @@ func (b *Broker) Close() error {
 	for d := range b.open {
 		held = append(held, d)
 	}
+	if b.claims == 0 {
+		close(b.idle)
+	}
+	var workers []*Worker
+	for w := range b.workers {
+		workers = append(workers, w)
+	}
 	b.mu.Unlock()
 
+	for _, w := range workers {
+		w.shut()
+	}
 	b.stop()
 	b.hub.close()
 	for _, d := range held {
 		d.abandon()
 	}
+	// A claim under way gives back what it gets. One that waits for a transaction
+	// of this Broker, which ends below, gets nothing.
+	select {
+	case <-b.idle:
+	case <-time.After(closeWait):
+	}
 	b.done.Wait()
 	return b.be.Close()
+}
+
+// closeWait is for how long Close waits for what is under way.
+const closeWait = 2 * time.Second
+
+// beginClaim is called before a claim, and endClaim after it, so that Close does
+// not take the store away from a claim that has just got something.
+func (b *Broker) beginClaim() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	b.claims++
+	return nil
+}
+
+func (b *Broker) endClaim() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claims--
+	if b.closed && b.claims == 0 {
+		close(b.idle)
+	}
 }
 
 func (b *Broker) check() error {

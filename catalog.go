@@ -21,6 +21,7 @@ type (
 	ContractEntry = backend.ContractEntry
 	Queue         = backend.Queue
 	Service       = backend.Service
+	Recycle       = backend.Recycle
 	PriorityRule  = backend.PriorityRule
 	Validation    = backend.Validation
 	SentBy        = backend.SentBy
@@ -46,6 +47,10 @@ const (
 	ErrorType   = backend.TypeError
 	DialogTimer = backend.TypeDialogTimer
 	Default     = backend.TypeDefault
+
+	// EndOfStream says that its sender sends nothing more on the conversation and
+	// waits for the other side to end. Contracts of Senders carry it.
+	EndOfStream = backend.TypeEndOfStream
 )
 
 // MaxName is the length of a name in characters.
@@ -67,7 +72,7 @@ type catalogView struct {
 func viewOf(c *Catalog) *catalogView {
 	v := &catalogView{
 		version:   c.Version,
-		types:     map[string]MessageType{Default: {Name: Default}},
+		types:     map[string]MessageType{Default: {Name: Default}, EndOfStream: {Name: EndOfStream, Validation: ValidationEmpty}},
 		contracts: map[string]Contract{Default: {Name: Default, Messages: []ContractEntry{{Type: Default, SentBy: ByAny}}}},
 		queues:    map[string]Queue{},
 		queueByID: map[int64]Queue{},
@@ -159,6 +164,7 @@ func (b *Broker) cache(v *catalogView) *catalogView {
 			return v
 		}
 		if b.catalog.CompareAndSwap(old, v) {
+			b.recycler.kick()
 			return v
 		}
 	}
@@ -177,7 +183,7 @@ func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
 // is all or nothing, and idempotent: programs call it at every start.
 //
 // Contracts cannot change once defined, and a service cannot change its queue:
-// conversations rely on them. A queue that exists keeps its status; EnableQueue
+// conversations rely on them; EndOfStream alone can be added. A queue that exists keeps its status; EnableQueue
 // and DisableQueue set it.
 func (b *Broker) Define(ctx context.Context, c Catalog) error {
 	return fail("define", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
@@ -284,6 +290,10 @@ func changes(now *catalogView, c Catalog) (*Catalog, error) {
 			out.Contracts, changed = append(out.Contracts, k), true
 		case !sameEntries(old.Messages, k.Messages):
 			return nil, contradiction("contract", k.Name, "it is defined with other messages, and contracts cannot change; give the new one another name")
+		case !ends(k) || ends(old):
+			k = old // EndOfStream is there or not by who sends, not by who defines
+		default:
+			out.Contracts, changed = append(out.Contracts, k), true
 		}
 		merged.Contracts = append(merged.Contracts, k)
 	}
@@ -314,8 +324,8 @@ func changes(now *catalogView, c Catalog) (*Catalog, error) {
 		if ok && old.Queue != s.Queue {
 			return nil, contradiction("service", s.Name, fmt.Sprintf("it is on queue %q, and a service cannot change its queue", old.Queue))
 		}
-		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) {
-			s.Contracts = slices.Clone(s.Contracts)
+		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) || !slices.Equal(old.Recycles, s.Recycles) {
+			s.Contracts, s.Recycles = slices.Clone(s.Contracts), slices.Clone(s.Recycles)
 			out.Services, changed = append(out.Services, s), true
 		}
 		merged.Services = append(merged.Services, s)
@@ -333,6 +343,15 @@ func changes(now *catalogView, c Catalog) (*Catalog, error) {
 		merged.Priorities = append(merged.Priorities, r)
 	}
 
+	more, err := recycling(viewOf(&merged), c.Services)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range more {
+		out.Contracts = slices.DeleteFunc(out.Contracts, func(o Contract) bool { return o.Name == k.Name })
+		out.Contracts, changed = append(out.Contracts, k), true
+		merged.Contracts = append(merged.Contracts, k)
+	}
 	if err := checkReferences(viewOf(&merged), c); err != nil {
 		return nil, err
 	}
@@ -356,6 +375,9 @@ func checkReferences(all *catalogView, c Catalog) error {
 				return contradiction("contract", k.Name, fmt.Sprintf("message type %q stands in it twice", e.Type))
 			}
 			types[e.Type] = true
+			if e.Type == EndOfStream && e.SentBy != ByInitiator {
+				return contradiction("contract", k.Name, fmt.Sprintf("%q is sent by the initiator", e.Type))
+			}
 			switch e.SentBy {
 			case ByInitiator, ByAny:
 				canStart = true
@@ -395,7 +417,7 @@ func checkReferences(all *catalogView, c Catalog) error {
 }
 
 func checkType(t MessageType) error {
-	if t.Name == Default || t.Name == EndDialog || t.Name == ErrorType || t.Name == DialogTimer {
+	if t.Name == Default || t.Name == EndOfStream || t.Name == EndDialog || t.Name == ErrorType || t.Name == DialogTimer {
 		return contradiction("message type", t.Name, "the name is the broker's own")
 	}
 	switch t.Validation {
@@ -413,9 +435,14 @@ func checkType(t MessageType) error {
 	return nil
 }
 
+// sameEntries compares contracts by what users send on them.
 func sameEntries(a, b []ContractEntry) bool {
-	order := func(x, y ContractEntry) int { return strings.Compare(x.Type, y.Type) }
-	return slices.Equal(slices.SortedFunc(slices.Values(a), order), slices.SortedFunc(slices.Values(b), order))
+	sorted := func(list []ContractEntry) []ContractEntry {
+		list = slices.DeleteFunc(slices.Clone(list), func(e ContractEntry) bool { return e.Type == EndOfStream })
+		slices.SortFunc(list, func(x, y ContractEntry) int { return strings.Compare(x.Type, y.Type) })
+		return list
+	}
+	return slices.Equal(sorted(a), sorted(b))
 }
 
 // checkName refuses what a store could not keep byte by byte.

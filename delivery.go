@@ -42,7 +42,7 @@ type Delivery struct {
 
 func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions) *Delivery {
 	d := &Delivery{Group: h.Group, Promoted: h.Promoted, Level: h.Level, b: b, hold: h, queue: v.queueByID[h.Queue], opt: opt}
-	d.Messages = messagesOf(h, d.Tx)
+	d.Messages = messagesOf(h, d)
 	return d
 }
 
@@ -159,6 +159,8 @@ func (d *Delivery) Tx(ctx context.Context) (*Tx, error) {
 	return d.tx, nil
 }
 
+func (d *Delivery) txFor(ctx context.Context, _ *Message) (*Tx, error) { return d.Tx(ctx) }
+
 // workPoint is the savepoint before the work in a transaction that holds the
 // group itself.
 const workPoint = "parley_work"
@@ -193,7 +195,7 @@ func (d *Delivery) More(ctx context.Context, n int) ([]*Message, error) {
 	if err != nil {
 		return nil, fail("receive more", objGroup(d.Group), err)
 	}
-	more := wrapMessages(raw, d.Tx)
+	more := wrapMessages(raw, d)
 	d.Messages = append(d.Messages, more...)
 	return more, nil
 }
@@ -275,7 +277,7 @@ func (d *Delivery) Park(ctx context.Context, reason error) error {
 func (d *Delivery) abandon() {
 	d.stopHeartbeat()
 	d.lost(ErrClosed)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	d.mu.Lock()
 	open := d.open

@@ -29,6 +29,8 @@ const (
 	CodeRemoteClosed     = backend.CodeRemoteClosed
 	CodeContractRefused  = backend.CodeContractRefused
 	CodeValidationFailed = backend.CodeValidationFailed
+	CodeRestored         = backend.CodeRestored
+	CodeKeyChanged       = backend.CodeKeyChanged
 )
 
 // DialogOptions are the options of Begin. Nil means all the defaults.
@@ -48,6 +50,8 @@ type DialogOptions struct {
 	// Lifetime ends the whole conversation with an error on both sides.
 	// Default: unlimited.
 	Lifetime time.Duration
+
+	newGroup bool // RelatedGroup must not be there
 }
 
 // Begin begins a conversation from a service of this database with a service
@@ -57,6 +61,11 @@ func (tx *Tx) Begin(ctx context.Context, from, to string, o *DialogOptions) (*Co
 	if o == nil {
 		o = &DialogOptions{}
 	}
+	return tx.beginAs(ctx, NewID(), from, to, o)
+}
+
+// beginAs begins a conversation with the given handle.
+func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *DialogOptions) (*Conversation, error) {
 	obj := fmt.Sprintf("from %q to %q", from, to)
 	if err := checkDialog(to, o); err != nil {
 		return nil, fail("begin dialog", obj, err)
@@ -75,7 +84,7 @@ func (tx *Tx) Begin(ctx context.Context, from, to string, o *DialogOptions) (*Co
 			return fmt.Errorf("%q: %w", contract, ErrUnknownContract)
 		}
 		ep = backend.Endpoint{
-			Handle:       NewID(),
+			Handle:       handle,
 			Conversation: NewID(),
 			Peer:         NewID(),
 			Initiator:    true,
@@ -136,6 +145,9 @@ func (tx *Tx) groupOf(ctx context.Context, ep *backend.Endpoint, o *DialogOption
 		ep.Group = related.Group
 	case !o.RelatedGroup.IsZero():
 		ep.Group = o.RelatedGroup
+		if o.newGroup {
+			return true, nil
+		}
 	default:
 		ep.Group = ep.Handle
 		return true, nil
@@ -178,6 +190,9 @@ type Conversation struct {
 	handle ID
 	facts  *facts // nil until needed
 	fresh  bool   // begun in this transaction and nothing sent: it has no target
+
+	recycled bool   // a Sender's, which is told of what goes wrong
+	behind   string // what it has to wait for before its messages are delivered
 }
 
 // Conversation returns the side that has the handle. Nothing is looked up until
@@ -281,6 +296,7 @@ func (c *Conversation) end(ctx context.Context, end backend.End) error {
 	if err != nil {
 		return fail(op, objConv(c.handle), err)
 	}
+	c.tx.ended = append(c.tx.ended, c.handle)
 	if ended.Queue != 0 {
 		c.tx.touch(ended.Queue)
 		err = c.tx.told(ctx)

@@ -31,6 +31,7 @@ var every = [backend.DutyCount]time.Duration{
 	backend.DutyMarkers:   5 * time.Second,
 	backend.DutyClosed:    10 * time.Second,
 	backend.DutyGroups:    time.Minute,
+	backend.DutyWorkers:   time.Minute,
 	backend.DutyProcessed: time.Minute,
 }
 
@@ -242,6 +243,9 @@ func (c *caretaker) deliver(ctx context.Context, v *catalogView, s backend.Withh
 		return c.refuse(ctx, tx, s, svc)
 	}
 	if s.From.Initiator {
+		if waits, err := tx.waits(ctx, v, &s.From); err != nil || waits {
+			return 0, err
+		}
 		_, err = tx.acceptEndpoint(ctx, v, &s.From)
 	}
 	if err == nil {

@@ -30,6 +30,11 @@ var (
 	ErrNotPending     = backend.ErrNotPending
 	ErrTooLarge       = backend.ErrTooLarge
 	ErrUnknownScheme  = backend.ErrUnknownScheme
+	ErrLockTimeout    = backend.ErrLockTimeout
+	ErrLockDeadlock   = backend.ErrLockDeadlock
+	ErrNotLocked      = backend.ErrNotLocked
+	ErrPhaseClosed    = backend.ErrPhaseClosed
+	ErrNoSchedule     = backend.ErrNoSchedule
 )
 
 // Errors of Parley's own rules.
@@ -52,6 +57,13 @@ var (
 	// ErrConversationError: the conversation is in error; the error is a
 	// *DialogError as well. Nothing more can be sent; end it.
 	ErrConversationError = errors.New("the conversation is in error")
+
+	// ErrSealed: this side has sent EndOfStream; nothing more can be sent.
+	ErrSealed = errors.New("the last message of the conversation has been sent")
+
+	// ErrSenderFailed: a Sender tried so many dialogs, and could send on none; the
+	// error is the last one's as well.
+	ErrSenderFailed = errors.New("no dialog takes the message")
 
 	// ErrInvalidBody: the body is not what the message type asks for.
 	ErrInvalidBody = errors.New("the body is not valid for its type")
@@ -80,6 +92,33 @@ var (
 
 	// ErrNotJoinable: the backend cannot work in a transaction of the caller's.
 	ErrNotJoinable = errors.New("this backend cannot join a transaction")
+
+	// ErrNoHandler: the worker has no handler for the message's type.
+	ErrNoHandler = errors.New("there is no handler for it")
+
+	// ErrDeadly: receivers died while they had the message in hand.
+	ErrDeadly = errors.New("handling it kills the process")
+
+	// ErrWorking: the worker is running already.
+	ErrWorking = errors.New("the worker is running already")
+
+	// ErrPool: the pool of connections is too small for the worker.
+	ErrPool = errors.New("the pool of connections is too small")
+
+	// ErrStopped: the worker stopped, and the time that handlers had to come to
+	// their end is over. It is the cause of the end of their contexts.
+	ErrStopped = errors.New("the worker has stopped")
+
+	// ErrHalted: a task of the schedule is dead, and no other will start until an
+	// operator retries or skips it. The error is a *HaltedError as well.
+	ErrHalted = errors.New("the schedule is halted by a task that is dead")
+
+	// ErrNoTask: all tasks of the schedule are over and have been given out.
+	ErrNoTask = errors.New("no task is left")
+
+	// ErrTaskCancelled: an operator has cancelled the task; the cause of the end
+	// of its handler's context.
+	ErrTaskCancelled = errors.New("the task was cancelled")
 
 	// ErrSettled: the delivery has been settled already.
 	ErrSettled = errors.New("the delivery is settled")
@@ -124,8 +163,12 @@ var hints = []struct {
 	{ErrNoValidator, "call Broker.RegisterValidator at start"},
 	{ErrConversationError, "end the conversation and begin another"},
 	{ErrPeerEnded, "end this side too"},
+	{ErrSealed, "begin another conversation"},
 	{ErrFenced, "its messages will be delivered again"},
 	{ErrWouldDeadlock, "do it inside the open transaction, or after it"},
+	{ErrLockDeadlock, "let go of what others wait for, and try again"},
+	{ErrNoSchedule, "open it with Broker.OpenScheduler"},
+	{ErrPhaseClosed, "submit it to a later phase, or open the schedule with AcceptLate"},
 	{ErrReadOnly, "connect to the primary"},
 }
 

@@ -189,13 +189,9 @@ func ExampleTx_Post() {
 		_, err := tx.Post(ctx, "mail", mail, parley.Unique("daily-report"), parley.After(time.Hour))
 		return err
 	}))
-	queues, err := b.Queues(ctx)
+	queues, err := b.Queues(ctx, "mail")
 	must(err)
-	for _, q := range queues {
-		if q.Name == "mail" {
-			fmt.Println("ready:", q.Depth, "delayed:", q.Delayed)
-		}
-	}
+	fmt.Println("ready:", queues[0].Depth, "delayed:", queues[0].Delayed)
 	// Output: ready: 1 delayed: 1
 }
 

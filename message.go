@@ -33,25 +33,43 @@ type Message struct {
 	LastError   string
 
 	raw *backend.Message
-	tx  func(context.Context) (*Tx, error)
+	of  receiver
 }
 
-func messagesOf(h *backend.Hold, tx func(context.Context) (*Tx, error)) []*Message {
-	return wrapMessages(h.Messages, tx)
+// receiver is what has a message in hand: it knows the transaction in which the
+// message is acknowledged.
+type receiver interface {
+	txFor(context.Context, *Message) (*Tx, error)
 }
 
-func wrapMessages(raw []*backend.Message, tx func(context.Context) (*Tx, error)) []*Message {
+func messagesOf(h *backend.Hold, of receiver) []*Message {
+	return wrapMessages(h.Messages, of)
+}
+
+func wrapMessages(raw []*backend.Message, of receiver) []*Message {
+	all := make([]Message, len(raw))
 	out := make([]*Message, len(raw))
 	for i, m := range raw {
-		out[i] = &Message{
+		all[i] = Message{
 			ID: m.ID, Type: m.Type, Body: m.Body, Seq: m.Seq, Group: m.Group, Key: m.Key, Enqueued: m.Enqueued,
 			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, Far: m.Far,
 			Contract: m.Contract, Initiator: m.Initiator, Priority: m.Priority,
 			Attempt: m.Attempts + m.Suspicion + 1, Redelivered: m.Attempts+m.Suspicion > 0, LastError: m.LastError,
-			raw: m, tx: tx,
+			raw: m, of: of,
 		}
+		out[i] = &all[i]
 	}
 	return out
+}
+
+// Tx returns the transaction in which the message is acknowledged: what is
+// written in it commits with the acknowledgement or not at all. It is opened at
+// the first call if need be; see Delivery.Tx.
+func (m *Message) Tx(ctx context.Context) (*Tx, error) {
+	if m.of == nil {
+		return nil, fail("transaction of message", m.ID.String(), fmt.Errorf("it was not received: %w", ErrInvalidOption))
+	}
+	return m.of.txFor(ctx, m)
 }
 
 // Err returns the error that an Error message carries, and nil for any other.
@@ -72,7 +90,7 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 	if m.Conversation.IsZero() {
 		return nil, fail("conversation of message", m.ID.String(), fmt.Errorf("it is a post: %w", ErrNoConversation))
 	}
-	tx, err := m.tx(ctx)
+	tx, err := m.Tx(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -133,10 +133,30 @@ func (b *Broker) Unpark(ctx context.Context, group ID) error {
 	return fail("unpark", objGroup(group), err)
 }
 
-// Queues lists all queues with their state. Counts stop at
-// [backend.CountLimit].
-func (b *Broker) Queues(ctx context.Context) ([]QueueStatus, error) {
-	return read(b, "queues", func() ([]QueueStatus, error) { return b.be.Queues(ctx) })
+// Queues tells the state of queues; of all, by name, if none is named. Counts
+// stop at [backend.CountLimit].
+func (b *Broker) Queues(ctx context.Context, names ...string) ([]QueueStatus, error) {
+	return read(b, "queues", func() (list []QueueStatus, err error) {
+		if len(names) == 0 {
+			return b.be.Queues(ctx, 0)
+		}
+		err = b.withCatalog(ctx, func(v *catalogView) error {
+			list = list[:0]
+			for _, name := range names {
+				q, ok := v.queues[name]
+				if !ok {
+					return fmt.Errorf("%s: %w", objQueue(name), ErrUnknownQueue)
+				}
+				s, err := b.be.Queues(ctx, q.ID)
+				if err != nil {
+					return err
+				}
+				list = append(list, s...)
+			}
+			return nil
+		})
+		return list, err
+	})
 }
 
 // Groups lists groups of a queue with messages, in the order in which they

@@ -148,6 +148,10 @@ func (b *Broker) receive(ctx context.Context, queue string, o *ReceiveOptions) (
 
 // claim makes one try in a transaction of its own.
 func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogView, opt ReceiveOptions) (*Delivery, backend.Claim, error) {
+	if err := b.beginClaim(); err != nil {
+		return nil, backend.Claim{}, err
+	}
+	defer b.endClaim()
 	tx, err := b.begin(ctx)
 	if err != nil {
 		return nil, backend.Claim{}, err
@@ -189,8 +193,8 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	} else if err := tx.commit(ctx); err != nil {
 		return nil, c, err
 	}
-	if err := d.start(start); err != nil {
-		keep = false
+	if err := d.start(start); err != nil { // closed meanwhile
+		d.abandon()
 		return nil, c, err
 	}
 	keep = true
@@ -231,8 +235,10 @@ func (tx *Tx) Receive(ctx context.Context, queue string, o *ReceiveOptions) ([]*
 	if err != nil {
 		return nil, fail("receive", objQueue(queue), err)
 	}
-	return messagesOf(h, func(context.Context) (*Tx, error) { return tx, nil }), nil
+	return messagesOf(h, tx), nil
 }
+
+func (tx *Tx) txFor(context.Context, *Message) (*Tx, error) { return tx, nil }
 
 // GetGroup takes the next group of a queue that has messages until the
 // transaction ends, without receiving. ErrNoMessage if there is none within the

@@ -147,6 +147,9 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		if err != nil {
 			return box, err
 		}
+		if why != nil && s.To.recycled { // nobody would hear of it in the conversation
+			return box, fmt.Errorf("message type %q: %w: %w", typ, ErrInvalidBody, why)
+		}
 		if why != nil {
 			if !broken[s.To.handle] {
 				// Whether it could be sent at all is asked before anything is.
@@ -177,6 +180,7 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 			Kind:   backend.KindUser,
 			Body:   body,
 			Retain: v.queues[v.services[f.service].Queue].Retention,
+			Last:   typ == EndOfStream,
 		})
 	}
 	return box, nil
@@ -239,7 +243,13 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 	withheld := map[ID]string{} // handle -> why
 	gone := map[ID]bool{}       // answered with an error, as their messages cannot arrive
 	accepted := map[ID]bool{}
+	recycled := map[ID]bool{}
 	for _, c := range box.from {
+		recycled[c.handle] = c.recycled
+		if c.behind != "" {
+			withheld[c.handle] = c.behind
+			continue
+		}
 		if c.fresh && !accepted[c.handle] { // the store would only refuse the first try
 			accepted[c.handle] = true
 			if err := mark(); err != nil {
@@ -247,7 +257,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 			}
 			why, err := tx.accept(ctx, v, c)
 			switch {
-			case errors.Is(err, errContractRefused):
+			case errors.Is(err, errContractRefused) && !c.recycled:
 				gone[c.handle] = true
 			case err != nil:
 				return undo(err)
@@ -290,8 +300,10 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 				err = fmt.Errorf("%s: %w", objConv(h), ErrNoConversation)
 			case backend.RefusedEnded:
 				err = fmt.Errorf("%s: %w", objConv(h), ErrEnded)
+			case backend.RefusedSealed:
+				err = fmt.Errorf("%s: %w", objConv(h), ErrSealed)
 			case backend.RefusedPeer:
-				gone[h], err = true, tx.peerGone(ctx, h)
+				gone[h], err = true, tx.peerGone(ctx, h, recycled[h])
 			case backend.RefusedNoTarget:
 				if withheld[h] != "" || gone[h] {
 					continue
@@ -306,7 +318,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 			case backend.RefusedHeld:
 				withheld[h], err = tx.whyHeld(ctx, v, h)
 			}
-			if errors.Is(err, errContractRefused) {
+			if errors.Is(err, errContractRefused) && !recycled[h] {
 				gone[h], err = true, nil
 			}
 			if err != nil {
@@ -336,6 +348,7 @@ func (tx *Tx) tryBoth(ctx context.Context, version int64, now, later []backend.O
 		}
 		for _, s := range sent {
 			tx.touch(s.Queue)
+			tx.seq = s.Seq
 		}
 	}
 	for len(later) > 0 { // one call for each reason
@@ -348,9 +361,11 @@ func (tx *Tx) tryBoth(ctx context.Context, version int64, now, later []backend.O
 				rest = append(rest, o)
 			}
 		}
-		if _, err := tx.be.Withhold(ctx, same, reason); err != nil {
+		sent, err := tx.be.Withhold(ctx, same, reason)
+		if err != nil {
 			return nil, err
 		}
+		tx.seq = sent[len(sent)-1].Seq
 		later = rest
 	}
 	return nil, nil
@@ -436,8 +451,8 @@ func takes(s Service, contract string) bool {
 
 // peerGone answers a send on a conversation whose other side is not there: an
 // error of this call, or, after a cleanup of which this side could not know, an
-// error in the conversation.
-func (tx *Tx) peerGone(ctx context.Context, handle ID) error {
+// error in the conversation, which a Sender hears at once.
+func (tx *Tx) peerGone(ctx context.Context, handle ID, recycled bool) error {
 	ep, err := tx.Conversation(handle).endpoint(ctx)
 	if err != nil {
 		return err
@@ -448,9 +463,13 @@ func (tx *Tx) peerGone(ctx context.Context, handle ID) error {
 	if !ep.PeerCleaned {
 		return fmt.Errorf("%s: %w", objConv(handle), ErrPeerEnded)
 	}
-	tx.touch(ep.Queue)
-	return tx.be.Notice(ctx, backend.Notice{To: handle, Kind: backend.KindError, Error: &DialogError{
+	gone := &DialogError{
 		Code: CodeRemoteClosed,
 		Text: fmt.Sprintf("The conversation endpoint of %q is closed or has been dropped.", ep.Far),
-	}})
+	}
+	if recycled {
+		return fmt.Errorf("%s: %w: %w", objConv(handle), ErrConversationError, gone)
+	}
+	tx.touch(ep.Queue)
+	return tx.be.Notice(ctx, backend.Notice{To: handle, Kind: backend.KindError, Error: gone})
 }

@@ -23,7 +23,10 @@ type Tx struct {
 	notified map[int64]bool // queues for which a joined transaction has seen to it
 	held     []ID           // groups received from, in order
 	marks    []mark         // savepoints
+	ended    []ID           // conversations that were ended in it
 	sooner   time.Duration  // a timer or delayed post is due in so long
+	lanes    map[laneKey]*lane
+	seq      int64 // of the message that was sent last
 }
 
 // mark remembers how many groups were held at a savepoint.
@@ -263,6 +266,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 		return err
 	}
 	tx.broken = ErrTxDone
+	tx.leaveLanes(true)
 	if len(tx.touched) > 0 {
 		tx.b.wake(tx.touched)
 	}
@@ -278,6 +282,7 @@ func (tx *Tx) rollback(ctx context.Context) {
 		return
 	}
 	tx.broken = ErrTxDone
+	tx.leaveLanes(false)
 	ctx, cancel := cleanup(ctx)
 	defer cancel()
 	if err := tx.be.Rollback(ctx); err != nil {

@@ -93,6 +93,15 @@ func (t Typed[T]) Send(ctx context.Context, c *Conversation, v T) error {
 	return c.Send(ctx, p.Type, p.Body)
 }
 
+// SendBy sends v by a Sender.
+func (t Typed[T]) SendBy(ctx context.Context, s *Sender, tx *Tx, v T) error {
+	p, err := t.Encode(v)
+	if err != nil {
+		return err
+	}
+	return s.Send(ctx, tx, p)
+}
+
 // Post puts v into a queue.
 func (t Typed[T]) Post(ctx context.Context, tx *Tx, queue string, v T, o ...PostOption) (ID, error) {
 	p, err := t.Encode(v)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ type hub struct {
 }
 
 type waiter struct {
-	queue int64
-	wake  chan struct{}
+	queues []int64
+	wake   chan struct{}
 }
 
 func newHub() *hub {
@@ -43,7 +44,7 @@ func (h *hub) wake(queue int64) {
 	h.clock++
 	h.at[queue] = h.clock
 	for w := range h.waiting {
-		if queue == 0 || w.queue == queue {
+		if queue == 0 || slices.Contains(w.queues, queue) {
 			close(w.wake)
 			delete(h.waiting, w)
 		}
@@ -74,31 +75,46 @@ func (h *hub) close() {
 // wait returns when the queue is announced after the ticket, or after pause. It
 // returns ErrNoMessage at the deadline.
 func (h *hub) wait(ctx context.Context, ticket uint64, queue int64, pause time.Duration, deadline <-chan time.Time) error {
-	h.mu.Lock()
-	if h.closed || h.at[queue] > ticket || h.at[0] > ticket {
-		h.mu.Unlock()
-		return ctx.Err()
+	if h.waitAny(ctx, ticket, []int64{queue}, pause, deadline) {
+		return ErrNoMessage
 	}
-	w := &waiter{queue, make(chan struct{})}
-	h.waiting[w] = struct{}{}
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		delete(h.waiting, w)
-		h.mu.Unlock()
-	}()
+	return ctx.Err()
+}
 
+// waitAny is wait for any of the queues, or until something comes on end, which
+// it reports.
+func (h *hub) waitAny(ctx context.Context, ticket uint64, queues []int64, pause time.Duration, end <-chan time.Time) (ended bool) {
+	woken, forget := h.watch(ticket, queues...)
+	defer forget()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
-	case <-w.wake:
+	case <-woken:
 	case <-timer.C:
-	case <-deadline:
-		return ErrNoMessage
+	case <-end:
+		return true
 	case <-ctx.Done():
-		return ctx.Err()
 	}
-	return nil
+	return false
+}
+
+// watch returns a channel that is closed when one of the queues is announced
+// after the ticket, and what ends the watch.
+func (h *hub) watch(ticket uint64, queues ...int64) (woken <-chan struct{}, forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := &waiter{queues, make(chan struct{})}
+	passed := func(q int64) bool { return h.at[q] > ticket }
+	if h.closed || h.at[0] > ticket || slices.ContainsFunc(queues, passed) {
+		close(w.wake)
+		return w.wake, func() {}
+	}
+	h.waiting[w] = struct{}{}
+	return w.wake, func() {
+		h.mu.Lock()
+		delete(h.waiting, w)
+		h.mu.Unlock()
+	}
 }
 
 // jitter keeps processes from looking in step.

@@ -42,6 +42,7 @@ type Backend interface {
 	Tend(ctx context.Context, duty Duty, limit int) (moved int, next time.Duration, err error)
 
 	Reader
+	Workers
 	Locks
 	Tasks
 
@@ -90,6 +91,15 @@ type Tx interface {
 	// is none.
 	Endpoint(ctx context.Context, handle ID) (*Endpoint, error)
 
+	// Members returns the sides of conversations that are in a group, by handle,
+	// as this transaction sees them. After LockGroup that is all there are.
+	Members(ctx context.Context, group ID) ([]*Endpoint, error)
+
+	// TryStream takes the stream on which an endpoint sends until the transaction
+	// ends, without waiting: ErrStreamBusy if another one has it. It is for those
+	// who hold a group, for which a sender may be waiting.
+	TryStream(ctx context.Context, handle ID) error
+
 	// Send appends messages to their streams and returns their numbers. Within
 	// one call a stream's messages keep their order. It is all or nothing: if
 	// any message is refused, nothing is sent and the error is a *Refused.
@@ -108,6 +118,11 @@ type Tx interface {
 	// Discard removes what Withhold kept for the stream of from and records
 	// each message as dead with the reason. ErrStreamBusy as in Deliver.
 	Discard(ctx context.Context, from ID, reason string) (int, error)
+
+	// Resend moves what Withhold kept for the stream of from, without EndOfStream,
+	// to the end of what is withheld for that of to, with a new status, and
+	// returns how many messages moved. It waits for other senders on both.
+	Resend(ctx context.Context, from, to ID, status string) (int, error)
 
 	// Notice gives an endpoint a message that the broker made: a stream of its
 	// own, so that it waits for nobody. A notice of KindError also puts the
@@ -145,6 +160,20 @@ type Tx interface {
 	// transaction count as there: a handler may end the conversation and then
 	// acknowledge.
 	Settle(ctx context.Context, outcomes []Outcome) (again bool, err error)
+
+	// Keep has a group that this transaction holds, or has just settled, stay the
+	// receiver's after the commit, by a lease of that length: it sets the hold's
+	// fence. It may follow Settle.
+	Keep(ctx context.Context, hold *Hold, lease time.Duration, owner string) error
+
+	// PutDown empties the record of a reader (Backend.Attend), with the commit.
+	PutDown(ctx context.Context, reader ID) error
+
+	// Exhume removes a dead letter and reports whether there was one.
+	Exhume(ctx context.Context, message ID) (bool, error)
+
+	// Resave releases a savepoint and sets it anew, keeping what was done.
+	Resave(ctx context.Context, name string) error
 
 	// LockGroup takes a group until the transaction ends, without waiting:
 	// ErrGroupBusy if another receiver holds it, in a transaction or by lease;
@@ -223,6 +252,13 @@ type TransactionHolder interface {
 	HoldsInTransaction()
 }
 
+// Pool is implemented by backends whose transactions each take a connection of
+// a pool.
+type Pool interface {
+	// MaxConns is how many connections there can be at once; zero: no limit.
+	MaxConns() int
+}
+
 // Listener is implemented by backends that can tell a process about messages
 // that another one sent. Without it Parley polls.
 type Listener interface {
@@ -257,10 +293,11 @@ const (
 	DutyMarkers               // blocked groups leave the ready order; left-over entries are removed
 	DutyClosed                // conversations that both sides ended are removed
 	DutyGroups                // groups and keys that nothing refers to are removed, with their promotions
+	DutyWorkers               // records of workers that died long ago are removed
 	DutyProcessed             // processed posts beyond the time for which they are kept are removed
 	DutyCount     int  = iota
 )
 
 func (d Duty) String() string {
-	return [...]string{"delayed", "timers", "lifetimes", "deferred", "markers", "closed", "groups", "processed"}[d]
+	return [...]string{"delayed", "timers", "lifetimes", "deferred", "markers", "closed", "groups", "workers", "processed"}[d]
 }

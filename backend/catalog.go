@@ -80,6 +80,20 @@ type Service struct {
 	// PeerPromotion is the highest level to which the other side of a
 	// conversation may promote it. Zero forbids it.
 	PeerPromotion int `json:"peer_promotion,omitempty"`
+	// Recycles declares that the service sends by a Sender, on dialogs that are
+	// renewed from time to time. Parley itself receives from its queue, and a
+	// service that recycles is no target.
+	Recycles []Recycle `json:"recycles,omitempty"`
+}
+
+// Recycle declares a contract for a Sender. The contract lets the initiator
+// alone send. It gets the type EndOfStream if it lacks it.
+type Recycle struct {
+	Contract string `json:"contract"`
+	// Ordered: messages of a key keep their order when its dialog is renewed. A
+	// new dialog's messages are withheld until the target has ended those before
+	// it.
+	Ordered bool `json:"ordered,omitempty"`
 }
 
 // PriorityRule gives conversations that match it a level from 1 to 10. An

@@ -27,6 +27,10 @@ const (
 	TypeDefault     = "DEFAULT"
 )
 
+// TypeEndOfStream is the type of the message after which its sender sends
+// nothing more on the conversation.
+const TypeEndOfStream = "EndOfStream"
+
 // Type returns the message type of a broker's message, "" for KindUser.
 func (k Kind) Type() string {
 	return [...]string{TypeDialogTimer, TypeError, "", TypeEndDialog}[k]
@@ -38,6 +42,9 @@ const (
 	CodeRemoteClosed     = -8462 // the other side is gone
 	CodeContractRefused  = -8408 // the target service does not accept the contract
 	CodeValidationFailed = -9615 // the body is not what its type asks for
+
+	CodeRestored   = -9719  // the database was attached or restored
+	CodeKeyChanged = -28052 // the database's master key was made anew
 )
 
 // State is the state of one side of a conversation.
@@ -70,6 +77,7 @@ type Endpoint struct {
 	Error        *DialogError  // when State is Errored: the first error
 	PeerCleaned  bool          // the peer was cleaned up, which shows only when this side sends
 	NextSeq      int64         // number of this side's next message
+	Sealed       bool          // this side has sent its last message
 }
 
 // DialogError is what a conversation was ended with, or what the broker says of
@@ -124,6 +132,10 @@ type Outgoing struct {
 	Kind   Kind // KindUser; the backend adds KindEnd itself
 	Body   []byte
 	Retain bool // keep a copy for the sender
+	// Last: no message may follow it on its stream. The backend notes that under
+	// the stream's guard, so that whoever sends later is refused (RefusedSealed)
+	// at every isolation level. The side can still end.
+	Last bool
 }
 
 // Sent says where a message went.
@@ -144,10 +156,11 @@ const (
 	RefusedNoTarget                    // the conversation has no target yet: Accept
 	RefusedDisabled                    // the target's queue is off: Withhold
 	RefusedHeld                        // earlier messages are withheld: Withhold
+	RefusedSealed                      // a message with Last was sent, or stands before it in the call
 )
 
 func (r Refusal) String() string {
-	return [...]string{"", "stale catalog", "unknown handle", "ended", "ended by the peer or in error", "no target yet", "target queue disabled", "earlier messages withheld"}[r]
+	return [...]string{"", "stale catalog", "unknown handle", "ended", "ended by the peer or in error", "no target yet", "target queue disabled", "earlier messages withheld", "the last message was sent"}[r]
 }
 
 // Refused is the error of a Send that sent nothing.

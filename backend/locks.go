@@ -70,6 +70,10 @@ func (a LockMode) String() string {
 	}
 }
 
+// MaxLockName is how long the name of a lock may be, in characters. Longer ones
+// are refused, never cut: two names are one lock only if they are equal.
+const MaxLockName = 255
+
 // Locker is an owner of application locks. Requests are granted in the order
 // in which they came, except that one compatible with everything granted and
 // everything waiting ahead of it may pass, and that an owner that holds the
@@ -77,7 +81,10 @@ func (a LockMode) String() string {
 type Locker interface {
 	// Lock asks for the lock in a mode and waits for it at most wait (zero: not
 	// at all; below zero: until ctx ends). Asking again counts; a different
-	// mode is added to the first. ErrLockTimeout, ErrLockDeadlock.
+	// mode is added to the first. ErrLockTimeout, ErrLockDeadlock; ErrFenced if
+	// the owner is a session that has expired. On a store with a single writer a
+	// transaction that has written cannot wait: ErrLockTimeout that is
+	// ErrWouldDeadlock as well.
 	Lock(ctx context.Context, name string, mode LockMode, wait time.Duration) (Grant, error)
 	// Unlock undoes one Lock; the lock is free when all are undone, and keeps
 	// its mode until then. ErrNotLocked.
@@ -95,9 +102,15 @@ type Grant struct {
 	Fence  int64    // greater than that of every earlier owner
 }
 
-// TxLocks makes a transaction an owner: its locks end with it.
+// TxLocks makes a transaction an owner: its locks end with it. Those taken after
+// a savepoint may or may not end with a rollback to it.
 type TxLocks interface {
 	Locker
+	// Fence lets a write of a lock's owner through only if none of a later
+	// owner has been let through, and makes earlier owners' fail from its commit
+	// on: ErrFenced if fence is lower than one that passed for the name. Others
+	// that ask for the name wait until the transaction ends.
+	Fence(ctx context.Context, name string, fence int64) error
 }
 
 // Locks makes sessions that own application locks.

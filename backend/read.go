@@ -8,7 +8,8 @@ import (
 // Reader lets operators look. It reads without locking and never counts
 // without a bound.
 type Reader interface {
-	Queues(ctx context.Context) ([]QueueStatus, error)
+	// Queues tells the state of one queue (0: of all, by name).
+	Queues(ctx context.Context, queue int64) ([]QueueStatus, error)
 	// Groups lists groups with messages in the order in which they would be
 	// claimed, then the ones that are blocked.
 	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)

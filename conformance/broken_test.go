@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -41,6 +42,13 @@ type mistake struct {
 	settle      func(context.Context, backend.Tx, []backend.Outcome) (bool, error)
 	endDialog   func(context.Context, backend.Tx, backend.End) (backend.Ended, error)
 	promote     func(context.Context, backend.Tx, backend.Promotion) error
+	control     func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, error)
+	progress    func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error)
+	lock        func(backend.LockMode, time.Duration) (backend.LockMode, time.Duration) // what a session asks for instead
+	keep        func() error
+	rollbackTo  func() error
+	rollback    func(context.Context, backend.Tx) error
+	attend      func() ([]backend.Trace, error)
 }
 
 type brokenTx struct {
@@ -114,6 +122,15 @@ var mistakes = []*mistake{
 				}
 			}
 			return c, err
+		},
+	},
+	{
+		id: "C02", says: "the last message of a stream is not sent",
+		send: func(ctx context.Context, tx backend.Tx, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+			if len(messages) == 1 && messages[0].Last {
+				return []backend.Sent{{}}, nil
+			}
+			return tx.Send(ctx, version, messages)
 		},
 	},
 	{
@@ -269,6 +286,73 @@ var mistakes = []*mistake{
 			return again, err
 		},
 	},
+	{
+		id: "Q02", says: "a claim takes its time",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			time.Sleep(600 * time.Millisecond)
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	{
+		id: "Q05", says: "every second claim finds nothing",
+		claim: func() func(context.Context, *brokenTx, backend.ClaimRequest) (backend.Claim, error) {
+			var n atomic.Int64
+			return func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+				if n.Add(1)%2 == 0 {
+					return backend.Claim{}, nil
+				}
+				return tx.Tx.Claim(ctx, r)
+			}
+		}(),
+	},
+	{id: "Q06", says: "dead letters are lost", deadLetters: func() ([]backend.DeadStatus, error) { return nil, nil }},
+	{
+		id: "O09", says: "what is consumed stays",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			r.Consume = r.Consume && !r.Alone
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	{id: "W01", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
+	{id: "W02", says: "a rollback commits", rollback: commitInstead},
+	{id: "W03", says: "a hold that is to be kept is not", keep: func() error { return nil }},
+	{id: "W04", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
+	{id: "X01", says: "the text of a failure is lost", settle: failing(func(o *backend.Outcome) { o.Failure.Error = "" })},
+	{id: "X02", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
+	{id: "X03", says: "a failing group is not deferred", settle: failing(func(o *backend.Outcome) { o.Defer = 0 })},
+	{
+		id: "X04", says: "a queue cannot be disabled",
+		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
+			c.Queues = slices.Clone(c.Queues)
+			for i := range c.Queues {
+				c.Queues[i].Disabled = false
+			}
+			return tx.PutCatalog(ctx, c)
+		},
+	},
+	{id: "X05", says: "attempts are not counted beyond the first", settle: failing(func(o *backend.Outcome) { o.Failure.Attempts = 1 })},
+	{
+		id: "X06", says: "the store parks what has failed five times",
+		settle: failing(func(o *backend.Outcome) {
+			if o.Failure.Attempts >= 5 {
+				o.Park, o.Defer = "five times", 0
+			}
+		}),
+	},
+	{id: "X07", says: "a rollback commits", rollback: commitInstead},
+	{
+		id: "X08", says: "nobody knows of receivers that died",
+		attend: func() ([]backend.Trace, error) { return nil, nil },
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			c, err := tx.Tx.Claim(ctx, r)
+			for _, h := range c.Holds {
+				for _, m := range h.Messages {
+					m.Suspicion = 0
+				}
+			}
+			return c, err
+		},
+	},
 	{id: "B06", says: "nobody looks whether a context is cancelled", uncancelled: true},
 	{id: "B07", says: "a store that is not migrated passes for one that is", check: func() error { return nil }},
 	{
@@ -279,6 +363,36 @@ var mistakes = []*mistake{
 				err = nil
 			}
 			return c, err
+		},
+	},
+	{
+		id: "L10", says: "intent modes exclude each other",
+		lock: func(m backend.LockMode, wait time.Duration) (backend.LockMode, time.Duration) {
+			if m == backend.LockIX {
+				return backend.LockX, wait
+			}
+			return m, wait
+		},
+	},
+	{
+		id: "L02", says: "a request does not wait",
+		lock: func(m backend.LockMode, _ time.Duration) (backend.LockMode, time.Duration) { return m, 0 },
+	},
+	{
+		id: "F11", says: "a schedule is never known to be over",
+		progress: func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error) {
+			p, err := be.Progress(ctx, schedule)
+			p.Over = false
+			return p, err
+		},
+	},
+	{
+		id: "F14", says: "a schedule that is released stays, without its waiting tasks",
+		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, error) {
+			if c == backend.ScheduleRelease {
+				c = backend.ScheduleCancel
+			}
+			return tx.Control(ctx, schedule, c, task)
 		},
 	},
 	{
@@ -299,6 +413,23 @@ var mistakes = []*mistake{
 		},
 	},
 }
+
+// failing changes the outcomes of holds with a message that failed.
+func failing(change func(*backend.Outcome)) func(context.Context, backend.Tx, []backend.Outcome) (bool, error) {
+	return func(ctx context.Context, tx backend.Tx, outcomes []backend.Outcome) (bool, error) {
+		outcomes = slices.Clone(outcomes)
+		for i := range outcomes {
+			if f := outcomes[i].Failure; f != nil {
+				copied := *f
+				outcomes[i].Failure = &copied
+				change(&outcomes[i])
+			}
+		}
+		return tx.Settle(ctx, outcomes)
+	}
+}
+
+func commitInstead(ctx context.Context, tx backend.Tx) error { return tx.Commit(ctx) }
 
 func noPromotion(context.Context, backend.Tx, backend.Promotion) error { return nil }
 
@@ -450,4 +581,70 @@ func (tx *brokenTx) Promote(ctx context.Context, p backend.Promotion) error {
 	return tx.Tx.Promote(ctx, p)
 }
 
+func (tx *brokenTx) Keep(ctx context.Context, h *backend.Hold, lease time.Duration, owner string) error {
+	if tx.with.keep != nil {
+		return tx.with.keep()
+	}
+	return tx.Tx.Keep(ctx, h, lease, owner)
+}
+
+func (tx *brokenTx) RollbackTo(ctx context.Context, name string) error {
+	if tx.with.rollbackTo != nil {
+		return tx.with.rollbackTo()
+	}
+	return tx.Tx.RollbackTo(ctx, name)
+}
+
+func (tx *brokenTx) Rollback(ctx context.Context) error {
+	if tx.with.rollback != nil {
+		return tx.with.rollback(ctx, tx.Tx)
+	}
+	return tx.Tx.Rollback(ctx)
+}
+
+func (b *broken) Attend(ctx context.Context, a backend.Attendance) ([]backend.Trace, error) {
+	traces, err := b.Handle.Attend(ctx, a)
+	if b.with.attend != nil {
+		return b.with.attend()
+	}
+	return traces, err
+}
+
 func (tx *brokenTx) Commit(ctx context.Context) error { return tx.Tx.Commit(tx.with.context(ctx)) }
+
+func (tx *brokenTx) Control(ctx context.Context, schedule string, c backend.TaskControl, task backend.ID) (int, error) {
+	if tx.with.control != nil {
+		return tx.with.control(ctx, tx.Tx, schedule, c, task)
+	}
+	return tx.Tx.Control(ctx, schedule, c, task)
+}
+
+func (b *broken) Progress(ctx context.Context, schedule string) (backend.Progress, error) {
+	if b.with.progress != nil {
+		return b.with.progress(ctx, b.Handle, schedule)
+	}
+	return b.Handle.Progress(ctx, schedule)
+}
+
+func (b *broken) OpenSession(ctx context.Context, lease time.Duration, owner string) (backend.Session, error) {
+	s, err := b.Handle.OpenSession(ctx, lease, owner)
+	if err != nil || b.with.lock == nil {
+		return s, err
+	}
+	return brokenSession{s, b.with}, nil
+}
+
+type brokenSession struct {
+	backend.Session
+	with *mistake
+}
+
+func (s brokenSession) Lock(ctx context.Context, name string, mode backend.LockMode, wait time.Duration) (backend.Grant, error) {
+	mode, wait = s.with.lock(mode, wait)
+	return s.Session.Lock(ctx, name, mode, wait)
+}
+
+func (s brokenSession) LockTest(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
+	mode, _ = s.with.lock(mode, 0)
+	return s.Session.LockTest(ctx, name, mode)
+}

@@ -353,6 +353,9 @@ func checkWithheldWhileDisabled(e *Env) {
 	}
 	list, err := w.B.Queues(e.Ctx)
 	e.Must(err)
+	if one, err := w.B.Queues(e.Ctx, w.SQ); err != nil || len(one) != 1 || one[0].Name != w.SQ || !one[0].Disabled {
+		e.Errorf("the state of %s alone is %+v, %v", w.SQ, one, err)
+	}
 	for _, q := range list {
 		if q.Name == w.SQ && (!q.Disabled || q.Depth != 1 || q.Withheld != 4) {
 			e.Errorf("the queue is listed as %+v, want it disabled with 1 message in it and 4 withheld", q)

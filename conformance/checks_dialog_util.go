@@ -199,15 +199,12 @@ func dlgDepthNow(w *World, queue string, want int) {
 
 // dlgWaiting returns how many messages wait in a queue.
 func dlgWaiting(w *World, queue string) int {
-	list, err := w.B.Queues(w.Ctx)
+	list, err := w.B.Queues(w.Ctx, queue)
 	w.Must(err)
-	for _, q := range list {
-		if q.Name == queue {
-			return q.Depth
-		}
+	if len(list) != 1 || list[0].Name != queue {
+		dlgFatal(w.Env, "asked for the state of %q, told %+v", queue, list)
 	}
-	dlgFatal(w.Env, "queue %q is not listed", queue)
-	return 0
+	return list[0].Depth
 }
 
 // dlgWithheld returns what is withheld of a side, nil for nothing.

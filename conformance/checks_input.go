@@ -271,7 +271,9 @@ func checkUndefinedNames(e *Env) {
 		})
 		quoted := fmt.Sprintf("%q", name)
 		try := func(what string, err error) { dlgNames(e, what+" "+quoted, err, parley.ErrUnknownQueue, quoted) }
-		_, err := w.B.Receive(e.Ctx, name, &parley.ReceiveOptions{Wait: 5 * time.Second})
+		_, err := w.B.Queues(e.Ctx, name)
+		try("tell the state of", err)
+		_, err = w.B.Receive(e.Ctx, name, &parley.ReceiveOptions{Wait: 5 * time.Second})
 		try("receive from", err)
 		_, err = w.B.Post(e.Ctx, name, parley.Payload{})
 		try("post to", err)

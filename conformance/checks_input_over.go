@@ -220,7 +220,7 @@ func checkClosed(e *Env) {
 	e.Must(be.Close())
 	_, err = be.Begin(e.Ctx)
 	e.Is(err, parley.ErrClosed)
-	_, err = be.Queues(e.Ctx)
+	_, err = be.Queues(e.Ctx, 0)
 	e.Is(err, parley.ErrClosed)
 	dlgBodies(w, w.SQ, nil, "0") // another one goes on
 }

@@ -1,11 +1,17 @@
 package conformance
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
@@ -13,20 +19,32 @@ func init() {
 	add(
 		Check{ID: "L01", Name: "every pair of modes, between sessions", Run: checkLockPairs},
 		Check{ID: "L01", Name: "every pair of modes, between transactions and sessions", Run: checkLockPairsOfTx},
-		Check{ID: "L01", Name: "names are compared byte by byte", Run: checkLockNames},
+		Check{ID: "L01", Name: "every triple of modes", Run: checkLockTriples},
 
 		Check{ID: "L02", Name: "a refused request fails in its time", Run: checkLockTimeout},
 		Check{ID: "L02", Name: "a refused request leaves the transaction usable", Run: checkLockTxUsable},
 		Check{ID: "L02", Name: "a waiting request is granted when it can be, and leaves no trace when it gives up", Run: checkLockWaits},
-		Check{ID: "L02", Name: "of owners that wait for each other one is told", Run: checkLockDeadlock},
 
 		Check{ID: "L03", Name: "a lock counts how often it was taken", Run: checkLockCounts},
-		Check{ID: "L03", Name: "the locks of a transaction end with it, and only they", Run: checkLockTxEnds},
-		Check{ID: "L03", Name: "the locks of a session end with it or its lease, and fences grow", Run: checkLockSessionEnds},
 
 		Check{ID: "L04", Name: "modes add up and stay", Run: checkLockUnions},
 
 		Check{ID: "L05", Name: "nobody passes an incompatible request that waits", Run: checkLockFairness},
+
+		Check{ID: "L06", Name: "the locks of a transaction end with it, and only they", Run: checkLockTxEnds},
+
+		Check{ID: "L07", Name: "the locks of a session end with it or its lease, and fences grow", Run: checkLockSessionEnds},
+		Check{ID: "L07", Name: "a former owner's writes are refused", Run: checkLockFence},
+		Check{ID: "L07", Name: "the locks of a process that was killed", Run: checkLockKilled},
+
+		Check{ID: "L08", Name: "of owners that wait for each other one is told", Run: checkLockDeadlock},
+		Check{ID: "L08", Name: "of many owners in many cycles some go on", Run: checkLockCycles},
+		Check{ID: "L08", Name: "a transaction that is told goes on", Run: checkLockDeadlockTx},
+
+		Check{ID: "L09", Name: "names are compared byte by byte", Run: checkLockNames},
+		Check{ID: "L09", Name: "long names, and those of another store", Run: checkLockLongNames},
+
+		Check{ID: "L10", Name: "intent on the parent, exclusive on the child", Run: checkLockHierarchy},
 	)
 }
 
@@ -48,9 +66,6 @@ var lckMatrix = [][]bool{
 // lckSession opens a session on a handle, closed at the end of the check.
 func lckSession(e *Env, be backend.Backend) backend.Session {
 	s, err := be.OpenSession(e.Ctx, 30*time.Second, "conformance")
-	if errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("this backend has no application locks yet")
-	}
 	e.Must(err)
 	e.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Ctx), 10*time.Second)
@@ -71,9 +86,6 @@ func lckTx(e *Env, be backend.Backend) backend.Tx {
 // lckGet takes a lock that must be granted at once.
 func lckGet(e *Env, o backend.Locker, name string, mode backend.LockMode) backend.Grant {
 	g, err := o.Lock(e.Ctx, name, mode, 0)
-	if errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("this backend has no application locks yet")
-	}
 	if err != nil {
 		e.Fatalf("lock in mode %v: %v, want it granted", mode, err)
 	}
@@ -489,4 +501,287 @@ func checkLockFairness(e *Env) {
 	e.Must(second.Unlock(e.Ctx, name))
 	lckGrantedSoon(e, shared)
 	lckGrantedSoon(e, also)
+}
+
+func checkLockTriples(e *Env) {
+	a, b, c := lckSession(e, e.Handle()), lckSession(e, e.Handle()), lckSession(e, e.Handle())
+	for i, first := range lckModes {
+		for j, second := range lckModes {
+			if !lckMatrix[i][j] {
+				continue // no two hold these: see the pairs
+			}
+			for k, third := range lckModes {
+				name := e.Name(fmt.Sprint(i, j, k))
+				lckGet(e, a, name, first)
+				lckGet(e, b, name, second)
+				lckTry(e, c, name, third, lckMatrix[i][k] && lckMatrix[j][k], fmt.Sprintf("while others hold modes %v and %v", first, second))
+				e.Must(a.Unlock(e.Ctx, name))
+				lckTry(e, c, name, third, lckMatrix[j][k], fmt.Sprintf("while another holds mode %v, and %v was released", second, first))
+				e.Must(b.Unlock(e.Ctx, name))
+			}
+		}
+	}
+}
+
+func checkLockFence(e *Env) {
+	be := e.Handle()
+	name := e.Name("lock")
+	a, b := lckSession(e, be), lckSession(e, e.Handle())
+	first := lckGet(e, a, name, backend.LockX).Fence
+	write := func(fence int64) error {
+		return tskTx(e.Ctx, be, func(tx backend.Tx) error { return tx.Fence(e.Ctx, name, fence) })
+	}
+	e.Must(write(first))
+	e.Must(write(first)) // any number of times
+	e.Must(a.Close(e.Ctx))
+	second := lckGet(e, b, name, backend.LockX).Fence
+	if second <= first {
+		e.Errorf("the fence of the next owner is %d, that of the one before %d", second, first)
+	}
+	e.Must(write(first)) // nobody has written since: it came before
+	tx := lckTx(e, be)
+	e.Must(tx.Fence(e.Ctx, name, second))
+	e.Must(tx.Rollback(e.Ctx))
+	e.Must(write(first)) // that did not happen
+	e.Must(write(second))
+	e.Is(write(first), backend.ErrFenced)
+	e.Must(write(second))
+
+	// One that is under way makes the others wait for its end.
+	if !e.HoldsInTransaction() {
+		return
+	}
+	third := second + 1
+	tx = lckTx(e, be)
+	e.Must(tx.Fence(e.Ctx, name, third))
+	late := make(chan error, 1)
+	go func() { late <- write(second) }()
+	select {
+	case err := <-late:
+		e.Fatalf("a write under an older fence ended with %v while one under a later fence was not committed", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	e.Must(tx.Commit(e.Ctx))
+	e.Is(<-late, backend.ErrFenced)
+}
+
+// lckChildLease is the lease of the session of a child.
+const lckChildLease = time.Second
+
+func init() {
+	addRole("hold a lock", func(ctx context.Context, b *parley.Broker, args []string, say func(string, ...any), hear *bufio.Scanner) error {
+		s, err := b.OpenSession(ctx, &parley.SessionOptions{Lease: lckChildLease})
+		if err != nil {
+			return err
+		}
+		g, err := s.Lock(ctx, args[0], parley.Exclusive, -1)
+		if err != nil {
+			return err
+		}
+		return b.InTx(ctx, func(tx *parley.Tx) error {
+			if len(args) > 1 {
+				if _, err := tx.Lock(ctx, args[1], parley.Exclusive, -1); err != nil {
+					return err
+				}
+			}
+			say("%d", g.Fence)
+			hear.Scan() // until it is killed
+			return nil
+		})
+	})
+}
+
+func checkLockKilled(e *Env) {
+	name, inTx := e.Name("session's"), e.Name("transaction's")
+	args := []string{name}
+	if e.HoldsInTransaction() {
+		args = append(args, inTx)
+	}
+	child := e.Child("hold a lock", args...)
+	var fence int64
+	if _, err := fmt.Sscan(child.Hear(), &fence); err != nil {
+		e.Fatalf("the child's fence: %v", err)
+	}
+	be := e.Handle()
+	s := lckSession(e, be)
+	for _, n := range args {
+		lckTry(e, s, n, backend.LockIS, false, "while another process holds it")
+	}
+	for start := time.Now(); time.Since(start) < 2*lckChildLease; time.Sleep(lckChildLease / 5) {
+		lckTry(e, s, name, backend.LockIS, false, "while another process holds it and renews its session")
+	}
+	child.Kill()
+	start := time.Now()
+	for _, n := range args {
+		g, err := s.Lock(e.Ctx, n, backend.LockX, queLost)
+		e.Must(err)
+		if took := time.Since(start); took > lckChildLease+queSlow {
+			e.Errorf("a lock of a process that was killed was free after %v, its lease was %v", took, lckChildLease)
+		}
+		if n == name && g.Fence <= fence {
+			e.Errorf("the fence of the next owner is %d, that of the one before %d", g.Fence, fence)
+		}
+	}
+}
+
+// checkLockCycles lets owners take locks in random orders, as deadlocks come
+// about: all end, with all that they wanted or as victims, and at every time one
+// has each lock.
+func checkLockCycles(e *Env) {
+	const owners, locks, rounds = 6, 4, 8
+	var mu sync.Mutex
+	holder := make([]int, locks) // 0: nobody
+	var done, victims int
+	var wg sync.WaitGroup
+	for i := range owners {
+		s := lckSession(e, e.Handle())
+		random := rand.New(rand.NewPCG(uint64(i), 1))
+		wg.Go(func() {
+			for range rounds {
+				order := random.Perm(locks)[:3]
+				var held []int
+				failed := false
+				for _, l := range order {
+					_, err := s.Lock(e.Ctx, e.Name(fmt.Sprint(l)), backend.LockX, queLost)
+					if errors.Is(err, backend.ErrLockDeadlock) {
+						failed = true
+						break
+					}
+					if err != nil {
+						e.Errorf("lock: %v", err)
+						failed = true
+						break
+					}
+					mu.Lock()
+					if holder[l] != 0 {
+						e.Errorf("owner %d was granted lock %d, which owner %d holds", i+1, l, holder[l])
+					}
+					holder[l] = i + 1
+					mu.Unlock()
+					held = append(held, l)
+				}
+				for _, l := range held {
+					mu.Lock()
+					holder[l] = 0
+					mu.Unlock()
+					if err := s.Unlock(e.Ctx, e.Name(fmt.Sprint(l))); err != nil {
+						e.Errorf("a victim lost what it had: %v", err)
+					}
+				}
+				mu.Lock()
+				if failed {
+					victims++
+				} else {
+					done++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if done == 0 {
+		e.Errorf("of %d rounds all ended as victims", victims)
+	}
+	e.Logf("%d rounds done, %d victims", done, victims)
+}
+
+func checkLockDeadlockTx(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("transactions that write exclude each other here")
+	}
+	// Two that read and both want to write.
+	name := e.Name("lock")
+	type outcome struct {
+		tx  backend.Tx
+		err error
+	}
+	ends := make(chan outcome, 2)
+	var both []backend.Tx
+	for i := range 2 {
+		tx := lckTx(e, e.Handle())
+		if _, err := tx.Once(e.Ctx, e.Name(fmt.Sprint("before ", i))); err != nil {
+			e.Fatalf("write: %v", err)
+		}
+		lckGet(e, tx, name, backend.LockS)
+		both = append(both, tx)
+	}
+	for _, tx := range both {
+		go func() {
+			_, err := tx.Lock(e.Ctx, name, backend.LockX, queLost)
+			ends <- outcome{tx, err}
+		}()
+	}
+	start := time.Now()
+	victim := <-ends
+	e.Is(victim.err, backend.ErrLockDeadlock)
+	if took := time.Since(start); took > queSlow {
+		e.Errorf("of two transactions that wait for each other one was told after %v", took)
+	}
+	if _, err := victim.tx.Once(e.Ctx, e.Name("after")); err != nil {
+		e.Fatalf("the transaction of a victim does not go on: %v", err)
+	}
+	lckMode(e, victim.tx, name, backend.LockS)
+	e.Must(victim.tx.Commit(e.Ctx))
+	other := <-ends
+	e.Must(other.err)
+	e.Must(other.tx.Commit(e.Ctx))
+	e.Must(tskTx(e.Ctx, e.Handle(), func(tx backend.Tx) error {
+		fresh, err := tx.Once(e.Ctx, e.Name("after"))
+		if fresh {
+			e.Errorf("what a victim wrote was not committed")
+		}
+		return err
+	}))
+}
+
+func checkLockLongNames(e *Env) {
+	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
+	stem := e.Name("")
+	fill := func(r string, n int, end string) string {
+		return stem + strings.Repeat(r, n-utf8.RuneCountInString(stem)-utf8.RuneCountInString(end)) + end
+	}
+	for _, r := range []string{"x", "\u00e9", "\U0001F600"} {
+		lckGet(e, a, fill(r, backend.MaxLockName, "1"), backend.LockX)
+		lckTry(e, b, fill(r, backend.MaxLockName, "2"), backend.LockX, true, "while another holds a name that differs in the 255th character")
+		lckTry(e, b, fill(r, backend.MaxLockName, "1"), backend.LockIS, false, "while another holds it")
+		for _, n := range []int{backend.MaxLockName + 1, 300, 5000} {
+			if _, err := b.Lock(e.Ctx, fill(r, n, "1"), backend.LockX, 0); err == nil || errors.Is(err, backend.ErrLockTimeout) {
+				e.Errorf("a name of %d characters: %v, want it refused", n, err)
+			}
+		}
+	}
+	if e.r.store.Fresh == nil {
+		return
+	}
+	other, err := e.r.store.Fresh(e.Ctx)
+	e.Must(err)
+	e.Cleanup(func() {
+		if err := other.Uninstall(context.WithoutCancel(e.Ctx)); err != nil {
+			e.Errorf("uninstall: %v", err)
+		}
+		other.Close()
+	})
+	e.Must(other.Migrate(e.Ctx))
+	lckTry(e, lckSession(e, other), fill("x", backend.MaxLockName, "1"), backend.LockX, true, "while another holds it in another store")
+}
+
+func checkLockHierarchy(e *Env) {
+	one, two, whole := lckSession(e, e.Handle()), lckSession(e, e.Handle()), lckSession(e, e.Handle())
+	parent, first, second := e.Name("orders"), e.Name("orders/1"), e.Name("orders/2")
+	lckGet(e, one, parent, backend.LockIX)
+	lckGet(e, one, first, backend.LockX)
+	lckTry(e, whole, parent, backend.LockS, false, "while another works on a child")
+	lckTry(e, whole, parent, backend.LockIS, true, "to look at a child, while another works on one")
+	lckTry(e, two, parent, backend.LockIX, true, "to work on another child")
+	lckGet(e, two, parent, backend.LockIX)
+	lckTry(e, two, first, backend.LockS, false, "on a child that another works on")
+	lckGet(e, two, second, backend.LockX)
+	e.Must(one.Unlock(e.Ctx, first))
+	e.Must(one.Unlock(e.Ctx, parent))
+	lckTry(e, whole, parent, backend.LockS, false, "while the second still works on a child")
+	e.Must(two.Unlock(e.Ctx, second))
+	e.Must(two.Unlock(e.Ctx, parent))
+	lckGet(e, whole, parent, backend.LockS)
+	lckTry(e, one, parent, backend.LockIX, false, "while another has the whole")
+	lckTry(e, one, parent, backend.LockIS, true, "to look at a child, while another has the whole")
 }

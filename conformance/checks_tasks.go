@@ -16,13 +16,43 @@ func init() {
 	add(
 		Check{ID: "F01", Name: "a phase runs at once, the next when it is over", Run: checkPhases},
 		Check{ID: "F01", Name: "a task that failed or was given back keeps later phases waiting", Run: checkPhaseFailed},
-		Check{ID: "F01", Name: "a task that is dead halts its schedule, or does not", Run: checkPhaseDead},
-		Check{ID: "F01", Name: "a task whose worker died runs again before later phases, and its worker has no say any more", Run: checkPhaseAbandoned},
-		Check{ID: "F01", Name: "a task for a phase that is over is refused, or goes before what has not started", Run: checkPhaseLate},
 		Check{ID: "F01", Name: "many workers keep to the phases", Run: checkPhaseWorkers},
+		Check{ID: "F01", Name: "handlers of a phase overlap", Run: checkPhaseOverlap},
+
 		Check{ID: "F02", Name: "gaps between phases", Run: checkPhaseGaps},
+
 		Check{ID: "F03", Name: "a later batch waits for an earlier one", Run: checkPhaseBatches},
 		Check{ID: "F03", Name: "a lower phase that comes later goes first, and schedules are apart", Run: checkPhaseLower},
+
+		Check{ID: "F04", Name: "cancelled tasks", Run: checkTaskCancelled},
+		Check{ID: "F04", Name: "the handler of a cancelled task", Run: checkTaskStopped},
+
+		Check{ID: "F05", Name: "a task whose worker died runs again before later phases, and its worker has no say any more", Run: checkPhaseAbandoned},
+		Check{ID: "F05", Name: "a worker that was killed", Run: checkTaskKilled},
+
+		Check{ID: "F06", Name: "a task that is dead halts its schedule, or does not", Run: checkPhaseDead},
+		Check{ID: "F06", Name: "an operator retries or skips what is dead", Run: checkTaskRetried},
+
+		Check{ID: "F07", Name: "a task for a phase that is over is refused, or goes before what has not started", Run: checkPhaseLate},
+		Check{ID: "F07", Name: "a sealed schedule", Run: checkScheduleSealed},
+
+		Check{ID: "F08", Name: "a submission beside a claim", Run: checkSubmitBesideClaim},
+		Check{ID: "F08", Name: "submissions racing claims", Run: checkSubmitRacesClaim},
+
+		Check{ID: "F09", Name: "schedules take turns", Run: checkScheduleTurns},
+		Check{ID: "F09", Name: "tasks that wait occupy no worker", Run: checkTasksWait},
+
+		Check{ID: "F10", Name: "a task is done together with its writes", Run: checkTaskTx},
+		Check{ID: "F10", Name: "workers that are killed at any time", Run: checkTasksOnce, Limit: 2 * time.Minute},
+
+		Check{ID: "F11", Name: "waiting for a schedule", Run: checkScheduleWait},
+
+		Check{ID: "F12", Name: "no more than MaxActive", Run: checkMaxActive},
+		Check{ID: "F12", Name: "no more than MaxActive in several pools", Run: checkMaxActivePools},
+
+		Check{ID: "F13", Name: "each finished task once", Run: checkNextFinished},
+
+		Check{ID: "F14", Name: "a schedule that is released", Run: checkScheduleReleased},
 	)
 }
 
@@ -46,9 +76,6 @@ func tskSubmit(e *Env, be backend.Backend, schedule string, o backend.ScheduleOp
 		tasks = append(tasks, backend.NewTask{ID: backend.NewID(), Phase: p, Type: "task", Body: fmt.Appendf(nil, "%d/%d", p, i)})
 	}
 	err := tskTx(e.Ctx, be, func(tx backend.Tx) error { return tx.Submit(e.Ctx, schedule, o, tasks) })
-	if errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("this backend has no schedules yet")
-	}
 	e.Must(err)
 }
 
@@ -193,11 +220,12 @@ func checkPhaseAbandoned(e *Env) {
 			e.Errorf("a worker whose task is in other hands tried to %s and got %v, want %v", what, err, backend.ErrFenced)
 		}
 	}
-	if err := be.ExtendTasks(e.Ctx, old, time.Minute); !errors.Is(err, backend.ErrFenced) {
+	if _, err := be.ExtendTasks(e.Ctx, old, time.Minute); !errors.Is(err, backend.ErrFenced) {
 		e.Errorf("a worker whose task is in other hands tried to extend it and got %v, want %v", err, backend.ErrFenced)
 	}
 	tskWant(e, be, s, "while the task of the first phase is in other hands")
-	e.Must(be.ExtendTasks(e.Ctx, again, time.Minute))
+	_, err := be.ExtendTasks(e.Ctx, again, time.Minute)
+	e.Must(err)
 	tskFinish(e, be, again[0], tskDone)
 	tskWant(e, be, s, "after the first phase", 2)
 }

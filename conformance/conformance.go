@@ -26,9 +26,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
@@ -133,6 +135,11 @@ type runner struct {
 	store Store
 	args  []string // to run this program again as a child
 	main  backend.Backend
+
+	// The broker that checks share, as opening one for each takes longer than
+	// most of them. A new one after a check that failed.
+	mu     sync.Mutex
+	shared *parley.Broker
 }
 
 func newRunner(ctx context.Context, s Store, childArgs ...string) (*runner, error) {
@@ -150,7 +157,37 @@ func newRunner(ctx context.Context, s Store, childArgs ...string) (*runner, erro
 	return &runner{store: s, args: childArgs, main: be}, nil
 }
 
-func (r *runner) close() { r.main.Close() }
+func (r *runner) close() {
+	r.forget()
+	r.main.Close()
+}
+
+// broker returns the broker that checks share.
+func (r *runner) broker(ctx context.Context) (*parley.Broker, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shared == nil {
+		be, err := r.store.Open(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("open another handle: %w", err)
+		}
+		if r.shared, err = parley.New(ctx, be, nil); err != nil {
+			be.Close()
+			return nil, fmt.Errorf("new broker: %w", err)
+		}
+	}
+	return r.shared, nil
+}
+
+// forget closes the shared broker.
+func (r *runner) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shared != nil {
+		r.shared.Close()
+		r.shared = nil
+	}
+}
 
 // run runs one check in a goroutine of its own, under a watchdog.
 func (r *runner) run(ctx context.Context, c Check) Result {
@@ -185,6 +222,7 @@ func (r *runner) run(ctx context.Context, c Check) Result {
 	defer e.mu.Unlock()
 	res := Result{ID: c.ID, Name: c.Name, Failed: strings.Join(e.failures, "\n"), Skipped: e.skipped, Log: e.log, Took: time.Since(start)}
 	if res.Failed != "" {
+		r.forget()
 		res.Broken, res.Skipped = sentence(c.ID), ""
 	}
 	return res

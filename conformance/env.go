@@ -28,6 +28,7 @@ type Env struct {
 	log      []string
 	undo     []func()
 	prefix   string
+	shares   bool // the broker of the runner
 }
 
 // Errorf records a failure and goes on.
@@ -123,6 +124,7 @@ func (e *Env) Name(s string) string {
 
 // Handle opens another handle on the store, closed at the end of the check.
 func (e *Env) Handle() backend.Backend {
+	e.undisturbed()
 	be, err := e.r.store.Open(e.Ctx)
 	if err != nil {
 		e.fail("open another handle: " + err.Error())
@@ -132,9 +134,18 @@ func (e *Env) Handle() backend.Backend {
 	return be
 }
 
+// undisturbed closes the broker that checks share, unless this one uses it: its
+// duties would lock, for moments, what a check of the backend alone looks at.
+func (e *Env) undisturbed() {
+	if !e.shares {
+		e.r.forget()
+	}
+}
+
 // Broker opens a Broker on a handle of its own, closed at the end of the check:
 // what another process would have.
 func (e *Env) Broker(o *parley.Options) *parley.Broker {
+	e.undisturbed()
 	be, err := e.r.store.Open(e.Ctx)
 	if err != nil {
 		e.fail("open another handle: " + err.Error())
@@ -167,14 +178,18 @@ func (e *Env) Holds() []parley.Hold {
 }
 
 // Soon repeats f until it returns true, for at most d: for what becomes true
-// without telling. It reports whether it did.
+// without telling. It reports whether it did. On a machine so busy that f is
+// slow it waits longer, for as many looks as there would be on another, since
+// what it waits for is as slow.
 func (e *Env) Soon(d time.Duration, f func() bool) bool {
-	deadline := time.Now().Add(d)
-	for {
+	begun := time.Now()
+	enough := int(d / (25 * time.Millisecond))
+	for looks := 1; ; looks++ {
 		if f() {
 			return true
 		}
-		if time.Now().After(deadline) || e.Ctx.Err() != nil {
+		passed := time.Since(begun)
+		if passed > d && looks >= enough || passed > 6*d || e.Ctx.Err() != nil {
 			return false
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -12,13 +12,9 @@ import (
 	"github.com/parleymq/parley/conformance/internal/reference"
 )
 
-// unnumbered are rules of package backend of which no sentence speaks yet: the
-// tests of the reference backend look after them.
-var unnumbered = []string{"F09", "F12", "F13"}
-
 // ofParley are the sentences that Parley keeps by itself on every store, so
 // that no mistake of a backend can break them.
-var ofParley = []string{"E03", "B02", "B03", "B04", "B09", "B11"}
+var ofParley = []string{"E03", "Q01", "B02", "B03", "B04", "B09", "B11"}
 
 // mutant is a store that does one thing wrong.
 type mutant struct {
@@ -28,9 +24,7 @@ type mutant struct {
 
 func mutants() (list []mutant) {
 	for _, f := range reference.Faults {
-		if !slices.Contains(unnumbered, f.Breaks) {
-			list = append(list, mutant{string(f.Fault), f.Breaks, f.Says, referenceStore(f.Fault)})
-		}
+		list = append(list, mutant{string(f.Fault), f.Breaks, f.Says, referenceStore(f.Fault)})
 	}
 	for _, m := range mistakes {
 		list = append(list, mutant{"mistake of " + m.id, m.id, m.says, brokenStore(m)})

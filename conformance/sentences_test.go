@@ -23,6 +23,7 @@ const requiredIDs = `
 	N01 N02 N03 N04 N05 N06 N07 N08
 	L01 L02 L03 L04 L05
 	F01 F02 F03
+	C01 C02 C03 C04 C05 C06 C07 C08
 	B01 B02 B03 B04 B05 B06 B07 B08 B09 B10 B11`
 
 func TestSentencesAreDocumented(t *testing.T) {

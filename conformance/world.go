@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
 // World is a pair of services with a contract between them, which most checks
@@ -22,9 +23,18 @@ type World struct {
 	Any            string // of both
 }
 
-// World defines the services on a Broker of its own.
+// World defines the services on the Broker that checks share; a check that
+// closes its Broker, or needs one with options, uses WorldOn.
 func (e *Env) World(change ...func(*parley.Catalog)) *World {
-	return e.WorldOn(e.Broker(nil), change...)
+	if _, ok := e.r.main.(backend.Listener); !ok {
+		// What one broker's duties make due, another's receiver learns of by
+		// polling only.
+		return e.WorldOn(e.Broker(nil), change...)
+	}
+	e.shares = true
+	b, err := e.r.broker(e.Ctx)
+	e.Must(err)
+	return e.WorldOn(b, change...)
 }
 
 // WorldOn defines the services on b. change may alter the catalog before it is

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // claim is a claim in two statements, or one if it finds posts or nothing.
@@ -25,10 +25,9 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		// in vain would wait for this transaction.
 		c.Contended = true
 		return c, nil
-	case len(f.groups) == 0 && len(f.promotedPosts) == 0 && len(f.posts) == 0:
-		var one any
-		c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
-		return c, err
+	case f.nothing():
+		c.Contended = f.waiting
+		return c, nil
 	case len(f.posts) > 0:
 		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
 		return c, err
@@ -53,6 +52,9 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 // transaction that is only for this claim has one on queues where this has
 // happened; before, ok is false, and the transaction has to be given up instead.
 func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+	if f, err := p.findPosts(ctx, tx, r); err != nil || f != nil {
+		return f, err == nil, err
+	}
 	const point = "parley_look"
 	_, mixed := p.mixed.Load(r.Queue)
 	if mixed || !r.Alone {
@@ -61,6 +63,9 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 	}
 	f, err = p.find(ctx, tx, r, preferHead)
+	if err == nil && len(f.posts) > 0 && !f.other {
+		p.plain.Store(r.Queue, true)
+	}
 	if err != nil || !f.outranked() {
 		if err == nil && mixed && !f.both() {
 			p.mixed.Delete(r.Queue)
@@ -116,6 +121,9 @@ type found struct {
 	vain                  bool  // a group is locked that somebody else has just taken
 	first                 place // of the first group or post that is not promoted
 	stream, post          place // the heads of both orders, locked or not
+	other                 bool  // there are streams or promotions
+	seen                  int   // streams looked at, if nothing was found
+	waiting               bool  // something is there that is not blocked
 }
 
 // both reports whether there are streams and posts.
@@ -133,8 +141,66 @@ func (f *found) outranked() bool {
 	return f.post.since.Valid && f.post.before(f.first)
 }
 
-// find is a claim's first statement.
+// nothing reports whether nothing was found.
+func (f *found) nothing() bool {
+	return len(f.groups) == 0 && len(f.promotedPosts) == 0 && len(f.posts) == 0
+}
+
+// find is a claim's first statement. It looks at the head of the order only, and
+// farther back if all of that is in somebody's hands, or has been a moment ago.
 func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, prefer int) (*found, error) {
+	n := limit(r.MaxGroups)
+	if t, ok := p.deep.Load(r.Queue); ok {
+		if time.Since(t.(time.Time)) < time.Second {
+			return p.walk(ctx, tx, r, p.hot.deepClaims[n], prefer)
+		}
+		p.deep.Delete(r.Queue)
+	}
+	f, err := p.walk(ctx, tx, r, p.hot.claims[n], prefer)
+	if err != nil || !f.nothing() || f.seen < window(n) {
+		return f, err
+	}
+	p.deep.Store(r.Queue, time.Now())
+	return p.walk(ctx, tx, r, p.hot.deepClaims[n], prefer)
+}
+
+// findPosts is find for a queue in which the last claim found posts and nothing
+// else. It returns nil if that is so no more.
+func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (*found, error) {
+	if _, ok := p.plain.Load(r.Queue); !ok {
+		return nil, nil
+	}
+	var f found
+	var version int64
+	var enabled sql.NullInt64
+	some := false
+	bytes := max(r.MaxBytes, 0)
+	if r.LockOnly {
+		bytes = 0
+	}
+	err := tx.Rows(ctx, func(rows *sql.Rows) error {
+		some = true
+		po := new(sqlstore.Post)
+		err := rows.Scan(&version, &enabled, sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
+			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
+			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
+		if err == nil && !po.ID.IsZero() {
+			f.posts = append(f.posts, po)
+		}
+		return err
+	}, p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytes)
+	if err == nil && some {
+		err = state(version, enabled, r)
+	}
+	if err != nil || len(f.posts) > 0 {
+		return &f, err
+	}
+	p.plain.Delete(r.Queue)
+	return nil, nil
+}
+
+// walk runs a claim's first statement.
+func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, q *sqlstore.Stmt, prefer int) (*found, error) {
 	var f found
 	var version int64
 	var enabled sql.NullInt64
@@ -147,7 +213,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		var at place
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
-			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
+			sqlstore.Bool(&f.other), sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&po.ID), &at.priority, &at.since,
 			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {
@@ -173,7 +239,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			f.posts = append(f.posts, po)
 		}
 		return nil
-	}, p.hot.claims[limit(r.MaxGroups)], r.Queue, bytes, prefer)
+	}, q, r.Queue, bytes, prefer)
 	if err != nil {
 		return nil, err
 	}
@@ -246,67 +312,9 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 }
 
 // read is the second statement of a claim, for groups that are locked.
-func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (c backend.Claim, err error) {
-	var astray []sqlstore.Source
-	var hold *backend.Hold
-	var last int64 // ordinal of the group of the last row
-	var facts backend.Message
-	err = tx.Rows(ctx, func(rows *sql.Rows) error {
-		var n, fence int64
-		var level, version sql.NullInt64
-		var sticky, initiator bool
-		var name string
-		var state, seq, kind, priority, streamKind sql.NullInt64
-		var since int64
-		var uniq string
-		m := new(backend.Message)
-		var f backend.Message
-		err := rows.Scan(&n, &fence, &level, &version, sqlstore.Bool(&sticky), &name, &state, sqlstore.ID(&m.Stream), &seq,
-			sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Int(&since), sqlstore.Text(&uniq),
-			sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError),
-			&priority, sqlstore.ID(&f.Handle), sqlstore.ID(&f.Conversation), sqlstore.Bool(&initiator),
-			sqlstore.Text(&f.Service), sqlstore.Text(&f.Far), sqlstore.Text(&f.Contract), &streamKind)
-		if err != nil {
-			return err
-		}
-		group := groups[n-1]
-		if state.Int64 != 0 {
-			astray = append(astray, sqlstore.Source{
-				ID: m.Stream, Kind: streamKind.Int64, Group: group, Handle: f.Handle, Ended: state.Int64 == 1,
-			})
-			return nil
-		}
-		if !seq.Valid && !r.LockOnly {
-			return nil // the group has nothing (any more)
-		}
-		if hold == nil || n != last {
-			last = n
-			hold = sqlstore.NewHold(r, group, version.Int64, sticky)
-			hold.Promoted, hold.Level = version.Valid, int(level.Int64)
-			if r.Lease > 0 {
-				hold.Fence = fence + 1
-			}
-			c.Holds = append(c.Holds, hold)
-		}
-		if !seq.Valid {
-			return nil
-		}
-		if priority.Valid { // the first message of its stream
-			f.Priority, f.Initiator, f.Group = int(priority.Int64), initiator, group
-			facts = f
-		}
-		m.Seq, m.Kind, m.Enqueued = seq.Int64, backend.Kind(kind.Int64), time.UnixMicro(since)
-		m.Handle, m.Conversation, m.Initiator = facts.Handle, facts.Conversation, facts.Initiator
-		m.Service, m.Far, m.Contract = facts.Service, facts.Far, facts.Contract
-		m.Priority, m.Group = facts.Priority, facts.Group
-		sqlstore.AddMessage(hold, m, name, uniq)
-		return nil
-	}, p.hot.read, uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
-	if err != nil {
-		return c, err
-	}
-	c.Discarded, err = tx.ClearAstray(ctx, astray)
-	return c, err
+func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (backend.Claim, error) {
+	return tx.ReadHolds(ctx, r, groups, p.hot.read,
+		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
 }
 
 // null is an id that may be none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +12,6 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/conformance"
 )
-
-// What differs by driver and pooler is how statements travel, so that these runs
-// leave out some of what TestConformance covers, unless PARLEY_TEST_FULL is set.
-var mostly = regexp.MustCompile(`^(I[1236]|RC|D|O|G|P|T|R0|Q|B0[58]|N0[1-5])`)
 
 // TestConformancePGX runs the suite on handles of a *sql.DB of pgx, which also
 // listens on a connection of its pool.
@@ -59,15 +54,11 @@ func conformanceOf(t *testing.T, driver, dsn string, o postgres.Options) {
 		db := connect(t, "postgres", server(t))
 		own, fresh = schema(t, db), schema(t, db)
 	}
-	match := mostly
-	if os.Getenv("PARLEY_TEST_FULL") != "" {
-		match = nil
-	}
-	conformance.RunMatching(t, conformance.Store{
+	conformance.Run(t, conformance.Store{
 		Process: own,
 		Open:    func(context.Context) (backend.Backend, error) { return open(own) },
 		Fresh:   func(context.Context) (backend.Backend, error) { return open(fresh) },
-	}, match)
+	})
 }
 
 // handle closes the pool, which is the application's, with the store.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // now is the engine's clock. clock_timestamp and not now(): an expiry is tested
@@ -56,6 +56,35 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	s.PromotionTry = `
 		SELECT 1 FROM parley_promotion WHERE group_id = $1 AND version = $2
 		   FOR NO KEY UPDATE SKIP LOCKED`
+	s.OwnerTry = `
+		SELECT 1 FROM parley_lock_owner WHERE owner_id = $1 FOR UPDATE SKIP LOCKED`
+	s.ScheduleTry = `
+		SELECT 1 FROM parley_schedule WHERE name = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	s.TaskTry = `
+		SELECT 1 FROM parley_task WHERE task_id = $1 FOR NO KEY UPDATE SKIP LOCKED`
+	// The planner takes a limit in a parameter for a tenth of all rows, and would
+	// sort a million of them to find the first. The inner limit has it walk the
+	// index; it is more than is ever asked for at once.
+	s.TasksDue = `
+		SELECT t.task_id, t.n, t.type, t.body, t.state, t.due, t.attempts, t.fence
+		  FROM (SELECT y.task_id, y.due, y.n
+		          FROM (SELECT task_id, due, n
+		                  FROM parley_task
+		                 WHERE schedule_id = $1 AND live = 1 AND phase = $2 AND due <= :now
+		                 ORDER BY schedule_id, phase, due, n
+		                 LIMIT 200) y
+		         ORDER BY y.due, y.n
+		         LIMIT $3) x
+		  JOIN parley_task t ON t.task_id = x.task_id
+		 ORDER BY x.due, x.n`
+	s.FenceInsert = `
+		INSERT INTO parley_fence (name, fence, uses) VALUES ($1, $2, 1)
+		ON CONFLICT DO NOTHING`
+	s.ScheduleInsert = `
+		INSERT INTO parley_schedule (name, schedule_id, max_active, go_on, accept_late, max_attempts,
+		       caller, purpose, made)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, :now)
+		ON CONFLICT DO NOTHING`
 	s.GroupInsert = `
 		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES ($1, $2, $3, $4)
 		ON CONFLICT DO NOTHING`
@@ -79,20 +108,42 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (message_id) DO UPDATE
 		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
+	// The commit of a record need not wait for the disk: it has to survive the
+	// death of its process, not that of the machine.
+	s.WorkerAttend = `
+		WITH quick AS MATERIALIZED (
+		  SELECT set_config('synchronous_commit', 'off', true)),
+		put AS (
+		  INSERT INTO parley_worker (worker_id, queue_id, owner, readers, since, until, in_hand, alone, reader_id)
+		  SELECT $1::uuid, $2, $3, $4, :now, :now + $5, $6, $7, $8::uuid FROM quick
+		  ON CONFLICT (reader_id) DO UPDATE
+		     SET worker_id = excluded.worker_id, queue_id = excluded.queue_id, owner = excluded.owner,
+		         readers = excluded.readers, since = excluded.since, until = excluded.until,
+		         in_hand = excluded.in_hand, alone = excluded.alone)
+		SELECT w.reader_id, w.worker_id, w.in_hand, w.alone FROM parley_worker w
+		 WHERE w.queue_id = $2 AND w.worker_id <> $1::uuid AND w.in_hand IS NOT NULL AND $6::bytea IS NOT NULL`
 	s.PromotionPut = `
 		INSERT INTO parley_promotion AS p (group_id, queue_id, level, since, version, sticky)
 		VALUES ($1, $2, $3, :now, :now, $4)
 		ON CONFLICT (group_id) DO UPDATE
 		   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
 		       version = greatest(p.version + 1, excluded.version)`
+	// The orders keep the planner from a sequential scan, which it prefers where
+	// it expects to find a row soon.
 	s.Waiting = `
 		SELECT 1
-		 WHERE EXISTS (SELECT 1
-		                 FROM parley_ready r
-		                CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
-		                                     WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
-		                WHERE r.queue_id = $1)
-		    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = $2 AND p.blocked = 0)`
+		 WHERE (SELECT 1
+		          FROM (SELECT x.group_id FROM parley_ready x
+		                 WHERE x.queue_id = $1
+		                 ORDER BY x.queue_id, x.priority DESC, x.since) r
+		         CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+		                              WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
+		         LIMIT 1) IS NOT NULL
+		    OR (SELECT 1
+		          FROM (SELECT x.post_id FROM parley_post x
+		                 WHERE x.queue_id = $2 AND x.blocked = 0
+		                 ORDER BY x.queue_id, x.priority DESC, x.since
+		                 LIMIT 1) p) IS NOT NULL`
 	s.ListReady = `
 		SELECT r.group_id, r.priority, r.since
 		  FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
@@ -145,12 +196,18 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 // the same reason the indexes by which tables are walked in order have no column
 // by which rows are looked up: to a planner that expects one row a scan of such
 // an index from end to end is as good as a lookup.
+//
+// Arrays are hidden from the planner in (SELECT $1), as it estimates the rows of
+// a prepared statement by the first arrays that it sees, and plans anew for each
+// execution as long as those are shorter than the ten elements that it expects of
+// any array. Planning these statements takes longer than executing them.
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
-	postMany                                      *sqlstore.Stmt
-	claims                                        map[int]*sqlstore.Stmt // by their limit
+	postMany, postKeyed                           *sqlstore.Stmt
+	claims, deepClaims, postClaims                map[int]*sqlstore.Stmt // by their limit
 	claimOne, read                                *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
+	submit, finishTasks                           *sqlstore.Stmt
 	retain, keep, keepPosts                       *sqlstore.Stmt
 	leasePosts, extend, reclaim                   *sqlstore.Stmt
 }
@@ -167,10 +224,13 @@ func (h *hot) compile(d *sqlstore.Dialect) error {
 		{&h.append, "append", appendSQL},
 		{&h.keyState, "state of keys", keyStateSQL},
 		{&h.postMany, "post many", postManySQL},
+		{&h.postKeyed, "post with a key", postKeyedSQL},
 		{&h.claimOne, "claim one", claimOneSQL},
 		{&h.read, "read", readSQL},
 		{&h.remove, "remove", removeSQL},
 		{&h.removePosts, "remove posts", removePostsSQL},
+		{&h.submit, "submit tasks", submitSQL},
+		{&h.finishTasks, "finish tasks", finishTasksSQL},
 		{&h.guards, "guards", guardsSQL},
 		{&h.finish, "finish", finishSQL},
 		{&h.retain, "retain", retainSQL},
@@ -186,22 +246,41 @@ func (h *hot) compile(d *sqlstore.Dialect) error {
 		}
 		*x.to = s
 	}
-	h.claims = make(map[int]*sqlstore.Stmt, len(limits))
-	for _, n := range limits {
-		s, err := d.Stmt("claim", strings.ReplaceAll(claimSQL, ":limit", strconv.Itoa(n)))
-		if err != nil {
-			return err
+	for _, x := range []struct {
+		to         *map[int]*sqlstore.Stmt
+		name, text string
+		window     func(int) int
+	}{
+		{&h.claims, "claim", claimSQL, window},
+		{&h.deepClaims, "deep claim", claimSQL, func(int) int { return deepWindow }},
+		{&h.postClaims, "claim of posts", claimPostsSQL, window},
+	} {
+		*x.to = make(map[int]*sqlstore.Stmt, len(limits))
+		for _, n := range limits {
+			values := strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(x.window(n)))
+			s, err := d.Stmt(x.name, values.Replace(x.text))
+			if err != nil {
+				return err
+			}
+			(*x.to)[n] = s
 		}
-		h.claims[n] = s
 	}
 	return nil
 }
 
+// window is how far a claim of n groups walks into an order. What is beyond is
+// for a claim that walks up to deepWindow, after one that found nothing.
+func window(n int) int { return 8*n + 50 }
+
+const deepWindow = 10000
+
 // limits are the numbers of groups that a claim can ask for. They stand in the
-// text of the statement, which there is once for each: a limit in a parameter is
-// "a tenth of the rows" to the planner. So with a million rows it plans anew for
-// each execution, or, when it does not, expects the statement to be so costly
-// that it compiles it first (jit_above_cost), which takes half a second.
+// text of the statement, which there is once for each, and so does the window: a
+// limit in a parameter is "a tenth of the rows" to the planner. So with a million
+// rows it plans anew for each execution, or, when it does not, expects the
+// statement to be so costly that it compiles it first (jit_above_cost), which
+// takes half a second; and without a limit it prefers sorting all there is to
+// walking an index.
 var limits = [...]int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1000}
 
 // limit returns the greatest of the limits that is not above n.
@@ -267,7 +346,7 @@ const sendStateSQL = `
 	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
 	       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
 	       (SELECT v.catalog_version FROM parley_meta v)
-	  FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
+	  FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
 	 CROSS JOIN LATERAL (
 	        SELECT x.* FROM parley_stream x WHERE x.stream_id = k.id FOR NO KEY UPDATE) s
 	 ORDER BY k.n`
@@ -277,7 +356,7 @@ const sendStateSQL = `
 // $1 queues, $2 names
 const keyStateSQL = `
 	SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
-	  FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(queue_id, name, n)
+	  FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[])) WITH ORDINALITY k(queue_id, name, n)
 	 CROSS JOIN LATERAL (
 	        SELECT y.stream_id FROM parley_key y
 	         WHERE y.queue_id = k.queue_id AND y.name = k.name LIMIT 1) y
@@ -286,18 +365,40 @@ const keyStateSQL = `
 	         WHERE x.stream_id = y.stream_id FOR NO KEY UPDATE) s
 	 ORDER BY k.n`
 
+// A post with a key that has been used before, as a send is one statement.
+// Nothing comes back if the key is new or swept, the catalog is another one, or
+// the queue is off: then the post takes the way of many.
+//
+// $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version
+const postKeyedSQL = `
+	WITH s AS (
+	  UPDATE parley_stream x
+	     SET next_seq = x.next_seq + 1, priority = $6, touched = :now
+	   WHERE x.stream_id = (SELECT y.stream_id FROM parley_key y WHERE y.queue_id = $1 AND y.name = $2 LIMIT 1)
+	     AND (SELECT v.catalog_version FROM parley_meta v) = $7
+	     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $1) = 1
+	  RETURNING x.stream_id, x.group_id, x.priority, x.next_seq - 1 AS seq),
+	m AS (
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+	  SELECT s.stream_id, s.seq, $3, 4, $4, $5, :now FROM s),
+	r AS (
+	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	  SELECT $1, s.group_id, s.stream_id, s.priority, :now FROM s
+	  ON CONFLICT DO NOTHING)
+	SELECT s.seq FROM s`
+
 // Messages appended to streams whose guards are ours.
 //
 // messages: $1 streams, $2 seqs, $3 ids, $4 kinds, $5 types, $6 bodies, $7 unique values
 // streams: $8 ids, $9 next numbers, $10 queues, $11 groups, $12 priorities
 const appendSQL = `
 	WITH s AS MATERIALIZED (
-	  SELECT k.* FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::uuid[], $12::smallint[])
+	  SELECT k.* FROM unnest((SELECT $8::uuid[]), (SELECT $9::bigint[]), (SELECT $10::bigint[]), (SELECT $11::uuid[]), (SELECT $12::smallint[]))
 	         WITH ORDINALITY k(id, next, queue_id, group_id, priority, n)),
 	m AS (
 	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, uniq, since)
 	  SELECT k.*, :now
-	    FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::smallint[], $5::text[], $6::bytea[], $7::text[]) k),
+	    FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::uuid[]), (SELECT $4::smallint[]), (SELECT $5::text[]), (SELECT $6::bytea[]), (SELECT $7::text[])) k),
 	r AS (
 	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 	  SELECT s.queue_id, s.group_id, s.id, s.priority, :now FROM s ORDER BY s.n
@@ -316,7 +417,7 @@ const appendSQL = `
 const postManySQL = `
 	INSERT INTO parley_post (post_id, queue_id, priority, type, body, since)
 	SELECT k.id, k.queue_id, k.priority, k.type, k.body, :now
-	  FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bytea[])
+	  FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::smallint[]), (SELECT $4::text[]), (SELECT $5::bytea[]))
 	       WITH ORDINALITY k(id, queue_id, priority, type, body, n)
 	 ORDER BY k.n`
 
@@ -329,16 +430,21 @@ const postManySQL = `
 // the other. Posts are one row each, and a locking
 // clause returns that row as it is when the lock is granted, so they come with
 // their bodies, up to $2 bytes. Groups come without messages: these are read by
-// a new statement (rule R-A).
+// a new statement (rule R-A). Beside what was found the rows say what the heads
+// of both orders are, and whether there is anything but posts; and if there is
+// nothing to claim, how many streams were looked at, and whether something is
+// there that is not blocked.
 //
-// $1 queue, $2 bytes at most; :limit groups at most
+// $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
+// :window how far to walk
 const claimSQL = `
 	WITH t AS MATERIALIZED (SELECT :now AS now),
 	promoted AS MATERIALIZED (
 	  SELECT p.group_id, g.group_id IS NULL AS post, g.free
 	    FROM (SELECT x.group_id FROM parley_promotion x
 	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.level DESC, x.since) p
+	           ORDER BY x.queue_id, x.level DESC, x.since
+	           LIMIT :window) p
 	    LEFT JOIN LATERAL (
 	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
 	             FROM parley_grp g
@@ -357,11 +463,14 @@ const claimSQL = `
 	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
 	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
 	   LIMIT 1),
+	streams AS MATERIALIZED (
+	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	   WHERE x.queue_id = $1
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :window),
 	ready_head AS MATERIALIZED (
 	  SELECT r.priority, r.since
-	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
-	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since) r
+	    FROM streams r
 	   CROSS JOIN LATERAL (
 	           SELECT 1 FROM parley_grp g
 	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
@@ -382,9 +491,7 @@ const claimSQL = `
 	    FROM post_head),
 	ready_first AS MATERIALIZED (
 	  SELECT r.group_id, g.free, r.priority, r.since
-	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
-	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since) r
+	    FROM streams r
 	   CROSS JOIN LATERAL (
 	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
 	            WHERE g.group_id = r.group_id
@@ -406,9 +513,7 @@ const claimSQL = `
 	     FOR NO KEY UPDATE SKIP LOCKED),
 	ready_last AS MATERIALIZED (
 	  SELECT r.group_id, g.free, r.priority, r.since
-	    FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
-	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.priority DESC, x.since) r
+	    FROM streams r
 	   CROSS JOIN LATERAL (
 	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
 	            WHERE g.group_id = r.group_id
@@ -443,10 +548,54 @@ const claimSQL = `
 	   WHERE p.n = 1 OR p.bytes <= $2)
 	SELECT v.catalog_version, q.enabled,
 	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
-	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h), f.*
+	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h),
+	       EXISTS (SELECT 1 FROM streams)
+	       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
+	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM streams) END,
+	       CASE WHEN f.id IS NULL
+	            THEN EXISTS (SELECT 1 FROM streams r
+	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+	              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
+	                                  WHERE x.queue_id = $1 AND x.blocked = 0
+	                                  ORDER BY x.queue_id, x.priority DESC, x.since
+	                                  LIMIT 1) p) IS NOT NULL END,
+	       f.*
 	  FROM parley_meta v
 	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
 	  LEFT JOIN found f ON true`
+
+// A claim of a queue in which there have been nothing but posts: the same for
+// less. If there is something else, it returns no posts, and says so.
+//
+// $1 queue, $2 bytes at most; :limit posts at most
+const claimPostsSQL = `
+	WITH other AS MATERIALIZED (
+	  SELECT (SELECT 1 FROM parley_ready x WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL
+	      OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
+	posts AS MATERIALIZED (
+	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
+	         x.last_error, x.fence, x.lease_until
+	    FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT :now)
+	     AND NOT (SELECT yes FROM other)
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :limit
+	     FOR NO KEY UPDATE SKIP LOCKED)
+	SELECT v.catalog_version, q.enabled, p.post_id, p.priority, p.since, p.type, p.body, p.uniq, p.attempts,
+	       p.suspicion, p.last_error, p.fence, p.lease_until
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN (SELECT p.*,
+	                    sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
+	                    row_number() OVER w AS n
+	               FROM posts p
+	             WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
+	                          ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
+	 WHERE NOT (SELECT yes FROM other)`
 
 // A claim's first statement when it is for one group: $2, or that of endpoint
 // $3. What stands in the way is told apart: there is the group (seen), and it
@@ -487,7 +636,7 @@ const claimOneSQL = `
 const readSQL = `
 	WITH g AS MATERIALIZED (
 	  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
-	    FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
+	    FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
 	   CROSS JOIN LATERAL (
 	           SELECT y.group_id, y.name, y.fence, y.lease_until, y.ctid AS tid FROM parley_grp y
 	            WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) x
@@ -539,7 +688,7 @@ const readSQL = `
 	           SELECT g.tid FROM g
 	            WHERE ($5::bigint > 0 OR g.lease_until <> 0)
 	              AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
-	SELECT g.n, g.fence, g.level, g.version, g.sticky, g.name, x.state, x.stream_id, x.seq, x.message_id,
+	SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, x.state, x.stream_id, x.seq, x.message_id,
 	       x.message_kind, x.type, x.body, x.since, x.uniq, f.attempts, f.suspicion, f.last_error,
 	       CASE WHEN x.first THEN x.priority END, CASE WHEN x.first THEN x.endpoint END,
 	       CASE WHEN x.first THEN x.conversation END, CASE WHEN x.first THEN x.initiator END,
@@ -567,11 +716,12 @@ const readSQL = `
 const leasePostsSQL = `
 	UPDATE parley_post y
 	   SET fence = y.fence + 1,
+	       suspicion = y.suspicion + CASE WHEN y.lease_until <> 0 THEN 1 ELSE 0 END, -- its receiver died
 	       lease_until = CASE WHEN $2::bigint > 0 THEN :now + $2::bigint ELSE 0 END,
 	       held_since = CASE WHEN $2::bigint > 0 THEN :now ELSE 0 END,
 	       owner = CASE WHEN $2::bigint > 0 THEN $3 ELSE '' END
 	 WHERE y.ctid = ANY (ARRAY(
-	         SELECT x.ctid FROM unnest($1::uuid[]) k(id)
+	         SELECT x.ctid FROM unnest((SELECT $1::uuid[])) k(id)
 	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))`
 
 // Delivered messages are removed by their keys, and the guards of their streams
@@ -583,7 +733,7 @@ const removeSQL = `
 	WITH d AS (
 	  DELETE FROM parley_message y
 	   WHERE y.ctid = ANY (ARRAY(
-	           SELECT x.ctid FROM unnest($1::uuid[], $2::bigint[]) k(stream_id, seq)
+	           SELECT x.ctid FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[])) k(stream_id, seq)
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_message z
 	                     WHERE z.stream_id = k.stream_id AND z.seq = k.seq LIMIT 1) x))
@@ -591,7 +741,7 @@ const removeSQL = `
 	SELECT (SELECT count(*) FROM d), s.stream_id
 	  FROM (SELECT 1) one
 	  LEFT JOIN LATERAL (
-	         SELECT x.stream_id FROM unnest($3::uuid[]) WITH ORDINALITY k(id, n)
+	         SELECT x.stream_id FROM unnest((SELECT $3::uuid[])) WITH ORDINALITY k(id, n)
 	          CROSS JOIN LATERAL (
 	                  SELECT z.stream_id FROM parley_stream z WHERE z.stream_id = k.id
 	                     FOR NO KEY UPDATE SKIP LOCKED) x) s ON true`
@@ -600,16 +750,34 @@ const removeSQL = `
 //
 // $1 streams
 const guardsSQL = `
-	SELECT x.stream_id FROM unnest($1::uuid[]) WITH ORDINALITY k(id, n)
+	SELECT x.stream_id FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
 	 CROSS JOIN LATERAL (
 	         SELECT z.stream_id FROM parley_stream z WHERE z.stream_id = k.id
 	            FOR NO KEY UPDATE SKIP LOCKED) x`
 
 // $1 ids
+const submitSQL = `
+	INSERT INTO parley_task (task_id, schedule_id, n, phase, type, body, caller, submitted)
+	SELECT x.id, $1::uuid, $2::bigint + x.ord - 1, x.phase, x.type, x.body, $3::text, :now
+	  FROM unnest((SELECT $4::uuid[]), (SELECT $5::bigint[]), (SELECT $6::text[]), (SELECT $7::bytea[]))
+	       WITH ORDINALITY AS x (id, phase, type, body, ord)`
+
+// A task that is given back has been due since 1, see Portable.
+const finishTasksSQL = `
+	UPDATE parley_task t
+	   SET state = x.state, live = x.live, due = CASE x.state WHEN 0 THEN 1 ELSE :now + x.delay END,
+	       attempts = CASE x.state WHEN 0 THEN t.attempts - 1 ELSE t.attempts END,
+	       error = x.error, ended = :now
+	  FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::smallint[]),
+	              (SELECT $4::smallint[]), (SELECT $5::bigint[]), (SELECT $6::text[]))
+	       AS x (id, fence, state, live, delay, error)
+	 WHERE t.task_id = x.id AND t.fence = x.fence AND t.state = 1
+	RETURNING t.task_id`
+
 const removePostsSQL = `
 	DELETE FROM parley_post y
 	 WHERE y.ctid = ANY (ARRAY(
-	         SELECT x.ctid FROM unnest($1::uuid[]) k(id)
+	         SELECT x.ctid FROM unnest((SELECT $1::uuid[])) k(id)
 	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))`
 
 // The ready order is put right for streams whose guards are ours. It must not
@@ -621,7 +789,7 @@ const removePostsSQL = `
 const finishSQL = `
 	WITH h AS MATERIALIZED (
 	  SELECT s.tid AS stream_tid, s.kind, r.tid, r.since AS stands, m.since AS first, g.blocked
-	    FROM unnest($1::uuid[]) k(id)
+	    FROM unnest((SELECT $1::uuid[])) k(id)
 	   CROSS JOIN LATERAL (
 	           SELECT y.ctid AS tid, y.kind, y.queue_id, y.group_id FROM parley_stream y
 	            WHERE y.stream_id = k.id LIMIT 1) s
@@ -653,7 +821,7 @@ const finishSQL = `
 const retainSQL = `
 	INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body, since, kept)
 	SELECT k.handle, m.stream_id, m.seq, 0, m.message_id, m.kind, m.type, m.body, m.since, :now
-	  FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) k(handle, stream_id, seq)
+	  FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[]), (SELECT $3::bigint[])) k(handle, stream_id, seq)
 	 CROSS JOIN LATERAL (
 	         SELECT x.* FROM parley_message x
 	          WHERE x.stream_id = k.stream_id AND x.seq = k.seq LIMIT 1) m`
@@ -664,7 +832,7 @@ const retainSQL = `
 const keepSQL = `
 	INSERT INTO parley_processed (post_id, queue_id, name, type, body, keep_until)
 	SELECT m.message_id, $4::bigint, k.name, m.type, m.body, :now + $5
-	  FROM unnest($1::uuid[], $2::bigint[], $3::text[]) k(stream_id, seq, name)
+	  FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::text[])) k(stream_id, seq, name)
 	 CROSS JOIN LATERAL (
 	         SELECT x.* FROM parley_message x
 	          WHERE x.stream_id = k.stream_id AND x.seq = k.seq LIMIT 1) m`
@@ -673,7 +841,7 @@ const keepSQL = `
 const keepPostsSQL = `
 	INSERT INTO parley_processed (post_id, queue_id, name, type, body, keep_until)
 	SELECT p.post_id, p.queue_id, '', p.type, p.body, :now + $2
-	  FROM unnest($1::uuid[]) k(id)
+	  FROM unnest((SELECT $1::uuid[])) k(id)
 	 CROSS JOIN LATERAL (SELECT x.* FROM parley_post x WHERE x.post_id = k.id LIMIT 1) p`
 
 // Leases are prolonged, of groups and posts. A row that is locked is in its
@@ -683,9 +851,9 @@ const keepPostsSQL = `
 // groups: $1 ids, $2 fences; posts: $3 ids, $4 fences; $5 for how long
 const extendSQL = `
 	WITH g AS MATERIALIZED (
-	  SELECT k.id, k.fence FROM unnest($1::uuid[], $2::bigint[]) k(id, fence)),
+	  SELECT k.id, k.fence FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[])) k(id, fence)),
 	p AS MATERIALIZED (
-	  SELECT k.id, k.fence FROM unnest($3::uuid[], $4::bigint[]) k(id, fence)),
+	  SELECT k.id, k.fence FROM unnest((SELECT $3::uuid[]), (SELECT $4::bigint[])) k(id, fence)),
 	eg AS (
 	  UPDATE parley_grp y SET lease_until = :now + $5
 	   WHERE y.ctid = ANY (ARRAY(
@@ -720,7 +888,7 @@ const reclaimSQL = `
 	WITH g AS (
 	  UPDATE parley_grp y SET lease_until = 0, owner = ''
 	   WHERE y.ctid = ANY (ARRAY(
-	           SELECT x.ctid FROM unnest($1::uuid[], $2::bigint[]) k(id, fence)
+	           SELECT x.ctid FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[])) k(id, fence)
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_grp z
 	                     WHERE z.group_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
@@ -729,7 +897,7 @@ const reclaimSQL = `
 	p AS (
 	  UPDATE parley_post y SET lease_until = 0, owner = ''
 	   WHERE y.ctid = ANY (ARRAY(
-	           SELECT x.ctid FROM unnest($3::uuid[], $4::bigint[]) k(id, fence)
+	           SELECT x.ctid FROM unnest((SELECT $3::uuid[]), (SELECT $4::bigint[])) k(id, fence)
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_post z
 	                     WHERE z.post_id = k.id AND z.fence = k.fence AND z.lease_until <> 0

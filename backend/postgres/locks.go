@@ -15,7 +15,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // pool is the database and how to run statements on it.
@@ -36,6 +36,8 @@ type pool struct {
 	channel string      // of notifications; set by the probe
 
 	mixed sync.Map // of queues where streams and posts got into each other's way
+	plain sync.Map // of queues where the last claim found posts only
+	deep  sync.Map // of queues where the head of the order was all taken, and when
 
 	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be
 	mu        sync.Mutex // guards wanted

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 func nilDB(t *testing.T) *sql.DB {
@@ -20,6 +21,37 @@ func nilDB(t *testing.T) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// database makes a database that is the test's own, and opens it. VACUUM removes
+// nothing that any transaction in the same database may still see.
+func database(t *testing.T, dsn, name string) *sql.DB {
+	t.Helper()
+	admin, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := url.Parse(dsn); err == nil && u.Scheme != "" {
+		u.Path = "/" + name
+		dsn = u.String()
+	} else {
+		dsn += " dbname=" + name
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		db.Close()
+		if _, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+		admin.Close()
+	})
 	return db
 }
 
@@ -34,14 +66,9 @@ func TestPlans(t *testing.T) {
 	if dsn == "" {
 		t.Skip("PARLEY_TEST_POSTGRES is not set")
 	}
-	db, err := sql.Open("postgres", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
 	ctx := context.Background()
 	name := fmt.Sprintf("plans%d", os.Getpid())
-	defer db.Exec("DROP SCHEMA IF EXISTS " + name + " CASCADE")
+	db := database(t, dsn, name)
 	s := New(db, &Options{Schema: name, Pooler: PoolerNever})
 	if err := s.Migrate(ctx); err != nil {
 		t.Fatal(err)
@@ -113,6 +140,7 @@ func TestPlans(t *testing.T) {
 			{h.send, []any{one, one, "m", "body", 2, 0}},
 			{h.sendState, []any{stream}},
 			{h.append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
+			{h.postKeyed, []any{1, "k", one, "m", "body", 5, 0}},
 			{h.remove, []any{stream, zeros, stream}},
 			{h.finish, []any{stream}},
 			{h.removePosts, []any{post}},

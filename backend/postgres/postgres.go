@@ -49,7 +49,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // Options are the settings of a store; nil is the same as none.
@@ -92,6 +92,7 @@ var (
 	_ backend.Listener          = (*Store)(nil)
 	_ backend.TransactionHolder = (*Store)(nil)
 	_ backend.Printer           = (*Store)(nil)
+	_ backend.Pool              = (*Store)(nil)
 )
 
 func init() {
@@ -210,10 +211,14 @@ func newStore(db *sql.DB, o Options) *Store {
 		SendBatch:   p.send,
 		PostBatch:   p.post,
 		ClaimBatch:  p.claim,
-		Deliver:     p.settle,
+		SettleBatch: p.settle,
 		Finish:      p.finish,
 		Extend:      p.extend,
+		OnlyInTx:    p.pooled.Load,
+		Several:     true,
 		Reclaim:     p.reclaim,
+		SubmitBatch: p.submit,
+		FinishTasks: p.finishTasks,
 	}
 	store, err := sqlstore.New(d)
 	if err == nil {
@@ -238,6 +243,9 @@ func (o *Options) check() error {
 
 // HoldsInTransaction implements backend.TransactionHolder.
 func (s *Store) HoldsInTransaction() {}
+
+// MaxConns implements backend.Pool.
+func (s *Store) MaxConns() int { return s.pool.db.Stats().MaxOpenConnections }
 
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {

@@ -239,3 +239,27 @@ func TestListenAgain(t *testing.T) {
 	cancel()
 	<-stopped
 }
+
+// TestPooler finds out what is in between.
+func TestPooler(t *testing.T) {
+	for driver, dsn := range map[string]string{"postgres": server(t), "pgx": server(t), "pgbouncer": os.Getenv("PARLEY_TEST_PGBOUNCER")} {
+		if dsn == "" {
+			t.Logf("%s: not looked at, as PARLEY_TEST_PGBOUNCER is not set", driver)
+			continue
+		}
+		pooled := driver == "pgbouncer"
+		if pooled {
+			driver = "postgres"
+		}
+		for range 5 {
+			db := connect(t, driver, dsn)
+			info, err := postgres.New(db, nil).Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Settings["pooler"]; got != fmt.Sprint(pooled) {
+				t.Errorf("%s: pooler %s", dsn, got)
+			}
+		}
+	}
+}

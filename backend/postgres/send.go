@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // send sends one message in one statement, more in two.
@@ -118,8 +118,16 @@ func (b *batch) append(ctx context.Context, tx *sqlstore.Tx, p *pool) error {
 }
 
 // post adds many posts: plain ones in one statement, those with keys in two, and
-// the rest, which are rarer, one by one.
+// the rest, which are rarer, one by one. A single one whose key is known is one
+// statement.
 func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, version int64, posts []backend.Posting) ([]backend.Posted, error) {
+	if x := posts[0]; len(posts) == 1 && x.Key != "" && x.Unique == "" && x.Delay <= 0 {
+		var seq int64
+		found, err := tx.Row(ctx, []any{&seq}, p.hot.postKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version)
+		if err != nil || found {
+			return make([]backend.Posted, 1), err
+		}
+	}
 	if err := tx.CheckQueues(ctx, version, posts); err != nil {
 		return nil, err
 	}

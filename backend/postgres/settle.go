@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // settle removes what was settled: posts in one statement, messages in one,

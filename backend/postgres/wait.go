@@ -13,7 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // channelName is the channel of notifications: one for each schema and prefix,

@@ -1,6 +1,13 @@
 package sqlite
 
-import "github.com/parleymq/parley/backend/internal/sqlstore"
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
 
 // statements are the portable ones and those below. Nothing is locked: whoever
 // writes is the only one. In joins a CROSS JOIN keeps the order of the tables:
@@ -28,6 +35,14 @@ func statements(prefix string) sqlstore.Statements[string] {
 		ON CONFLICT DO NOTHING`
 	s.OnceInsert = `
 		INSERT INTO parley_once (name, since) VALUES (?, :now)
+		ON CONFLICT DO NOTHING`
+	s.FenceInsert = `
+		INSERT INTO parley_fence (name, fence, uses) VALUES (?, ?, 1)
+		ON CONFLICT DO NOTHING`
+	s.ScheduleInsert = `
+		INSERT INTO parley_schedule (name, schedule_id, max_active, go_on, accept_late, max_attempts,
+		       caller, purpose, made)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, :now)
 		ON CONFLICT DO NOTHING`
 	s.TimerPut = `
 		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
@@ -72,6 +87,16 @@ func statements(prefix string) sqlstore.Statements[string] {
 		 WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
 		 ORDER BY queue_id, priority DESC, since, post_id
 		 LIMIT ?`
+	s.LeasePosts = `
+		UPDATE parley_post
+		   SET fence = fence + 1, lease_until = :now + ?3, held_since = :now, owner = ?4,
+		       suspicion = suspicion + (lease_until <> 0) -- its receiver died
+		 WHERE post_id IN (SELECT p.post_id FROM parley_post p
+		                    WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now
+		                    ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
+		                    LIMIT ?2)
+		RETURNING post_id, queue_id, priority, since, type, body, uniq, attempts, suspicion,
+		          last_error, fence - 1, 0, blocked, :now`
 	s.Claimable = `
 		SELECT 1
 		 WHERE EXISTS (SELECT 1
@@ -83,4 +108,85 @@ func statements(prefix string) sqlstore.Statements[string] {
 		                WHERE r.queue_id = ?1 AND g.blocked = 0 AND g.lease_until < :now
 		                  AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))`
 	return s
+}
+
+// What is done to many rows at once takes them as JSON, ids in hexadecimal.
+const (
+	removePostsSQL = `
+		DELETE FROM parley_post WHERE post_id IN (SELECT unhex(value) FROM json_each(?))`
+	reclaimGroupsSQL = `
+		UPDATE parley_grp SET lease_until = 0, owner = ''
+		 WHERE (group_id, fence) IN (SELECT unhex(value ->> 0), value ->> 1 FROM json_each(?))
+		   AND lease_until <> 0
+		RETURNING group_id`
+	reclaimPostsSQL = `
+		UPDATE parley_post SET lease_until = 0, owner = ''
+		 WHERE (post_id, fence) IN (SELECT unhex(value ->> 0), value ->> 1 FROM json_each(?))
+		   AND lease_until <> 0
+		RETURNING post_id`
+)
+
+// many are the statements for many rows.
+type many struct{ removePosts, reclaimGroups, reclaimPosts *sqlstore.Stmt }
+
+func (m *many) compile(d *sqlstore.Dialect) (err error) {
+	for _, x := range []struct {
+		to         **sqlstore.Stmt
+		name, text string
+	}{
+		{&m.removePosts, "remove posts", removePostsSQL},
+		{&m.reclaimGroups, "reclaim groups", reclaimGroupsSQL},
+		{&m.reclaimPosts, "reclaim posts", reclaimPostsSQL},
+	} {
+		if *x.to, err = d.Stmt(x.name, x.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes posts and returns how many there were.
+func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
+	b := []byte{'['}
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = hex.AppendEncode(b, id[:])
+		b = append(b, '"')
+	}
+	return tx.Exec(ctx, m.removePosts, string(append(b, ']')))
+}
+
+// reclaim takes leases into the transaction and returns those that it had.
+func (m *many) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) (had []backend.ID, err error) {
+	for _, x := range []struct {
+		post bool
+		q    *sqlstore.Stmt
+	}{{false, m.reclaimGroups}, {true, m.reclaimPosts}} {
+		b := []byte{'['}
+		for _, h := range holds {
+			if sqlstore.IsPost(h) != x.post {
+				continue
+			}
+			if len(b) > 1 {
+				b = append(b, ',')
+			}
+			b = append(b, '[', '"')
+			b = hex.AppendEncode(b, h.Group[:])
+			b = append(b, '"', ',')
+			b = strconv.AppendInt(b, h.Fence, 10)
+			b = append(b, ']')
+		}
+		if len(b) == 1 {
+			continue
+		}
+		ids, err := tx.IDs(ctx, x.q, string(append(b, ']')))
+		if err != nil {
+			return nil, err
+		}
+		had = append(had, ids...)
+	}
+	return had, nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // file is the database and the store's connections to it.
@@ -217,6 +217,22 @@ func (f *file) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
 	return s, nil
 }
 
+// The statements that begin and end transactions are prepared like others.
+var (
+	beginStmt    = &sqlstore.Stmt{Name: "begin", Text: "BEGIN IMMEDIATE"}
+	commitStmt   = &sqlstore.Stmt{Name: "commit", Text: "COMMIT"}
+	rollbackStmt = &sqlstore.Stmt{Name: "rollback", Text: "ROLLBACK"}
+)
+
+// run runs one of these on the writer's connection.
+func (f *file) run(ctx context.Context, q *sqlstore.Stmt) error {
+	s, err := f.prepared(q)
+	if err == nil {
+		_, err = s.ExecContext(ctx)
+	}
+	return err
+}
+
 // begin returns a transaction that takes its turn when it first does anything.
 func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if err := f.open(ctx); err != nil {
@@ -269,13 +285,13 @@ func (t *transaction) start(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	conn, err := t.f.connect(ctx)
+	_, err := t.f.connect(ctx)
 	if err == nil {
 		// The wait for other processes ends with the context.
-		if _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		if err = t.f.run(ctx, beginStmt); err != nil {
 			// A context that ends just as the statement does reports an error for
 			// one that was carried out. Without a transaction this does nothing.
-			conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			t.f.run(context.WithoutCancel(ctx), rollbackStmt)
 		}
 	}
 	if err != nil {
@@ -283,7 +299,7 @@ func (t *transaction) start(ctx context.Context) error {
 		return err
 	}
 	if !t.state.CompareAndSwap(waiting, begun) { // closed meanwhile
-		conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		t.f.run(context.WithoutCancel(ctx), rollbackStmt)
 		t.release(nil)
 		return sql.ErrTxDone
 	}
@@ -365,20 +381,20 @@ func (t *transaction) Commit(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.end("COMMIT")
+	return t.end(commitStmt)
 }
 
 // Rollback implements sqlstore.Transaction.
-func (t *transaction) Rollback(context.Context) error { return t.end("ROLLBACK") }
+func (t *transaction) Rollback(context.Context) error { return t.end(rollbackStmt) }
 
-func (t *transaction) end(how string) error {
+func (t *transaction) end(how *sqlstore.Stmt) error {
 	if t.state.Swap(over) != begun {
 		return nil
 	}
-	_, err := t.f.conn.ExecContext(context.Background(), how)
+	err := t.f.run(context.Background(), how)
 	if err != nil {
 		// Whatever went wrong, the next writer must not find this transaction.
-		if _, again := t.f.conn.ExecContext(context.Background(), "ROLLBACK"); how == "ROLLBACK" && again != nil {
+		if again := t.f.run(context.Background(), rollbackStmt); how == rollbackStmt && again != nil {
 			err = nil // SQLite had rolled back by itself
 		}
 	}

@@ -52,7 +52,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/sqlstore"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // Options are the settings of a store; nil is the same as none.
@@ -152,7 +152,8 @@ func newStore(f *file, o Options) *Store {
 	if f.invalid != nil {
 		o.Prefix = "parley_"
 	}
-	store, err := sqlstore.New(&sqlstore.Dialect{
+	var m many
+	d := &sqlstore.Dialect{
 		Statements:  statements(o.Prefix),
 		Prefix:      o.Prefix,
 		Placeholder: func(n int) string { return fmt.Sprintf("?%d", n) },
@@ -169,7 +170,13 @@ func newStore(f *file, o Options) *Store {
 		Close:       f.close,
 		WalkLocks:   true,
 		Futile:      true,
-	})
+		RemovePosts: m.remove,
+		Reclaim:     m.reclaim,
+	}
+	store, err := sqlstore.New(d)
+	if err == nil {
+		err = m.compile(d)
+	}
 	if err != nil {
 		f.invalid = err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -37,6 +38,12 @@ type engine interface {
 	Version(ctx context.Context, address string) (string, error)
 }
 
+// fetcher is implemented by engines whose programs are no packages of this
+// system, but are brought into the cache folder.
+type fetcher interface {
+	Fetch(ctx context.Context, log io.Writer) error
+}
+
 // spec is one line of the table of servers.
 type spec struct {
 	name     string // as it stands in PARLEY_TEST_REQUIRE
@@ -44,6 +51,7 @@ type spec struct {
 	needs    string // the server that this one stands in front of, or ""
 	engine   engine // nil: there is no server, only a Go module in the test process
 	module   string // that module
+	onDemand bool   // only for those who ask for it by name
 }
 
 // specs is the table: one line per server, one file per engine. A server comes
@@ -52,6 +60,9 @@ var specs = []spec{
 	{name: "sqlite", module: "modernc.org/sqlite"},
 	{name: "postgres", variable: "PARLEY_TEST_POSTGRES", engine: postgres{}},
 	{name: "pgbouncer", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres", engine: pgbouncer{}},
+	{name: "mariadb", variable: "PARLEY_TEST_MARIADB", engine: mariadb{}},
+	{name: "mysql", variable: "PARLEY_TEST_MYSQL", engine: mysql{}},
+	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{}, onDemand: true},
 }
 
 // builtin is the version of an engine that lives in the test process.

@@ -103,13 +103,14 @@ func TestSignalReachesTheWholeGroup(t *testing.T) {
 	}
 }
 
-// TestRealServers starts PostgreSQL and PgBouncer in separate processes.
+// TestRealServers starts PostgreSQL, PgBouncer and MariaDB in separate processes.
 func TestRealServers(t *testing.T) {
+	const real = "postgres,pgbouncer,mariadb"
 	if testing.Short() {
 		t.Skip("starts servers")
 	}
 	for _, s := range specs {
-		if s.engine == nil {
+		if !contains(splitNames(real), s.name) {
 			continue
 		}
 		if err := s.engine.Find(); err != nil {
@@ -128,7 +129,7 @@ func TestRealServers(t *testing.T) {
 	}
 	var users []user
 	for range 2 {
-		cmd := process(t, cache, "exec", "--", "sh", "-c", `echo "$PARLEY_TEST_POSTGRES $PARLEY_TEST_PGBOUNCER "; read line; exit 5`)
+		cmd := process(t, cache, "exec", "-only", real, "--", "sh", "-c", `echo "$PARLEY_TEST_POSTGRES $PARLEY_TEST_PGBOUNCER $PARLEY_TEST_MARIADB"; read line; exit 5`)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +143,7 @@ func TestRealServers(t *testing.T) {
 		}
 		users = append(users, user{cmd, in, out})
 	}
-	read := func(u user) (server, bouncer string) {
+	read := func(u user) (server, bouncer, maria string) {
 		t.Helper()
 		line := make([]byte, 1000)
 		n, err := u.out.Read(line)
@@ -150,10 +151,10 @@ func TestRealServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		fields := strings.Fields(string(line[:n]))
-		if len(fields) != 2 {
+		if len(fields) != 3 {
 			t.Fatalf("variables are %q", line[:n])
 		}
-		return fields[0], fields[1]
+		return fields[0], fields[1], fields[2]
 	}
 	finish := func(u user) {
 		t.Helper()
@@ -165,9 +166,9 @@ func TestRealServers(t *testing.T) {
 			t.Errorf("exit code is %d, want 5", code)
 		}
 	}
-	server, bouncer := read(users[0])
-	if s, b := read(users[1]); s != server || b != bouncer {
-		t.Errorf("two users have different servers: %s %s and %s %s", server, bouncer, s, b)
+	server, bouncer, maria := read(users[0])
+	if s, b, m := read(users[1]); s != server || b != bouncer || m != maria {
+		t.Errorf("two users have different servers: %s %s %s and %s %s %s", server, bouncer, maria, s, b, m)
 	}
 	answers := func() {
 		t.Helper()
@@ -183,6 +184,9 @@ func TestRealServers(t *testing.T) {
 				}
 			}
 		}
+		if version, err := greeting(t.Context(), maria); err != nil || !strings.Contains(version, "MariaDB") {
+			t.Errorf("MariaDB greets with %q, %v", version, err)
+		}
 		version, err := queryRow(t.Context(), strings.Replace(bouncer, "/postgres?", "/pgbouncer?", 1), "SHOW VERSION")
 		if err != nil || !strings.HasPrefix(version, "PgBouncer ") {
 			t.Errorf("what stands in front calls itself %q, %v", version, err)
@@ -197,6 +201,9 @@ func TestRealServers(t *testing.T) {
 			t.Errorf("%s still answers after its last user", address)
 		}
 	}
+	if _, err := greeting(t.Context(), maria); err == nil {
+		t.Errorf("%s still answers after its last user", maria)
+	}
 	if left, _ := filepath.Glob(filepath.Join(cache, "*", "run", "data")); len(left) > 0 {
 		t.Errorf("data is left in %q", left)
 	}
@@ -209,17 +216,17 @@ func TestRealServers(t *testing.T) {
 		}
 		return string(out)
 	}
-	run("start")
-	if text := run("status"); strings.Count(text, "running, until stop") != 2 {
+	run("start", real)
+	if text := run("status"); strings.Count(text, "running, until stop") != 3 {
 		t.Errorf("status after start:\n%s", text)
 	}
 	// The server behind comes back under a front that has stayed.
 	run("stop", "postgres")
-	if text := run("exec", "--", "true"); text != "" {
+	if text := run("exec", "-only", real, "--", "true"); text != "" {
 		t.Errorf("exec prints %q to standard output, which is the command's", text)
 	}
 	run("stop")
-	if text := run("status"); strings.Count(text, "stopped") != 2 {
+	if text := run("status"); strings.Contains(text, "running") {
 		t.Errorf("status after stop:\n%s", text)
 	}
 }

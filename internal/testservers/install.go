@@ -19,6 +19,9 @@ func (env environment) installFor(ctx context.Context, e engine) error {
 	if env.install == nil {
 		return errors.New("not to be installed here")
 	}
+	if f, ok := e.(fetcher); ok {
+		return f.Fetch(ctx, env.log)
+	}
 	return env.install(ctx, env.log, e.Packages())
 }
 

@@ -17,6 +17,7 @@ type instance struct {
 	upstream string // the address of the server that it needs, or ""
 	behind   string // a digest of upstream, which may hold a password, to keep in a file
 	fast     bool   // do not wait for the disk
+	path     string // a folder of programs that the server runs, or ""
 }
 
 // newInstance returns the instance of a spec, whose server may run or not.

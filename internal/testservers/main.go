@@ -6,7 +6,8 @@
 //	go run ./internal/testservers status
 //
 // exec runs a command with one environment variable per server
-// (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER), passes signals on to it and
+// (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER, PARLEY_TEST_MARIADB,
+// PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA if -only names it), passes signals on to it and
 // returns its exit code. It starts what is not running, and the last exec that
 // uses a server stops it again. start keeps servers up until stop, which makes
 // every exec in between quicker; it prints export lines for a shell's eval.
@@ -15,7 +16,8 @@
 //
 //  1. its environment variable, if that is set already: used as it is;
 //  2. programs on this machine, run on 127.0.0.1 with data in a cache folder;
-//  3. for root on Debian: the same, from packages installed on the spot;
+//  3. for root on Debian: the same, from packages installed on the spot; MySQL,
+//     which Debian stable does not have, is unpacked into the cache folder;
 //  4. nowhere: the variable stays unset, and a line on standard error says
 //     what is missing and that its tests will be skipped.
 //

@@ -35,11 +35,37 @@ func (in *instance) program(ctx context.Context, path string, args ...string) er
 	return nil
 }
 
-// serverEnv keeps the caller's PGDATA, PGPORT and locale away from the servers.
+// background starts a server that does not go into the background by itself. Its
+// process id is in the file NAME.pid of the instance's home, its output in
+// NAME.out.
+func (in *instance) background(name, path string, args ...string) error {
+	f, err := os.Create(filepath.Join(in.home(), name+".out"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Dir = in.home()
+	cmd.Env = serverEnv(os.Environ())
+	if in.path != "" {
+		cmd.Env = append(cmd.Env, "PATH="+in.path+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	}
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := asServer(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go cmd.Wait() // nobody asks how it ended
+	return os.WriteFile(filepath.Join(in.home(), name+".pid"), fmt.Appendln(nil, cmd.Process.Pid), 0o600)
+}
+
+// serverEnv keeps the caller's PGDATA, MYSQL_TCP_PORT and locale away from the servers.
 func serverEnv(environ []string) []string {
 	env := []string{"LC_ALL=C"}
 	for _, v := range environ {
-		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "LC_ALL=") {
+		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "MYSQL_") && !strings.HasPrefix(v, "MARIADB_") && !strings.HasPrefix(v, "LC_ALL=") {
 			env = append(env, v)
 		}
 	}

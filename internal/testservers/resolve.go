@@ -51,7 +51,7 @@ func resolve(ctx context.Context, env environment, names []string) (list foundLi
 // wanted says whether a server is among the names, or needed by one that is
 // and that does not come from its variable.
 func wanted(env environment, names []string, s spec) bool {
-	if len(names) == 0 || contains(names, s.name) {
+	if len(names) == 0 && !s.onDemand || contains(names, s.name) {
 		return true
 	}
 	return slices.ContainsFunc(specs, func(other spec) bool {

@@ -69,7 +69,6 @@ var tests = []struct {
 	{"sweeps", testSweeps},
 	{"context", testContext},
 	{"disabled", testDisabled},
-	{"unsupported", testUnsupported},
 }
 
 // Fixture is a store with two services, A on queue qa and B on queue qb, and a

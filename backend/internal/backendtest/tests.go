@@ -642,12 +642,12 @@ func testLease(f *Fixture) {
 	d := f.Open()
 	f.Send(d.A.Handle, "1")
 	r := f.Request(f.QB)
-	r.Lease = 30 * time.Millisecond
+	r.Lease = time.Second
 	h := f.One(r)
 	c := f.None(r)
 	f.Equal("contended", c.Contended, true)
 	f.OK(f.Backend.Extend(f.Ctx, []*backend.Hold{h}, time.Hour))
-	time.Sleep(40 * time.Millisecond)
+	time.Sleep(r.Lease + 10*time.Millisecond)
 	f.None(r)
 	f.OK(f.Backend.Extend(f.Ctx, []*backend.Hold{h}, time.Millisecond))
 	time.Sleep(10 * time.Millisecond)
@@ -741,7 +741,7 @@ func testPark(f *Fixture) {
 
 func (f *Fixture) queue(id int64) backend.QueueStatus {
 	f.Helper()
-	list, err := f.Backend.Queues(f.Ctx)
+	list, err := f.Backend.Queues(f.Ctx, 0)
 	f.OK(err)
 	for _, q := range list {
 		if q.ID == id {
@@ -1210,10 +1210,4 @@ func testDisabled(f *Fixture) {
 	f.TendUntil(backend.DutyTimers, 1)
 	f.TendUntil(backend.DutyDelayed, 1)
 	f.Equal("drained", sorted(f.Drain(f.QB)), []string{"1", "<DialogTimer>", "<Error>", "delayed"})
-}
-
-func testUnsupported(f *Fixture) {
-	if _, err := f.Backend.OpenSession(f.Ctx, time.Second, "x"); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		f.Errorf("OpenSession: %v", err)
-	}
 }

@@ -38,6 +38,22 @@ func Views(f *Fixture, query func(string) []string) {
 		return err
 	})
 	f.One(f.Request(f.QB)) // d's group is held now
+	f.Do(func(tx backend.Tx) error {
+		return tx.Submit(f.Ctx, "s", backend.ScheduleOptions{Caller: "c"}, []backend.NewTask{
+			{ID: backend.NewID(), Phase: 1, Type: "a"}, {ID: backend.NewID(), Phase: 1, Type: "b"}, {ID: backend.NewID(), Phase: 2, Type: "c"},
+		})
+	})
+	f.Do(func(tx backend.Tx) error {
+		holds, err := tx.ClaimTasks(f.Ctx, backend.TaskClaim{Max: 2, Lease: time.Hour, Owner: "w"})
+		if err != nil {
+			return err
+		}
+		return tx.FinishTask(f.Ctx, holds[0], backend.TaskOutcome{State: backend.TaskDead, Error: "no"})
+	})
+	session, err := f.Backend.OpenSession(f.Ctx, time.Hour, "me")
+	f.OK(err)
+	_, err = session.Lock(f.Ctx, "l", backend.LockS, 0)
+	f.OK(err)
 
 	for _, x := range []struct {
 		query string
@@ -55,13 +71,18 @@ func Views(f *Fixture, query func(string) []string) {
 		    FROM parley_conversations ORDER BY 1`,
 			[]string{"A B CO 1 ", "A B CO 2 ", "A B DO 0 ", "B A CO 0 ", "B A ER 0 no"}},
 		{`SELECT queue || ' ' || type || ' ' || reason FROM parley_dead`, []string{"qp m because"}},
+		{`SELECT schedule || ' ' || phase || ' ' || type || ' ' || state || ' ' || caller || ' ' || coalesce(worker, '-') || ' ' || attempts || ' ' ||
+		         coalesce(error, '-') || CASE WHEN started IS NULL THEN '' ELSE ' started' END || CASE WHEN ended IS NULL THEN '' ELSE ' ended' END
+		    FROM parley_executions ORDER BY n`,
+			[]string{"s 1 a dead c w 1 no started ended", "s 1 b running c w 1 - started", "s 2 c queued c - 0 -"}},
+		{`SELECT name || ' ' || owner || ' ' || mode || ' ' || times FROM parley_locks`, []string{"l me 2 1"}},
 		{`SELECT state FROM parley_groups WHERE group_id = '` + parked.String() + `'`, []string{"parked"}},
 		{`SELECT handle || '' FROM parley_conversations WHERE conversation = '` + d.A.Conversation.String() + `' ORDER BY handle`,
 			[]string{d.A.Handle.String(), d.B.Handle.String()}},
 	} {
 		f.Equal(x.query, strings.Join(query(x.query), "\n"), strings.Join(x.want, "\n"))
 	}
-	for _, view := range []string{"queues", "groups", "messages", "conversations", "dead"} {
+	for _, view := range []string{"queues", "groups", "messages", "conversations", "dead", "executions", "locks"} {
 		query("SELECT 'x' FROM (SELECT * FROM parley_" + view + " LIMIT 1) x") // every column can be computed
 	}
 }

@@ -1,12 +1,12 @@
--- Parley's tables on PostgreSQL, 12 or later. This file can be run by hand, in
+-- Parley's tables on PostgreSQL, 13 or later. This file can be run by hand, in
 -- the schema that comes first in the search_path.
 --
 -- Everything is private but the views and the function parley_post. Instants are
 -- microseconds since 1970, flags are 0 and 1, names compare by bytes.
 --
 -- fillfactor leaves room for updates that touch no index (HOT). Tables that are
--- empty now and large in a moment are vacuumed early, and have some rows of queue
--- 0, which there is not: see the end of this file.
+-- empty now and large in a moment are vacuumed early, and have some rows of
+-- a queue that there is not: see the end of this file.
 
 CREATE TABLE parley_meta (
   id              smallint PRIMARY KEY CHECK (id = 1),
@@ -300,10 +300,135 @@ CREATE TABLE parley_failure (
   last_error text    NOT NULL
 );
 
+-- Readers of queues, and what they have in hand: ids of messages, 16 bytes each.
+-- One whose time is over has died.
+CREATE TABLE parley_worker (
+  reader_id uuid     PRIMARY KEY,
+  worker_id uuid     NOT NULL,
+  queue_id  bigint   NOT NULL,
+  owner     text     NOT NULL,
+  readers   integer  NOT NULL,
+  since     bigint   NOT NULL,
+  until     bigint   NOT NULL,
+  in_hand   bytea,
+  alone     smallint NOT NULL -- nothing else that may be deadly is in the worker's hands
+) WITH (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05
+);
+
 CREATE TABLE parley_once (
   name  text COLLATE "C" PRIMARY KEY,
   since bigint           NOT NULL
 );
+
+-- Application locks. The row of a stripe is locked by whoever decides about a
+-- lock whose name belongs to it; its fence is the last that was given.
+CREATE TABLE parley_lock_stripe (
+  stripe smallint PRIMARY KEY,
+  fence  bigint   NOT NULL
+) WITH (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0.02
+);
+INSERT INTO parley_lock_stripe (stripe, fence) SELECT n, 0 FROM generate_series(0, 63) n;
+
+-- Who has locks: a session (kind 0) until its time, or a transaction (1) as
+-- long as it has this row locked.
+CREATE TABLE parley_lock_owner (
+  owner_id uuid     PRIMARY KEY,
+  kind     smallint NOT NULL,
+  owner    text     NOT NULL,
+  until    bigint   NOT NULL,
+  touched  bigint   NOT NULL
+) WITH (
+  fillfactor = 60,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05
+);
+
+-- Locks that are held, and requests that wait for them.
+CREATE TABLE parley_lock (
+  name       text COLLATE "C" NOT NULL,
+  seq        bigint           NOT NULL, -- the fence, or the ticket
+  owner_id   uuid             NOT NULL,
+  mode       smallint         NOT NULL, -- 1 IS, 2 S, 4 U, 8 IX, 16 X
+  times      integer          NOT NULL,
+  waiting    smallint         NOT NULL,
+  since      bigint           NOT NULL,
+  wait_until bigint           NOT NULL, -- when a request is given up that nobody asks about
+  PRIMARY KEY (name, seq)
+) WITH (
+  fillfactor = 60,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05
+);
+CREATE INDEX parley_lock_of_owner ON parley_lock (owner_id);
+CREATE INDEX parley_lock_waiting ON parley_lock (name) WHERE waiting = 1;
+
+-- The highest fence of a lock under which something was written.
+CREATE TABLE parley_fence (
+  name  text COLLATE "C" PRIMARY KEY,
+  fence bigint           NOT NULL,
+  uses  bigint           NOT NULL
+) WITH (fillfactor = 60);
+
+-- Schedules. The row is locked by whoever submits or claims.
+CREATE TABLE parley_schedule (
+  name         text COLLATE "C" PRIMARY KEY,
+  schedule_id  uuid             NOT NULL UNIQUE,
+  sealed       smallint         NOT NULL DEFAULT 0,
+  max_active   integer          NOT NULL,
+  go_on        smallint         NOT NULL, -- after a task is dead
+  accept_late  smallint         NOT NULL,
+  max_attempts integer          NOT NULL,
+  caller       text             NOT NULL,
+  purpose      text             NOT NULL,
+  made         bigint           NOT NULL,
+  serial       bigint           NOT NULL DEFAULT 0, -- the last task's number
+  latest       bigint           NOT NULL DEFAULT -9223372036854775807, -- the highest phase of which a task has started
+  served       bigint           NOT NULL DEFAULT 0, -- when tasks were last claimed
+  live         smallint         NOT NULL DEFAULT 1 -- there may be something to claim
+) WITH (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05
+);
+
+-- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
+-- which for a running one is the end of its lease.
+CREATE TABLE parley_task (
+  task_id     uuid             PRIMARY KEY,
+  schedule_id uuid             NOT NULL,
+  n           bigint           NOT NULL,
+  phase       bigint           NOT NULL,
+  type        text COLLATE "C" NOT NULL,
+  body        bytea,
+  state       smallint         NOT NULL DEFAULT 0, -- 0 queued, 1 running, 2 failed, 3 done, 4 dead, 5 cancelled, 6 skipped
+  live        smallint         NOT NULL DEFAULT 1, -- states 0 to 2
+  due         bigint           NOT NULL DEFAULT 0,
+  fence       bigint           NOT NULL DEFAULT 0,
+  attempts    integer          NOT NULL DEFAULT 0,
+  stop        smallint         NOT NULL DEFAULT 0, -- asked for
+  given       smallint         NOT NULL DEFAULT 0, -- to whoever waits for its end
+  touched     bigint           NOT NULL DEFAULT 0,
+  caller      text             NOT NULL,
+  owner       text             NOT NULL DEFAULT '',
+  error       text             NOT NULL DEFAULT '',
+  submitted   bigint           NOT NULL,
+  started     bigint           NOT NULL DEFAULT 0,
+  ended       bigint           NOT NULL DEFAULT 0
+) WITH (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.05
+);
+CREATE INDEX parley_task_log ON parley_task (schedule_id, n);
+CREATE INDEX parley_task_order ON parley_task (schedule_id, phase, due, n) WHERE live = 1;
+CREATE INDEX parley_task_running ON parley_task (schedule_id) WHERE state = 1;
+CREATE INDEX parley_task_dead ON parley_task (schedule_id, phase) WHERE state = 4;
+CREATE INDEX parley_task_finished ON parley_task (schedule_id, ended, n) WHERE live = 0 AND given = 0;
 
 -- Plans that last. Prepared statements keep their plans, and a plan that was made
 -- for empty tables is a disaster when a hundred thousand messages come in within
@@ -312,12 +437,12 @@ CREATE TABLE parley_once (
 -- from "the current physical size of the table" and from the density that the
 -- last VACUUM or ANALYZE found, which for a table that was empty then is zero. So
 -- tables that are emptied again and again keep some rows that are nobody's, of
--- queue 0. Nothing finds them but a scan.
+-- a queue that there is not. Nothing finds them but a scan.
 INSERT INTO parley_grp (group_id, queue_id, service, name)
-SELECT lpad(to_hex(i), 32, '0')::uuid, 0, repeat('x', 1000), '' FROM generate_series(1, 100) i;
+SELECT lpad(to_hex(i), 32, '0')::uuid, -1, repeat('x', 1000), '' FROM generate_series(1, 100) i;
 INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,
        queue_id, group_id, priority, begun)
-SELECT id, id, id, 0, repeat('x', 1000), '', '', 0, id, 0, 0
+SELECT id, id, id, 0, repeat('x', 1000), '', '', -1, id, 0, 0
   FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 100) i) x;
 INSERT INTO parley_closing (handle, id, kind, by_peer, description)
 SELECT id, id, 0, 0, repeat('x', 1000)
@@ -328,24 +453,28 @@ SELECT id, 0, id, 0, repeat('x', 1000), 0
 INSERT INTO parley_failure (message_id, attempts, suspicion, last_error)
 SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, repeat('x', 1000) FROM generate_series(1, 100) i;
 INSERT INTO parley_post (post_id, queue_id, priority, since, type)
-SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, 0, repeat('x', 1000) FROM generate_series(1, 100) i;
+SELECT lpad(to_hex(i), 32, '0')::uuid, -1, 0, 0, repeat('x', 1000) FROM generate_series(1, 100) i;
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
-SELECT lpad(to_hex(i), 32, '0')::uuid, 0, '', 0, repeat('x', 1000), 0, 9223372036854775807
+SELECT lpad(to_hex(i), 32, '0')::uuid, -1, '', 0, repeat('x', 1000), 0, 9223372036854775807
   FROM generate_series(1, 100) i;
 INSERT INTO parley_key (queue_id, name, stream_id)
-SELECT 0, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
+SELECT -1, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
 INSERT INTO parley_uniq (queue_id, value, post_id)
-SELECT 0, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
+SELECT -1, repeat('x', 1000) || i, lpad(to_hex(i), 32, '0')::uuid FROM generate_series(1, 100) i;
 INSERT INTO parley_stream (stream_id, kind, priority, next_seq, closed, held, touched)
 SELECT lpad(to_hex(i), 32, '0')::uuid, 2, 0, 0, 0, 0, 0 FROM generate_series(1, 1500) i;
 INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-SELECT 0, id, id, 0, 0
+SELECT -1, id, id, 0, 0
   FROM (SELECT lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, 1500) i) x;
 INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
-SELECT lpad(to_hex(i), 32, '0')::uuid, 0, 0, 0, 0, 0 FROM generate_series(1, 1500) i;
+SELECT lpad(to_hex(i), 32, '0')::uuid, -1, 0, 0, 0, 0 FROM generate_series(1, 1500) i;
 INSERT INTO parley_timer (handle, kind, due)
 SELECT lpad(to_hex(i), 32, '0')::uuid, i % 2, 9223372036854775807 FROM generate_series(1, 1500) i;
-ANALYZE parley_grp, parley_endpoint, parley_closing, parley_message, parley_failure, parley_post,
+-- These are of one schedule, as real ones have many tasks.
+INSERT INTO parley_task (task_id, schedule_id, n, phase, type, due, caller, submitted)
+SELECT lpad(to_hex(i), 32, '0')::uuid, lpad('', 32, '0')::uuid, i, i, '', 9223372036854775807, '', 0
+  FROM generate_series(1, 1500) i;
+ANALYZE parley_task, parley_lock_stripe, parley_grp, parley_endpoint, parley_closing, parley_message, parley_failure, parley_post,
         parley_delayed, parley_key, parley_uniq, parley_stream, parley_ready, parley_promotion,
         parley_timer;
 

@@ -118,6 +118,30 @@ SELECT q.name AS queue, d.message_id, d.group_id, nullif(d.name, '') AS key, d.h
   FROM parley_dead_letter d
   LEFT JOIN parley_queue q ON q.queue_id = d.queue_id;
 
+-- The execution log: tasks of schedules, with who submitted and who ran them.
+-- running ones have started, but not ended.
+CREATE VIEW parley_executions AS
+SELECT s.name AS schedule, t.task_id, t.n, t.phase, t.type, t.body,
+       CASE t.state WHEN 0 THEN 'queued' WHEN 1 THEN 'running' WHEN 2 THEN 'failed' WHEN 3 THEN 'done'
+                    WHEN 4 THEN 'dead' WHEN 5 THEN 'cancelled' ELSE 'skipped' END AS state,
+       t.caller, nullif(t.owner, '') AS worker, t.attempts, nullif(t.error, '') AS error,
+       to_timestamp(t.submitted / 1000000.0) AS submitted,
+       to_timestamp(nullif(t.started, 0) / 1000000.0) AS started,
+       to_timestamp(nullif(CASE t.live WHEN 0 THEN t.ended END, 0) / 1000000.0) AS ended
+  FROM parley_task t
+  JOIN parley_schedule s ON s.schedule_id = t.schedule_id;
+
+-- Application locks, and requests that wait for them. Modes are the sum of 1
+-- IntentShared, 2 Shared, 4 Update, 8 IntentExclusive and 16 Exclusive.
+CREATE VIEW parley_locks AS
+SELECT l.name, o.owner, l.mode, l.waiting = 1 AS waiting, l.times,
+       CASE l.waiting WHEN 0 THEN l.seq END AS fence,
+       to_timestamp(l.since / 1000000.0) AS since
+  FROM parley_lock l
+  JOIN parley_lock_owner o ON o.owner_id = l.owner_id
+ WHERE (o.kind = 1 OR o.until > extract(epoch FROM clock_timestamp()) * 1000000)
+   AND (l.waiting = 0 OR l.wait_until > extract(epoch FROM clock_timestamp()) * 1000000);
+
 -- A post in the caller's transaction, from any program:
 --
 --     SELECT parley_post('emails', 'Welcome', '{"to": "a@example.org"}'::bytea);

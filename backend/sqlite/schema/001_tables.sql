@@ -266,9 +266,113 @@ CREATE TABLE parley_failure (
   last_error TEXT    NOT NULL
 ) WITHOUT ROWID;
 
+-- Readers of queues, and what they have in hand: ids of messages, 16 bytes each.
+-- One whose time is over has died.
+CREATE TABLE parley_worker (
+  reader_id BLOB    PRIMARY KEY,
+  worker_id BLOB    NOT NULL,
+  queue_id  INTEGER NOT NULL,
+  owner     TEXT    NOT NULL,
+  readers   INTEGER NOT NULL,
+  since     INTEGER NOT NULL,
+  until     INTEGER NOT NULL,
+  in_hand   BLOB,
+  alone     INTEGER NOT NULL -- nothing else that may be deadly is in the worker's hands
+) WITHOUT ROWID;
+
 CREATE TABLE parley_once (
   name  TEXT    PRIMARY KEY,
   since INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Application locks. The row of a stripe is locked by whoever decides about a
+-- lock whose name belongs to it; its fence is the last that was given.
+CREATE TABLE parley_lock_stripe (
+  stripe INTEGER PRIMARY KEY,
+  fence  INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO parley_lock_stripe (stripe, fence)
+WITH RECURSIVE s (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < 63)
+SELECT n, 0 FROM s;
+
+-- Who has locks: a session (kind 0) until its time, or a transaction (1) as
+-- long as it has this row locked.
+CREATE TABLE parley_lock_owner (
+  owner_id BLOB    PRIMARY KEY,
+  kind     INTEGER NOT NULL,
+  owner    TEXT    NOT NULL,
+  until    INTEGER NOT NULL,
+  touched  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Locks that are held, and requests that wait for them.
+CREATE TABLE parley_lock (
+  name       TEXT    NOT NULL,
+  seq        INTEGER NOT NULL, -- the fence, or the ticket
+  owner_id   BLOB    NOT NULL,
+  mode       INTEGER NOT NULL, -- 1 IS, 2 S, 4 U, 8 IX, 16 X
+  times      INTEGER NOT NULL,
+  waiting    INTEGER NOT NULL,
+  since      INTEGER NOT NULL,
+  wait_until INTEGER NOT NULL, -- when a request is given up that nobody asks about
+  PRIMARY KEY (name, seq)
+) WITHOUT ROWID;
+CREATE INDEX parley_lock_of_owner ON parley_lock (owner_id);
+CREATE INDEX parley_lock_waiting ON parley_lock (name) WHERE waiting = 1;
+
+-- The highest fence of a lock under which something was written.
+CREATE TABLE parley_fence (
+  name  TEXT    PRIMARY KEY,
+  fence INTEGER NOT NULL,
+  uses  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Schedules. The row is locked by whoever submits or claims.
+CREATE TABLE parley_schedule (
+  name         TEXT    PRIMARY KEY,
+  schedule_id  BLOB    NOT NULL UNIQUE,
+  sealed       INTEGER NOT NULL DEFAULT 0,
+  max_active   INTEGER NOT NULL,
+  go_on        INTEGER NOT NULL, -- after a task is dead
+  accept_late  INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  caller       TEXT    NOT NULL,
+  purpose      TEXT    NOT NULL,
+  made         INTEGER NOT NULL,
+  serial       INTEGER NOT NULL DEFAULT 0, -- the last task's number
+  latest       INTEGER NOT NULL DEFAULT -9223372036854775807, -- the highest phase of which a task has started
+  served       INTEGER NOT NULL DEFAULT 0, -- when tasks were last claimed
+  live         INTEGER NOT NULL DEFAULT 1 -- there may be something to claim
+) WITHOUT ROWID;
+
+-- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
+-- which for a running one is the end of its lease.
+CREATE TABLE parley_task (
+  task_id     BLOB    PRIMARY KEY,
+  schedule_id BLOB    NOT NULL,
+  n           INTEGER NOT NULL,
+  phase       INTEGER NOT NULL,
+  type        TEXT    NOT NULL,
+  body        BLOB,
+  state       INTEGER NOT NULL DEFAULT 0, -- 0 queued, 1 running, 2 failed, 3 done, 4 dead, 5 cancelled, 6 skipped
+  live        INTEGER NOT NULL DEFAULT 1, -- states 0 to 2
+  due         INTEGER NOT NULL DEFAULT 0,
+  fence       INTEGER NOT NULL DEFAULT 0,
+  attempts    INTEGER NOT NULL DEFAULT 0,
+  stop        INTEGER NOT NULL DEFAULT 0, -- asked for
+  given       INTEGER NOT NULL DEFAULT 0, -- to whoever waits for its end
+  touched     INTEGER NOT NULL DEFAULT 0,
+  caller      TEXT    NOT NULL,
+  owner       TEXT    NOT NULL DEFAULT '',
+  error       TEXT    NOT NULL DEFAULT '',
+  submitted   INTEGER NOT NULL,
+  started     INTEGER NOT NULL DEFAULT 0,
+  ended       INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX parley_task_log ON parley_task (schedule_id, n);
+CREATE INDEX parley_task_order ON parley_task (schedule_id, phase, due, n) WHERE live = 1;
+CREATE INDEX parley_task_running ON parley_task (schedule_id) WHERE state = 1;
+CREATE INDEX parley_task_dead ON parley_task (schedule_id, phase) WHERE state = 4;
+CREATE INDEX parley_task_finished ON parley_task (schedule_id, ended, n) WHERE live = 0 AND given = 0;
 
 INSERT INTO parley_meta (id, schema_version, catalog_version) VALUES (1, 1, 0);

@@ -156,6 +156,34 @@ SELECT q.name AS queue,
   FROM parley_dead_letter d
   LEFT JOIN parley_queue q ON q.queue_id = d.queue_id;
 
+-- The execution log: tasks of schedules, with who submitted and who ran them.
+-- running ones have started, but not ended.
+CREATE VIEW parley_executions AS
+SELECT s.name AS schedule,
+       lower(substr(hex(t.task_id), 1, 8) || '-' || substr(hex(t.task_id), 9, 4) || '-' ||
+             substr(hex(t.task_id), 13, 4) || '-' || substr(hex(t.task_id), 17, 4) || '-' ||
+             substr(hex(t.task_id), 21)) AS task_id,
+       t.n, t.phase, t.type, t.body,
+       CASE t.state WHEN 0 THEN 'queued' WHEN 1 THEN 'running' WHEN 2 THEN 'failed' WHEN 3 THEN 'done'
+                    WHEN 4 THEN 'dead' WHEN 5 THEN 'cancelled' ELSE 'skipped' END AS state,
+       t.caller, nullif(t.owner, '') AS worker, t.attempts, nullif(t.error, '') AS error,
+       strftime('%Y-%m-%d %H:%M:%f', t.submitted / 1e6, 'unixepoch') AS submitted,
+       strftime('%Y-%m-%d %H:%M:%f', nullif(t.started, 0) / 1e6, 'unixepoch') AS started,
+       strftime('%Y-%m-%d %H:%M:%f', nullif(CASE t.live WHEN 0 THEN t.ended END, 0) / 1e6, 'unixepoch') AS ended
+  FROM parley_task t
+  JOIN parley_schedule s ON s.schedule_id = t.schedule_id;
+
+-- Application locks of sessions, and requests that wait for them. Modes are the
+-- sum of 1 IntentShared, 2 Shared, 4 Update, 8 IntentExclusive and 16 Exclusive.
+CREATE VIEW parley_locks AS
+SELECT l.name, o.owner, l.mode, l.waiting, l.times,
+       CASE l.waiting WHEN 0 THEN l.seq END AS fence,
+       strftime('%Y-%m-%d %H:%M:%f', l.since / 1e6, 'unixepoch') AS since
+  FROM parley_lock l
+  JOIN parley_lock_owner o ON o.owner_id = l.owner_id
+ WHERE o.until > (julianday('now') - 2440587.5) * 86400000000
+   AND (l.waiting = 0 OR l.wait_until > (julianday('now') - 2440587.5) * 86400000000);
+
 -- A post in the caller's transaction, from any program:
 --
 --     INSERT INTO parley_outbox (queue, type, body) VALUES ('emails', 'Welcome', '{"to": "a@example.org"}');

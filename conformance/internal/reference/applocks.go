@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -112,6 +113,9 @@ func (s *Store) tidy(r *resource) {
 func (s *Store) acquire(ctx context.Context, p *party, name string, mode backend.LockMode, wait time.Duration) (backend.Grant, error) {
 	if mode <= 0 || mode >= backend.LockX<<1 {
 		return backend.Grant{}, fmt.Errorf("reference: lock %q: no mode %d", name, mode)
+	}
+	if n := utf8.RuneCountInString(name); n > backend.MaxLockName {
+		return backend.Grant{}, fmt.Errorf("reference: a lock's name of %d characters", n)
 	}
 	asked := time.Now() // waiting takes real time, whatever the store's clock says
 	r := s.resource(name)
@@ -248,6 +252,22 @@ func (tx *Tx) Lock(ctx context.Context, name string, mode backend.LockMode, wait
 	}
 	defer tx.leave()
 	return tx.store.acquire(ctx, tx.party, name, mode, wait)
+}
+
+// Fence implements [backend.TxLocks].
+func (tx *Tx) Fence(ctx context.Context, name string, fence int64) error {
+	if err := tx.enter(ctx); err != nil {
+		return err
+	}
+	defer tx.leave()
+	if err := tx.lock(ctx, lock{kind: lockFence, name: name}); err != nil {
+		return err
+	}
+	if passed, ok := tx.store.fences.get(tx, name); ok && passed > fence && tx.store.fault != FaultLockFencePasses {
+		return backend.ErrFenced
+	}
+	tx.store.fences.put(tx, name, fence)
+	return nil
 }
 
 // Unlock implements [backend.Locker].

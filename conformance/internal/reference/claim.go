@@ -155,6 +155,15 @@ func (c *claim) take(id backend.ID, g group, messages []*backend.Message) {
 	if p, ok := s.promotions.get(tx, id); ok {
 		hold.Promoted, hold.Level, hold.Private = true, p.level, private{p}
 	}
+	if g.lease != nil && len(messages) > 0 { // its receiver died
+		m := messages[0]
+		if s.seesDeaths() {
+			m.Suspicion++
+		}
+		s.failures.put(tx, m.ID, failure{m.Attempts, m.Suspicion, m.LastError})
+		g.lease = nil
+		s.groups.put(tx, id, g)
+	}
 	if c.LockOnly {
 		hold.Messages = nil
 	}

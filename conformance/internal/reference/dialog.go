@@ -112,12 +112,33 @@ func (tx *Tx) Endpoint(ctx context.Context, handle backend.ID) (*backend.Endpoin
 	return &seen, nil
 }
 
+// Members implements [backend.Tx].
+func (tx *Tx) Members(ctx context.Context, group backend.ID) ([]*backend.Endpoint, error) {
+	if err := tx.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer tx.leave()
+	s := tx.store
+	var list []*backend.Endpoint
+	for _, handle := range second(&s.members, tx, group) {
+		if e, ok := s.endpoints.get(tx, handle); ok && s.fault != FaultNoMembers {
+			seen := s.view(tx, e)
+			if s.fault == FaultSealedUnlisted && seen.Sealed {
+				continue
+			}
+			list = append(list, &seen)
+		}
+	}
+	return list, nil
+}
+
 // view fills in what is worked out when an endpoint is read.
 func (s *Store) view(tx *Tx, e endpoint) backend.Endpoint {
 	seen := e.Endpoint
 	seen.State, seen.Error = s.state(tx, e)
 	seen.PeerCleaned = s.peerCleaned(tx, e)
-	seen.NextSeq = s.next(tx, e.Handle)
+	out, _ := s.streams.get(tx, e.Handle)
+	seen.NextSeq, seen.Sealed = out.next, out.sealed
 	seen.Lifetime = 0
 	if !e.deadline.IsZero() && s.fault != FaultLifetimeUntold {
 		seen.Lifetime = max(e.deadline.Sub(s.now()), 1) // never zero: that means unlimited
@@ -382,6 +403,9 @@ func (tx *Tx) SetTimer(ctx context.Context, handle backend.ID, after time.Durati
 	if s.fault == FaultTimerSurvivesRollback {
 		tx = tx.handle.begin()
 		defer tx.commit()
+	}
+	if s.fault == FaultTimerDiesWithProcess {
+		tx.handle.timers = append(tx.handle.timers, handle)
 	}
 	s.timers.put(tx, handle, s.now().Add(after))
 	return nil

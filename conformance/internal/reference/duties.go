@@ -36,6 +36,8 @@ func (h *Handle) Tend(ctx context.Context, duty backend.Duty, limit int) (int, t
 		d.closed()
 	case backend.DutyGroups:
 		d.groups()
+	case backend.DutyWorkers:
+		d.workers()
 	case backend.DutyProcessed:
 		d.processed()
 	}

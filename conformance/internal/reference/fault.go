@@ -80,6 +80,13 @@ const (
 	FaultEndOvertakes          Fault = "end-overtakes"
 	FaultKeepsUnread           Fault = "keeps-unread"
 	FaultErrorDelivers         Fault = "error-delivers"
+	FaultNeverSealed           Fault = "never-sealed"
+	FaultErrorSends            Fault = "error-sends"
+	FaultResendLost            Fault = "resend-lost"
+	FaultNoMembers             Fault = "no-members"
+	FaultSealedUnlisted        Fault = "sealed-unlisted"
+	FaultSenderTakesGroup      Fault = "sender-takes-group"
+	FaultTimerDiesWithProcess  Fault = "timer-dies-with-process"
 	FaultTellsEnded            Fault = "tells-ended"
 	FaultEndedReceives         Fault = "ended-receives"
 	FaultClosedStays           Fault = "closed-stays"
@@ -106,6 +113,10 @@ const (
 	FaultTaskFenceIgnored      Fault = "task-fence-ignored"
 	FaultMaxActiveIgnored      Fault = "max-active-ignored"
 	FaultFinishedTwice         Fault = "finished-twice"
+	FaultLockFencePasses       Fault = "lock-fence-passes"
+	FaultStopUntold            Fault = "stop-untold"
+	FaultDeathUnseen           Fault = "death-unseen"
+	FaultSubmitUnlocked        Fault = "submit-unlocked"
 )
 
 // Faults is the list of all faults.
@@ -177,23 +188,34 @@ var Faults = []FaultInfo{
 	{FaultRetainsAlways, "R03", "a copy of what is sent is kept without being asked for"},
 	{FaultNotifyLost, "Q03", "other processes are not told about new messages"},
 	{FaultPostsUnlocked, "Q04", "a post without key is handed to two receivers"},
+	{FaultNoMembers, "C01", "the conversations of a group are not found"},
+	{FaultNeverSealed, "C03", "a message is taken after the last one"},
+	{FaultSenderTakesGroup, "C04", "a sender takes the group of its own side as well"},
+	{FaultErrorSends, "C05", "a side in error can still send"},
+	{FaultResendLost, "C06", "nothing is moved to the dialog that replaces a failed one"},
+	{FaultSealedUnlisted, "C07", "conversations that have had their last message are not found in their group"},
+	{FaultTimerDiesWithProcess, "C08", "a timer dies with the process that set it"},
 	{FaultSharedAndIntent, "L01", "Shared and IntentExclusive are compatible"},
 	{FaultReleaseFrees, "L03", "the first release frees a lock that was taken twice"},
 	{FaultLockModeLost, "L04", "a second request replaces the mode instead of adding to it"},
 	{FaultLockBarges, "L05", "a new request passes those that wait"},
-	{FaultLockOutlivesTx, "L03", "a transaction's application locks outlive it"},
-	{FaultSessionForever, "L03", "a session's locks do not end with its lease"},
-	{FaultDeadlockUnseen, "L02", "a cycle of waiters is not found"},
-	{FaultLockFoldsCase, "L01", "names of locks that differ only in case are one lock"},
+	{FaultLockOutlivesTx, "L06", "a transaction's application locks outlive it"},
+	{FaultSessionForever, "L07", "a session's locks do not end with its lease"},
+	{FaultDeadlockUnseen, "L08", "a cycle of waiters is not found"},
+	{FaultLockFoldsCase, "L09", "names of locks that differ only in case are one lock"},
 	{FaultBarrierRunningOnly, "F01", "the barrier looks only at tasks that are running"},
 	{FaultBarrierOneBelow, "F02", "the barrier looks only at the phase numbered one below"},
 	{FaultBarrierOfEarlier, "F03", "the barrier looks only at tasks that were submitted earlier"},
 	{FaultNoTurns, "F09", "claims always begin with the same schedule"},
-	{FaultAbandonedIsOver, "F01", "a task whose worker died does not hold up later phases"},
-	{FaultHaltIgnored, "F01", "a dead task lets later phases start though the schedule halts"},
-	{FaultLateAccepted, "F01", "a task of a phase that is over is accepted"},
-	{FaultTaskFenceIgnored, "F01", "a task is finished by a worker that has lost it"},
+	{FaultAbandonedIsOver, "F05", "a task whose worker died does not hold up later phases"},
+	{FaultHaltIgnored, "F06", "a dead task lets later phases start though the schedule halts"},
+	{FaultLateAccepted, "F07", "a task of a phase that is over is accepted"},
+	{FaultTaskFenceIgnored, "F10", "a task is finished by a worker that has lost it"},
 	{FaultMaxActiveIgnored, "F12", "more tasks run at once than the schedule allows"},
+	{FaultLockFencePasses, "L07", "the write of a lock's former owner passes"},
+	{FaultSubmitUnlocked, "F08", "a submission does not wait for a claim of the same schedule"},
+	{FaultStopUntold, "F04", "the workers of cancelled tasks are not told"},
+	{FaultDeathUnseen, "X09", "it is not seen that a receiver died with a message in hand"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
 }
 

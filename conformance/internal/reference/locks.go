@@ -24,6 +24,7 @@ const (
 	lockUnique                   // those that post the same unique value wait
 	lockOnce                     // those that record the same key wait
 	lockSchedule                 // those that submit wait, those that claim try
+	lockFence                    // the fence of an application lock
 	lockTask                     // taken by try only
 )
 

@@ -42,7 +42,7 @@ func count[V any](t *table[numbered, V], id backend.ID) int {
 }
 
 // Queues implements [backend.Reader].
-func (h *Handle) Queues(ctx context.Context) ([]backend.QueueStatus, error) {
+func (h *Handle) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
@@ -50,6 +50,9 @@ func (h *Handle) Queues(ctx context.Context) ([]backend.QueueStatus, error) {
 	s := h.store
 	var list []backend.QueueStatus
 	for _, q := range s.defined(nil).Queues {
+		if queue != 0 && queue != q.ID {
+			continue
+		}
 		status := backend.QueueStatus{ID: q.ID, Name: q.Name, Disabled: q.Disabled}
 		var first time.Time
 		for stream := range s.ready(nil, q.ID) {

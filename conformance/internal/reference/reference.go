@@ -19,6 +19,8 @@
 //	settle.go    acknowledging, giving back, finishing
 //	move.go      groups: lock, move, unpark
 //	promote.go   promotions
+//	keep.go      a transaction's hold becomes a lease
+//	workers.go   records of readers
 //	duties.go    background work
 //	read.go      what operators see
 //	applocks.go  application locks
@@ -82,28 +84,30 @@ type Store struct {
 
 // tables is what Uninstall throws away.
 type tables struct {
-	catalog    table[int, backend.Catalog] // one row, at 0
-	endpoints  table[backend.ID, endpoint]
-	members    table[pair, struct{}] // (group, handle)
-	closings   table[backend.ID, closing]
-	troubles   table[backend.ID, trouble] // what the broker says of an endpoint
-	timers     table[backend.ID, time.Time]
-	retained   table[numbered, backend.RetainedMessage] // (handle, number)
-	streams    table[backend.ID, stream]
-	notices    table[pair, struct{}]     // (handle that reads, stream)
-	messages   table[numbered, message]  // (stream, seq)
-	withheld   table[numbered, message]  // (stream, seq)
-	markers    table[backend.ID, marker] // by stream
-	order      table[rank, struct{}]     // the same markers, best first
-	groups     table[backend.ID, group]
-	promotions table[backend.ID, promotion] // by group
-	failures   table[backend.ID, failure]   // by message
-	posts      table[backend.ID, post]
-	uniques    table[unique, backend.ID]
-	dead       table[int64, deadLetter]
-	once       table[string, struct{}]
-	schedules  table[string, schedule]
-	tasks      table[taskKey, task]
+	catalog     table[int, backend.Catalog] // one row, at 0
+	endpoints   table[backend.ID, endpoint]
+	members     table[pair, struct{}] // (group, handle)
+	closings    table[backend.ID, closing]
+	troubles    table[backend.ID, trouble] // what the broker says of an endpoint
+	timers      table[backend.ID, time.Time]
+	retained    table[numbered, backend.RetainedMessage] // (handle, number)
+	streams     table[backend.ID, stream]
+	notices     table[pair, struct{}]     // (handle that reads, stream)
+	messages    table[numbered, message]  // (stream, seq)
+	withheld    table[numbered, message]  // (stream, seq)
+	markers     table[backend.ID, marker] // by stream
+	order       table[rank, struct{}]     // the same markers, best first
+	groups      table[backend.ID, group]
+	promotions  table[backend.ID, promotion] // by group
+	failures    table[backend.ID, failure]   // by message
+	posts       table[backend.ID, post]
+	uniques     table[unique, backend.ID]
+	dead        table[int64, deadLetter]
+	once        table[string, struct{}]
+	attendances table[backend.ID, attendance] // of readers
+	fences      table[string, int64]          // the highest that passed
+	schedules   table[string, schedule]
+	tasks       table[taskKey, task]
 }
 
 // NewStore makes an empty store, which is not migrated yet.
@@ -134,6 +138,7 @@ type Handle struct {
 	closed   bool
 	open     map[*Tx]struct{}
 	sessions map[*session]struct{}
+	timers   []backend.ID // for faults: those that it set
 }
 
 var (
@@ -255,6 +260,13 @@ func (h *Handle) Crash() {
 
 func (h *Handle) disconnect(why error) {
 	h.closed = true
+	if len(h.timers) > 0 {
+		tx := h.begin()
+		for _, handle := range h.timers {
+			h.store.timers.delete(tx, handle)
+		}
+		tx.commit()
+	}
 	for tx := range h.open {
 		tx.rollback()
 		tx.over = why

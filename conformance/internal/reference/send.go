@@ -23,6 +23,7 @@ type stream struct {
 	queue    int64      // where it leads
 	priority int
 	single   bool // one message and never another: a notice, a post without key
+	sealed   bool // its last message has been sent
 
 	status    string    // why its messages are withheld
 	heldSince time.Time // since when
@@ -56,6 +57,16 @@ func (tx *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoi
 		}
 	}
 
+	if s.fault == FaultSenderTakesGroup {
+		for _, m := range messages {
+			if e, ok := s.endpoints.get(tx, m.From); ok {
+				if err := tx.lock(ctx, groupLock(e.Group)); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+
 	// Only now, with the guards held, is what we see what we may rely on.
 	refusals := make(map[int]backend.Refusal)
 	for i, m := range messages {
@@ -63,6 +74,7 @@ func (tx *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoi
 			refusals[i] = r
 		}
 	}
+	refuseAfterLast(messages, refusals)
 	if len(refusals) > 0 && s.fault != FaultSendsPart {
 		return nil, &backend.Refused{Refusals: refusals}
 	}
@@ -76,11 +88,32 @@ func (tx *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoi
 		s.keepCopy(tx, m, n)
 		out, _ := s.streams.get(tx, m.From)
 		sent = append(sent, backend.Sent{Seq: n, Queue: out.queue})
+		s.seal(tx, m)
 	}
 	if len(refusals) > 0 {
 		return nil, &backend.Refused{Refusals: refusals}
 	}
 	return sent, nil
+}
+
+// refuseAfterLast refuses what stands behind the last message of its stream.
+func refuseAfterLast(messages []backend.Outgoing, refusals map[int]backend.Refusal) {
+	last := make(map[backend.ID]bool)
+	for i, m := range messages {
+		if last[m.From] && refusals[i] == 0 {
+			refusals[i] = backend.RefusedSealed
+		}
+		last[m.From] = last[m.From] || m.Last
+	}
+}
+
+// seal notes on a stream, whose guard is held, that it has had its last message.
+func (s *Store) seal(tx *Tx, m backend.Outgoing) {
+	if m.Last && s.fault != FaultNeverSealed {
+		out, _ := s.streams.get(tx, m.From)
+		out.sealed = true
+		s.streams.put(tx, m.From, out)
+	}
 }
 
 // lockGuards locks the guards of all streams of a call, in one order for all
@@ -126,9 +159,14 @@ func (s *Store) unfit(tx *Tx, version int64, from backend.ID) backend.Refusal {
 	if !ok {
 		return backend.RefusedUnknown
 	}
+	out, _ := s.streams.get(tx, from)
 	switch state, _ := s.state(tx, e); {
 	case state == backend.DisconnectedOutbound || state == backend.Closed:
 		return backend.RefusedEnded
+	case out.sealed:
+		return backend.RefusedSealed
+	case s.fault == FaultErrorSends && state == backend.Errored:
+		return 0
 	case state == backend.DisconnectedInbound || state == backend.Errored:
 		return backend.RefusedPeer
 	case s.peerCleaned(tx, e):
@@ -200,6 +238,21 @@ func (s *Store) keepCopy(tx *Tx, m backend.Outgoing, n int64) {
 	}})
 }
 
+// TryStream implements [backend.Tx].
+func (tx *Tx) TryStream(ctx context.Context, handle backend.ID) error {
+	if err := tx.enter(ctx); err != nil {
+		return err
+	}
+	defer tx.leave()
+	switch {
+	case !tx.store.endpoints.has(tx, handle):
+		return backend.ErrNoConversation
+	case !tx.tryLock(guardLock(handle)):
+		return backend.ErrStreamBusy
+	}
+	return nil
+}
+
 // Withhold implements [backend.Tx].
 func (tx *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
 	if err := tx.enter(ctx); err != nil {
@@ -216,6 +269,7 @@ func (tx *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status 
 			refusals[i] = r
 		}
 	}
+	refuseAfterLast(messages, refusals)
 	if len(refusals) > 0 {
 		return nil, &backend.Refused{Refusals: refusals}
 	}
@@ -223,6 +277,7 @@ func (tx *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status 
 	for _, m := range messages {
 		n := s.keepBack(tx, m.From, outgoing(m), status)
 		s.keepCopy(tx, m, n)
+		s.seal(tx, m)
 		sent = append(sent, backend.Sent{Seq: n})
 	}
 	return sent, nil
@@ -314,4 +369,33 @@ func (tx *Tx) Discard(ctx context.Context, from backend.ID, reason string) (int,
 		dropped++
 	}
 	return dropped, nil
+}
+
+// Resend implements [backend.Tx].
+func (tx *Tx) Resend(ctx context.Context, from, to backend.ID, status string) (int, error) {
+	if err := tx.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer tx.leave()
+	s := tx.store
+	if err := tx.lockGuards(ctx, []backend.Outgoing{{From: from}, {From: to}}); err != nil {
+		return 0, err
+	}
+	if !s.endpoints.has(tx, from) || !s.endpoints.has(tx, to) {
+		return 0, backend.ErrNoConversation
+	}
+	if s.fault == FaultResendLost {
+		return 0, nil
+	}
+	waiting := collect(rowsOf(&s.withheld, tx, from))
+	moved := 0
+	for key, m := range waiting {
+		s.withheld.delete(tx, key)
+		if m.Type == backend.TypeEndOfStream {
+			continue
+		}
+		s.keepBack(tx, to, m, status)
+		moved++
+	}
+	return moved, nil
 }

@@ -152,3 +152,17 @@ func (tx *Tx) finish(touched map[backend.ID]bool) (again bool) {
 	}
 	return again
 }
+
+// Exhume implements [backend.Tx].
+func (tx *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
+	if err := tx.enter(ctx); err != nil {
+		return false, err
+	}
+	defer tx.leave()
+	for _, key := range tx.store.dead.keys(tx) {
+		if d, _ := tx.store.dead.get(tx, key); d.message.ID == message {
+			return tx.store.dead.delete(tx, key), nil
+		}
+	}
+	return false, nil
+}

@@ -243,6 +243,8 @@ func newTables() *tables {
 	t.uniques.compare = compareUniques
 	t.dead.compare = cmp.Compare[int64]
 	t.once.compare = cmp.Compare[string]
+	t.fences.compare = cmp.Compare[string]
+	t.attendances.compare = compareIDs
 	t.schedules.compare = cmp.Compare[string]
 	t.tasks.compare = compareTaskKeys
 	return t

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 // schedule is a set of tasks in phases. All that it is to know about its
 // progress is in the tasks.
 type schedule struct {
+	id      backend.ID
 	options backend.ScheduleOptions
 	sealed  bool
 }
@@ -33,6 +35,7 @@ type task struct {
 	lease *lease    // while it is running
 	again time.Time // when failed: not before
 	given bool      // NextFinished has returned it
+	stop  bool      // an operator wants it to end
 }
 
 func taskLock(key taskKey) lock        { return lock{kind: lockTask, name: key.schedule, n: key.n} }
@@ -59,12 +62,17 @@ func (tx *Tx) Submit(ctx context.Context, name string, o backend.ScheduleOptions
 	}
 	defer tx.leave()
 	s := tx.store
-	if err := tx.lock(ctx, scheduleLock(name)); err != nil {
-		return err
+	if s.fault != FaultSubmitUnlocked {
+		if err := tx.lock(ctx, scheduleLock(name)); err != nil {
+			return err
+		}
 	}
 	sched, ok := s.schedules.get(tx, name)
+	if !o.Existing.IsZero() && (!ok || sched.id != o.Existing) {
+		return backend.ErrNoSchedule
+	}
 	if !ok {
-		sched = schedule{options: o}
+		sched = schedule{id: backend.NewID(), options: o}
 	}
 	if sched.sealed {
 		return fmt.Errorf("%w: schedule %q is sealed", backend.ErrPhaseClosed, name)
@@ -202,7 +210,8 @@ func (s *Store) start(tx *Tx, key taskKey, c backend.TaskClaim) backend.TaskHold
 	t, _ := s.tasks.get(tx, key)
 	now := s.now()
 	s.fence++
-	t.State, t.Owner, t.Started = backend.TaskRunning, c.Owner, now
+	sched, _ := s.schedules.get(tx, key.schedule)
+	t.State, t.Owner, t.Started, t.stop = backend.TaskRunning, c.Owner, now, false
 	t.Attempts++
 	t.lease = &lease{fence: s.fence, owner: c.Owner, length: c.Lease, since: now, until: now.Add(c.Lease)}
 	tx.leases = append(tx.leases, t.lease)
@@ -210,6 +219,7 @@ func (s *Store) start(tx *Tx, key taskKey, c backend.TaskClaim) backend.TaskHold
 	return backend.TaskHold{
 		Schedule: key.schedule, Task: t.ID, Phase: t.Phase, Type: t.Type,
 		Body: bytes.Clone(t.body), Attempt: t.Attempts, Fence: s.fence,
+		MaxAttempts: max(1, sched.options.MaxAttempts),
 	}
 }
 
@@ -275,14 +285,27 @@ func (tx *Tx) FinishTask(ctx context.Context, h backend.TaskHold, o backend.Task
 	return nil
 }
 
+// FinishTasks implements [backend.TxTasks].
+func (tx *Tx) FinishTasks(ctx context.Context, ends []backend.TaskEnd) (lost []backend.ID, err error) {
+	for _, e := range ends {
+		err := tx.FinishTask(ctx, e.Hold, e.Outcome)
+		if errors.Is(err, backend.ErrFenced) {
+			lost = append(lost, e.Hold.Task)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return lost, nil
+}
+
 // NextFinished implements [backend.TxTasks].
-func (tx *Tx) NextFinished(ctx context.Context, name string) (*backend.TaskStatus, error) {
+func (tx *Tx) NextFinished(ctx context.Context, name string, existing backend.ID) (*backend.TaskStatus, error) {
 	if err := tx.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer tx.leave()
 	s := tx.store
-	if !s.schedules.has(tx, name) {
+	if sched, ok := s.schedules.get(tx, name); !ok || !existing.IsZero() && sched.id != existing {
 		return nil, backend.ErrNoSchedule
 	}
 	keys, tasks := s.list(tx, name)
@@ -335,7 +358,15 @@ func (tx *Tx) Control(ctx context.Context, name string, c backend.TaskControl, i
 
 	changed := 0
 	for i, t := range tasks {
-		if !id.IsZero() && t.ID != id || s.tasks.busy(tx, keys[i]) || !controlled(&t, c, s.now()) {
+		if !id.IsZero() && t.ID != id || s.tasks.busy(tx, keys[i]) {
+			continue
+		}
+		if c == backend.ScheduleCancel && t.State == backend.TaskRunning {
+			t.stop = s.fault != FaultStopUntold
+			s.tasks.put(tx, keys[i], t)
+			continue
+		}
+		if !controlled(&t, c, s.now()) {
 			continue
 		}
 		s.tasks.put(tx, keys[i], t)
@@ -361,13 +392,12 @@ func controlled(t *task, c backend.TaskControl, now time.Time) bool {
 }
 
 // ExtendTasks implements [backend.Tasks].
-func (h *Handle) ExtendTasks(ctx context.Context, holds []backend.TaskHold, d time.Duration) error {
+func (h *Handle) ExtendTasks(ctx context.Context, holds []backend.TaskHold, d time.Duration) (stop []backend.ID, err error) {
 	if err := h.enterMigrated(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer h.leave()
 	s := h.store
-	var err error
 	for _, hold := range holds {
 		key, t, ok := s.findTask(nil, hold.Schedule, hold.Task)
 		if !ok || t.State != backend.TaskRunning || t.lease.fence != hold.Fence || !s.alive(t.lease) && s.locks[taskLock(key)] == nil {
@@ -375,8 +405,23 @@ func (h *Handle) ExtendTasks(ctx context.Context, holds []backend.TaskHold, d ti
 			continue
 		}
 		t.lease.until = s.now().Add(d)
+		if t.stop {
+			stop = append(stop, hold.Task)
+		}
 	}
-	return err
+	return stop, err
+}
+
+// Progress implements [backend.Tasks].
+func (h *Handle) Progress(ctx context.Context, name string) (backend.Progress, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return backend.Progress{}, err
+	}
+	defer h.leave()
+	if !h.store.schedules.has(nil, name) {
+		return backend.Progress{}, backend.ErrNoSchedule
+	}
+	return h.store.scheduleStatus(name).Progress, nil
 }
 
 // Schedules implements [backend.Tasks].
@@ -403,43 +448,53 @@ func (s *Store) scheduleStatus(name string) backend.ScheduleStatus {
 	sched, _ := s.schedules.get(nil, name)
 	_, tasks := s.list(nil, name)
 	status := backend.ScheduleStatus{
-		Name: name, Sealed: sched.sealed, Options: sched.options, Counts: make(map[backend.TaskState]int),
+		Name: name, Options: sched.options, Counts: make(map[backend.TaskState]int),
+		Progress: backend.Progress{ID: sched.id, Sealed: sched.sealed, Over: true},
 	}
 	var failed time.Time
-	over := true
+	lowest, dead := 0, false
 	for _, t := range tasks {
 		status.Counts[t.State]++
-		if t.State == backend.TaskDead && !sched.options.Continue {
-			status.Halted = true
+		if t.State == backend.TaskDead && (!dead || t.Phase < lowest) {
+			lowest, dead = t.Phase, true
 		}
-		if !t.State.Terminal() && (over || t.Phase < status.Phase) {
-			status.Phase, over = t.Phase, false
+		if t.State == backend.TaskRunning {
+			status.Running++
+		}
+		if !t.State.Terminal() && (status.Over || t.Phase < status.Phase) {
+			status.Phase, status.Over = t.Phase, false
 		}
 		if t.Error != "" && !t.Ended.Before(failed) {
 			status.Error, failed = t.Error, t.Ended
 		}
 	}
+	status.Halted = dead && !sched.options.Continue && (status.Over || lowest < status.Phase)
 	return status
 }
 
 // TaskLog implements [backend.Tasks].
-func (h *Handle) TaskLog(ctx context.Context, name string, after backend.ID, limit int) ([]backend.TaskStatus, error) {
+func (h *Handle) TaskLog(ctx context.Context, q backend.TaskQuery) ([]backend.TaskStatus, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
 	defer h.leave()
 	s := h.store
-	if !s.schedules.has(nil, name) {
+	names := []string{q.Schedule}
+	if q.Schedule == "" && q.Running {
+		names = s.schedules.keys(nil)
+	} else if !s.schedules.has(nil, q.Schedule) {
 		return nil, backend.ErrNoSchedule
 	}
 	var list []backend.TaskStatus
-	_, tasks := s.list(nil, name)
-	found := after.IsZero()
-	for _, t := range tasks {
-		if found && len(list) < limited(limit) {
-			list = append(list, t.TaskStatus)
+	found := q.After.IsZero()
+	for _, name := range names {
+		_, tasks := s.list(nil, name)
+		for _, t := range tasks {
+			if found && len(list) < limited(q.Limit) && (!q.Running || t.State == backend.TaskRunning) {
+				list = append(list, t.TaskStatus)
+			}
+			found = found || t.ID == q.After
 		}
-		found = found || t.ID == after
 	}
 	return list, nil
 }

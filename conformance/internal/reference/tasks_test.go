@@ -81,8 +81,10 @@ func TestPhases(t *testing.T) {
 	if again[0].Attempt != 3 {
 		t.Errorf("attempt %d: being given back is none", again[0].Attempt)
 	}
-	b.must(b.h.ExtendTasks(ctx, again, time.Hour))
-	b.want(b.h.ExtendTasks(ctx, first[1:], time.Hour), backend.ErrFenced)
+	_, err := b.h.ExtendTasks(ctx, again, time.Hour)
+	b.must(err)
+	_, err = b.h.ExtendTasks(ctx, first[1:], time.Hour)
+	b.want(err, backend.ErrFenced)
 
 	// In a transaction the task is ours until the end.
 	tx = b.begin()
@@ -137,7 +139,7 @@ func TestPhases(t *testing.T) {
 	seen := make(map[backend.ID]bool)
 	for i := 0; ; i++ {
 		tx := b.begin()
-		s, err := tx.NextFinished(ctx, "s")
+		s, err := tx.NextFinished(ctx, "s", backend.ID{})
 		b.must(err)
 		if i%2 == 0 {
 			b.must(tx.Rollback(ctx))
@@ -152,12 +154,12 @@ func TestPhases(t *testing.T) {
 		}
 		seen[s.ID] = true
 	}
-	log, err := b.h.TaskLog(ctx, "s", backend.ID{}, 100)
+	log, err := b.h.TaskLog(ctx, backend.TaskQuery{Schedule: "s", Limit: 100})
 	b.must(err)
 	if len(log) != 6 || len(seen) != 6 {
 		t.Errorf("%d tasks, %d finished, want 6", len(log), len(seen))
 	}
-	if page, _ := b.h.TaskLog(ctx, "s", log[1].ID, 2); len(page) != 2 || page[0].ID != log[2].ID {
+	if page, _ := b.h.TaskLog(ctx, backend.TaskQuery{Schedule: "s", After: log[1].ID, Limit: 2}); len(page) != 2 || page[0].ID != log[2].ID {
 		t.Errorf("page %+v", page)
 	}
 	control(backend.ScheduleRelease, 6)

@@ -1,0 +1,141 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Dialect is how one engine does it.
+type Dialect struct {
+	// Statements are the engine's statements, usually those of Portable with
+	// some fields replaced. They name tables with the prefix parley_.
+	Statements Statements[string]
+
+	// Prefix replaces parley_ in the names of tables and whatever else is made.
+	// Schema, if any, ends with a dot and stands before it in statements. Both
+	// have been validated.
+	Prefix string
+	Schema string
+
+	// Placeholder writes the n-th parameter, counted from 1, of statements that
+	// use a bare question mark.
+	Placeholder func(n int) string
+
+	// Now is the engine's clock as an expression: microseconds since 1970 as a
+	// BIGINT. It replaces :now. If it is empty, :now becomes one more parameter,
+	// after the others, and gets the time from Clock.
+	Now   string
+	Clock func() int64
+
+	// ID converts an id to what the engine's driver takes.
+	ID func(backend.ID) any
+
+	// Begin starts a transaction at the level that the statements need.
+	Begin func(ctx context.Context) (Transaction, error)
+
+	// Read returns a session for reading committed data, and what gives it back.
+	Read func(ctx context.Context) (Session, func(), error)
+
+	// Join returns a session in the user's transaction.
+	Join func(ctx context.Context, tx backend.Execer) (Session, error)
+
+	// Classify wraps an error of the engine in the sentinel of package backend
+	// that fits, if there is one.
+	Classify func(error) error
+
+	// Migrations are the schema's files in order: the n-th brings the schema to
+	// version n, counted from 1, and records that itself.
+	Migrations []string
+	// Removal undoes them all.
+	Removal string
+
+	// Script runs one of these in the transaction that it is given. If it is nil,
+	// the engine takes several statements at once.
+	Script func(ctx context.Context, tx backend.Execer, script string) error
+
+	// Exclude makes processes that migrate take turns, in the transaction.
+	Exclude func(ctx context.Context, tx backend.Execer) error
+
+	// Info describes the store.
+	Info func(ctx context.Context) (backend.Info, error)
+
+	// Close releases what the engine's package opened.
+	Close func() error
+
+	// WalkLocks says that the statements WalkPromoted, WalkReady and TakePosts
+	// lock what they return, or that nothing has to be locked. Otherwise their
+	// rows are candidates, locked one by one.
+	WalkLocks bool
+
+	// SetPoint, BackToPoint and ReleasePoint write what sets a savepoint, rolls
+	// back to it and forgets it; nil where that is as in the standard. Without a
+	// text there is nothing to do.
+	SetPoint, BackToPoint, ReleasePoint func(name string) string
+	// OnlyInTx reports whether what is read outside of transactions is read in one
+	// that is rolled back; nil where that is never so.
+	OnlyInTx func() bool
+
+	// Several says that a text without parameters may have several statements.
+	Several bool
+
+	// Futile says that waiting inside a transaction for another is futile, as
+	// there is only one at a time.
+	Futile bool
+
+	// The operations that an engine may do better than row by row. A nil field
+	// leaves it to this package.
+	SendBatch   func(ctx context.Context, tx *Tx, version int64, messages []backend.Outgoing) ([]backend.Sent, error)
+	PostBatch   func(ctx context.Context, tx *Tx, version int64, posts []backend.Posting) ([]backend.Posted, error)
+	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
+	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
+	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
+	Extend      func(ctx context.Context, tx *Tx, holds []*backend.Hold, d time.Duration) (lost int, err error)
+	// SubmitBatch adds tasks with the numbers from first on.
+	SubmitBatch func(ctx context.Context, tx *Tx, schedule backend.ID, first int64, caller string, tasks []backend.NewTask) error
+	// StartTasks starts tasks that were never claimed, and returns how many there
+	// were. It is for engines where TasksStart would wait for tasks beside them.
+	StartTasks func(ctx context.Context, tx *Tx, c backend.TaskClaim, tasks []backend.ID) (n int64, err error)
+	// FinishTasks returns those that were lost.
+	FinishTasks func(ctx context.Context, tx *Tx, ends []backend.TaskEnd) (lost []backend.ID, err error)
+	// RemovePosts returns how many of the posts there were.
+	RemovePosts func(ctx context.Context, tx *Tx, ids []backend.ID) (n int64, err error)
+	// Reclaim is for several holds, and for one if there are no statements
+	// GroupReclaim and PostReclaim.
+	Reclaim func(ctx context.Context, tx *Tx, holds []*backend.Hold) (had []backend.ID, err error)
+}
+
+// Session runs statements.
+type Session interface {
+	Exec(ctx context.Context, q *Stmt, args []any) (sql.Result, error)
+	Query(ctx context.Context, q *Stmt, args []any) (*sql.Rows, error)
+}
+
+// Transaction is a session whose end is in our hands.
+type Transaction interface {
+	Session
+	SQL() backend.Execer
+	// Commit ends the transaction whatever it returns.
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// lazy is implemented by transactions that begin at their first statement.
+type lazy interface {
+	Begun() bool
+}
+
+// Plain runs statements as they are, in a transaction that is not ours.
+type Plain struct{ backend.Execer }
+
+// Exec implements Session.
+func (p Plain) Exec(ctx context.Context, q *Stmt, args []any) (sql.Result, error) {
+	return p.ExecContext(ctx, q.Text, args...)
+}
+
+// Query implements Session.
+func (p Plain) Query(ctx context.Context, q *Stmt, args []any) (*sql.Rows, error) {
+	return p.QueryContext(ctx, q.Text, args...)
+}

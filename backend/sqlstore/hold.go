@@ -1,0 +1,310 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// group is a row of the table grp.
+type group struct {
+	id      backend.ID
+	queue   int64
+	service string
+	name    string // of a key
+	fence   int64
+	lease   int64 // until when; 0: none
+	blocked int
+	resweep bool
+	now     int64
+}
+
+// The values of the column blocked.
+const (
+	deferred = 1
+	parked   = 2
+)
+
+// leased reports whether a receiver has the group by lease.
+func (g *group) leased() bool { return g.lease > g.now }
+
+// group reads a group, nil if there is none.
+func (r run) group(ctx context.Context, id backend.ID) (*group, error) {
+	g := group{id: id}
+	found, err := r.Row(ctx, []any{&g.queue, &g.service, &g.name, &g.fence, &g.lease, &g.blocked, Bool(&g.resweep), &g.now},
+		r.s.q.GroupRead, id)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// take locks a group without waiting and then reads it: nil if there is none,
+// and locked false if another receiver has it, in a transaction or by lease. A
+// token that an expired lease left behind is taken away, so that its owner
+// cannot acknowledge any more.
+func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, err error) {
+	locked, err = t.TryLock(ctx, t.s.q.GroupFree, id)
+	if err != nil {
+		return nil, false, err
+	}
+	g, err = t.group(ctx, id)
+	if err != nil || g == nil {
+		return nil, false, err
+	}
+	if !locked || g.leased() {
+		return g, false, nil
+	}
+	if g.lease != 0 {
+		if _, err := t.Exec(ctx, t.s.q.GroupUnlease, id); err != nil {
+			return nil, false, err
+		}
+		g.fence, g.lease = g.fence+1, 0
+	}
+	return g, true, nil
+}
+
+// LockGroup implements backend.Tx.
+func (t *Tx) LockGroup(ctx context.Context, id backend.ID) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	g, locked, err := t.take(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case g == nil:
+		return backend.ErrNoGroup
+	case !locked && t.s.d.Futile:
+		return Classified(backend.ErrWouldDeadlock, backend.ErrGroupBusy)
+	case !locked:
+		return backend.ErrGroupBusy
+	}
+	return nil
+}
+
+// held is what a hold remembers for its backend.
+type held struct {
+	post    bool
+	handle  backend.ID // the claim was for this endpoint only
+	version int64      // of the promotion that it came by; 0: none
+	sticky  bool
+	last    map[backend.ID]int64  // the last message read of each stream
+	uniq    map[backend.ID]string // the unique values of messages that have one
+}
+
+// since has the next read begin behind these messages: those that the receiver
+// gave back are read again.
+func (h *held) since(messages []*backend.Message) {
+	h.last = make(map[backend.ID]int64, len(h.last))
+	for _, m := range messages {
+		h.last[m.Stream] = max(h.last[m.Stream], m.Seq)
+	}
+}
+
+func heldOf(h *backend.Hold) *held {
+	if p, ok := h.Private.(*held); ok {
+		return p
+	}
+	return &held{}
+}
+
+// Reclaim implements backend.Tx. It ends the leases in the transaction, so that
+// they are as they were if it is rolled back, and over if it commits. Until
+// then nobody else can change the rows.
+func (t *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	var had []backend.ID
+	if t.s.d.Reclaim != nil && (len(holds) > 1 || t.s.q.GroupReclaim.Empty()) {
+		var err error
+		if had, err = t.s.d.Reclaim(ctx, t, holds); err != nil {
+			return err
+		}
+	}
+	for _, h := range holds {
+		if !slices.Contains(had, h.Group) {
+			if err := t.reclaim(ctx, h); err != nil {
+				return err
+			}
+		}
+		t.hold(h)
+	}
+	return nil
+}
+
+func (t *Tx) reclaim(ctx context.Context, h *backend.Hold) error {
+	try, wait := t.s.q.GroupReclaim, t.s.q.GroupReclaimWait
+	if heldOf(h).post {
+		try, wait = t.s.q.PostReclaim, t.s.q.PostReclaimWait
+	}
+	n := int64(0)
+	if !try.Empty() {
+		var err error
+		if n, err = t.Exec(ctx, try, h.Group, h.Fence); err != nil || n > 0 {
+			return err
+		}
+	}
+	// Whoever has taken over an expired lease in his transaction has the row
+	// locked, for long maybe, and is not waited for. As long as the lease has
+	// not expired, it is locked for a moment only: by a heartbeat or a duty.
+	still, err := t.stillLeased(ctx, h)
+	if err != nil {
+		return err
+	}
+	if still {
+		if n, err = t.Exec(ctx, wait, h.Group, h.Fence); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return backend.ErrFenced
+	}
+	return nil
+}
+
+// hold remembers what this transaction has in hand.
+func (t *Tx) hold(h *backend.Hold) { t.holds = append(t.holds, h) }
+
+// holding reports whether h was claimed or reclaimed in this transaction.
+func (t *Tx) holding(h *backend.Hold) bool {
+	for _, x := range t.holds {
+		if x == h {
+			return true
+		}
+	}
+	return false
+}
+
+// Extend implements backend.Backend.
+func (s *Store) Extend(ctx context.Context, holds []*backend.Hold, d time.Duration) error {
+	lost := 0
+	err := s.atomically(ctx, func(tx *Tx) (err error) {
+		if s.d.Extend != nil {
+			lost, err = s.d.Extend(ctx, tx, holds, d)
+			return err
+		}
+		for _, h := range holds {
+			ok, err := tx.extend(ctx, h, d)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				lost++
+			}
+		}
+		return nil
+	})
+	if err == nil && lost > 0 {
+		err = backend.ErrFenced
+	}
+	return err
+}
+
+// extend prolongs one lease. A row that is locked while the lease has not expired
+// is in the owner's own transaction, which needs no lease, or locked for a
+// moment: it counts as extended, and the next heartbeat comes long before the
+// end.
+func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool, error) {
+	try, extend := t.s.q.GroupTry, t.s.q.GroupExtend
+	if heldOf(h).post {
+		try, extend = t.s.q.PostTry, t.s.q.PostExtend
+	}
+	locked, err := t.TryLock(ctx, try, h.Group)
+	if err != nil {
+		return false, err
+	}
+	if !locked {
+		return t.stillLeased(ctx, h)
+	}
+	n, err := t.Exec(ctx, extend, d, h.Group, h.Fence)
+	return n > 0, err
+}
+
+// stillLeased reports whether a hold's row, as committed, has its fence and a
+// lease that has not expired.
+func (t *Tx) stillLeased(ctx context.Context, h *backend.Hold) (bool, error) {
+	if heldOf(h).post {
+		p, err := t.post(ctx, h.Group)
+		return p != nil && p.Fence == h.Fence && p.leased(), err
+	}
+	g, err := t.group(ctx, h.Group)
+	return g != nil && g.fence == h.Fence && g.leased(), err
+}
+
+// Post is a row of the table post.
+type Post struct {
+	ID       backend.ID
+	Queue    int64
+	Priority int
+	Since    int64
+	Type     string
+	Body     []byte
+	Uniq     sql.NullString
+
+	Attempts  int
+	Suspicion int
+	LastError string
+
+	Fence   int64
+	Lease   int64
+	Blocked int
+	Now     int64
+}
+
+// Scan reads the columns of PostRead.
+func (p *Post) Scan(rows *sql.Rows) error {
+	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), &p.Uniq,
+		&p.Attempts, &p.Suspicion, Text(&p.LastError), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
+}
+
+func (p *Post) leased() bool { return p.Lease > p.Now }
+
+// post reads a post without key, nil if there is none.
+func (r run) post(ctx context.Context, id backend.ID) (p *Post, err error) {
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		p = new(Post)
+		return p.Scan(rows)
+	}, r.s.q.PostRead, id)
+	return p, err
+}
+
+// Hold makes a hold of a post that the claim r has locked.
+func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
+	private := &held{post: true}
+	h := &backend.Hold{Queue: r.Queue, Group: p.ID, Private: private}
+	if r.Lease > 0 {
+		h.Fence = p.Fence + 1
+	}
+	if p.Uniq.Valid {
+		private.uniq = map[backend.ID]string{p.ID: p.Uniq.String}
+	}
+	if !r.LockOnly {
+		h.Messages = []*backend.Message{p.message()}
+	}
+	return h
+}
+
+// IsPost reports whether a hold is of a post without key.
+func IsPost(h *backend.Hold) bool { return heldOf(h).post }
+
+// ReadPost reads a post without key, nil if there is none.
+func (t *Tx) ReadPost(ctx context.Context, id backend.ID) (*Post, error) { return t.post(ctx, id) }
+
+// message is the post as delivered. A token that a lease left behind shows that
+// a receiver died.
+func (p *Post) message() *backend.Message {
+	m := &backend.Message{
+		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Group: p.ID,
+		Enqueued: time.UnixMicro(p.Since), Priority: p.Priority,
+		Attempts: p.Attempts, Suspicion: p.Suspicion, LastError: p.LastError,
+	}
+	if p.Lease != 0 {
+		m.Suspicion++
+	}
+	return m
+}

@@ -1,0 +1,378 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Settlement is what a call of Settle comes to, in the order of its outcomes.
+type Settlement struct {
+	Consumed bool      // by a claim: the transaction goes on
+	Messages []Removal // of streams
+	Posts    []Removal // without key
+	Failures []backend.Failure
+	Blocks   []Block
+	Used     []*backend.Hold // whose promotion is used up
+}
+
+// Removal is a message to be taken out.
+type Removal struct {
+	Message *backend.Message
+	Hold    *backend.Hold
+	Reason  string // of a dead letter
+	Dead    bool
+	Retain  bool
+	Keep    time.Duration // posts only
+}
+
+// Block hides a group.
+type Block struct {
+	Hold   *backend.Hold
+	Kind   int
+	For    time.Duration
+	Reason string
+}
+
+// Settle implements backend.Tx.
+func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool, err error) {
+	if err := t.ready(ctx); err != nil {
+		return false, err
+	}
+	if err := t.settle(ctx, outcomes, false); err != nil {
+		return false, err
+	}
+	if t.Joined() && !t.s.d.Futile {
+		// The user's code follows, and a sender that needs one of the guards
+		// would wait for it. DutyMarkers sees to what is left over.
+		return false, nil
+	}
+	return t.finish(ctx)
+}
+
+// settle does what Settle does but for the markers.
+func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bool) error {
+	s := Settlement{Consumed: consumed}
+	for _, o := range outcomes {
+		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
+			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
+				return err
+			}
+		}
+		s.add(o)
+	}
+	deliver := t.s.d.SettleBatch
+	if deliver == nil {
+		deliver = SettleRows
+	}
+	if err := deliver(ctx, t, &s); err != nil {
+		return err
+	}
+	for _, r := range s.Messages {
+		t.touch(r.Message.Stream)
+	}
+	t.touch(s.Touched()...)
+	t.settled = false
+	return nil
+}
+
+// Touched are the streams whose messages are hidden with their groups.
+func (s *Settlement) Touched() (streams []backend.ID) {
+	for _, b := range s.Blocks {
+		if IsPost(b.Hold) {
+			continue
+		}
+		for _, m := range b.Hold.Messages {
+			streams = append(streams, m.Stream)
+		}
+	}
+	return streams
+}
+
+// Dropped reports whether END has removed messages in this transaction, so that
+// those of a delivery may be missing.
+func (t *Tx) Dropped() bool { return len(t.dropped) > 0 }
+
+// Guarded records of which streams the guards have been tried, and had, in this
+// transaction.
+func (t *Tx) Guarded(tried, had []backend.ID) {
+	if t.guarded == nil {
+		t.guarded = make(map[backend.ID]bool, len(tried))
+	}
+	for _, id := range tried {
+		t.guarded[id] = t.guarded[id] || slices.Contains(had, id)
+	}
+}
+
+// TakeGuarded returns those of streams whose guards were had, if all of them
+// have been tried.
+func (t *Tx) TakeGuarded(streams []backend.ID) (had []backend.ID, all bool) {
+	for _, id := range streams {
+		ours, tried := t.guarded[id]
+		if !tried {
+			return nil, false
+		}
+		if ours {
+			had = append(had, id)
+		}
+	}
+	return had, true
+}
+
+func (s *Settlement) add(o backend.Outcome) {
+	post := heldOf(o.Hold).post
+	list := &s.Messages
+	if post {
+		list = &s.Posts
+	}
+	for _, m := range o.Done {
+		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep})
+	}
+	for _, d := range o.Dead {
+		*list = append(*list, Removal{Message: d.Message, Hold: o.Hold, Reason: d.Reason, Dead: true})
+	}
+	if o.Failure != nil {
+		s.Failures = append(s.Failures, *o.Failure)
+	}
+	switch {
+	case o.Park != "":
+		s.Blocks = append(s.Blocks, Block{Hold: o.Hold, Kind: parked, Reason: o.Park})
+	case o.Defer > 0:
+		b := Block{Hold: o.Hold, Kind: deferred, For: o.Defer}
+		if o.Failure != nil {
+			b.Reason = o.Failure.Error
+		}
+		s.Blocks = append(s.Blocks, b)
+	}
+	if heldOf(o.Hold).version != 0 && !heldOf(o.Hold).sticky && len(o.Done)+len(o.Dead) > 0 {
+		s.Used = append(s.Used, o.Hold)
+	}
+}
+
+// Uniq returns the unique value of a message that was removed, "" for none.
+func (r Removal) Uniq() string { return heldOf(r.Hold).uniq[r.Message.ID] }
+
+// SettleRows carries out a settlement row by row.
+func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
+	for _, r := range s.Messages {
+		n, err := t.Exec(ctx, t.s.q.MessageDelete, r.Message.Stream, r.Message.Seq)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {
+				return backend.ErrFenced
+			}
+			if r.Dead { // the conversation was ended in this transaction
+				if err := t.Bury(ctx, r); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if r.Message.Kind <= backend.KindError {
+			if err := t.dropNote(ctx, r.Hold.Group, r.Message.Stream); err != nil {
+				return err
+			}
+		}
+		if err := t.remember(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := t.removePosts(ctx, s.Posts); err != nil {
+		return err
+	}
+	for _, r := range s.Posts {
+		if err := t.remember(ctx, r); err != nil {
+			return err
+		}
+	}
+	return t.LeaveBehind(ctx, s)
+}
+
+// removePosts removes posts without key, all or none of which must be there.
+func (t *Tx) removePosts(ctx context.Context, posts []Removal) error {
+	if len(posts) > 1 && t.s.d.RemovePosts != nil {
+		ids := make([]backend.ID, len(posts))
+		for i, r := range posts {
+			ids[i] = r.Message.ID
+		}
+		n, err := t.s.d.RemovePosts(ctx, t, ids)
+		if err == nil && n < int64(len(ids)) {
+			err = backend.ErrFenced
+		}
+		return err
+	}
+	for _, r := range posts {
+		n, err := t.Exec(ctx, t.s.q.PostDelete, r.Message.ID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return backend.ErrFenced
+		}
+	}
+	return nil
+}
+
+// Bury records a dead letter.
+func (t *Tx) Bury(ctx context.Context, r Removal) error {
+	return t.bury(ctx, r.Hold.Queue, r.Message, r.Message.Enqueued.UnixMicro(), r.Reason)
+}
+
+// Exhume implements backend.Tx.
+func (t *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
+	if err := t.ready(ctx); err != nil {
+		return false, err
+	}
+	n, err := t.Exec(ctx, t.s.q.DeadDelete, message)
+	return n > 0, err
+}
+
+// Forget removes what is kept beside a message that is removed.
+func (t *Tx) Forget(ctx context.Context, r Removal) error {
+	if !IsPost(r.Hold) && r.Message.Attempts+r.Message.Suspicion > 0 {
+		if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
+			return err
+		}
+	}
+	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
+}
+
+// remember keeps what is to be kept of a message that was removed.
+func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
+	m := r.Message
+	switch {
+	case r.Dead:
+		err = t.Bury(ctx, r)
+	case r.Retain && !m.Handle.IsZero():
+		_, err = t.Exec(ctx, t.s.q.RetainedInsert, m.Handle, m.Stream, m.Seq, false, m.ID, m.Kind, m.Type, m.Body,
+			m.Enqueued.UnixMicro())
+	case r.Keep > 0 && m.Handle.IsZero():
+		_, err = t.Exec(ctx, t.s.q.ProcessedInsert, m.ID, r.Hold.Queue, m.Key, m.Type, m.Body, r.Keep)
+	}
+	if err != nil {
+		return err
+	}
+	return t.Forget(ctx, r)
+}
+
+// LeaveBehind carries out what a settlement does besides removing messages.
+func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
+	for _, f := range s.Failures {
+		if f.Message.Stream == f.Message.ID && f.Message.Kind == backend.KindUser {
+			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Suspicion, f.Error, f.Message.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Suspicion, f.Error); err != nil {
+			return err
+		}
+	}
+	for _, b := range s.Blocks {
+		q := t.s.q.GroupBlock
+		if heldOf(b.Hold).post {
+			q = t.s.q.PostBlock
+		}
+		if _, err := t.Exec(ctx, q, b.Kind, b.For, b.Reason, b.Hold.Group); err != nil {
+			return err
+		}
+	}
+	if s.Consumed && !t.Joined() {
+		// The transaction goes on for as long as its user likes, and whoever
+		// promotes the group meanwhile must not wait for it.
+		t.used = append(t.used, s.Used...)
+		return nil
+	}
+	for _, h := range s.Used {
+		if err := t.usePromotion(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usePromotion removes the promotion that a hold came by, unless it has been
+// replaced or is being replaced: a delete would wait for that.
+func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
+	version := heldOf(h).version
+	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)
+	if err != nil || !locked {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.PromotionDelete, h.Group, version)
+	return err
+}
+
+// finish puts the ready order right for the streams that messages were taken
+// from. A guard that cannot be had has a sender in flight, which relies on the
+// marker that it saw: the marker stays, and again is true.
+func (t *Tx) finish(ctx context.Context) (again bool, err error) {
+	if len(t.touched) == 0 {
+		t.settled = true
+		return false, nil
+	}
+	streams := SortIDs(t.touched)
+	if t.s.d.Finish != nil {
+		again, err = t.s.d.Finish(ctx, t, streams)
+	} else {
+		again, err = finishRows(ctx, t, streams)
+	}
+	if err == nil {
+		t.touched, t.settled = nil, true
+	}
+	return again, err
+}
+
+func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, err error) {
+	var ours []*Stream
+	for _, id := range streams {
+		locked, err := t.TryLock(ctx, t.s.q.GuardTry, id)
+		if err != nil {
+			return false, err
+		}
+		s, err := t.stream(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case s == nil || s.Queue == 0:
+		case !locked:
+			again = true
+		default:
+			ours = append(ours, s)
+		}
+	}
+	for _, s := range ours {
+		if err := t.restand(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	return again, nil
+}
+
+// restand puts a stream whose guard is ours at the place of its first message,
+// or takes it out of the order if it has none, or if its group is blocked.
+func (t *Tx) restand(ctx context.Context, s *Stream) error {
+	var seq, since int64
+	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
+	if err != nil {
+		return err
+	}
+	if found {
+		g, err := t.group(ctx, s.Group)
+		if err != nil {
+			return err
+		}
+		found = g != nil && g.blocked == 0
+	}
+	if !found {
+		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.Group, s.ID)
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Group, s.ID, since)
+	return err
+}

@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+	"sync/atomic"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Store keeps conversations in a database.
+type Store struct {
+	d      *Dialect
+	q      Statements[*Stmt]
+	closed atomic.Bool
+
+	// busy are queues where the last claim found something, so that the next one
+	// need not look first whether it is worth a transaction.
+	busy sync.Map
+
+	turns    atomic.Uint64 // of claims of several schedules
+	released bell          // rings when an application lock was released
+
+	mu      sync.Mutex
+	cursors [backend.DutyCount]backend.ID // where slow walks go on
+	open    map[*Tx]struct{}              // transactions that Close has to end
+}
+
+var (
+	_ backend.Backend = (*Store)(nil)
+	_ backend.Joiner  = (*Store)(nil)
+	_ backend.Printer = (*Store)(nil)
+)
+
+// New makes a store of a dialect.
+func New(d *Dialect) (*Store, error) {
+	q, err := d.compile()
+	if err != nil {
+		return nil, err
+	}
+	return &Store{d: d, q: q, open: map[*Tx]struct{}{}}, nil
+}
+
+// Q returns the statements as the engine wants them.
+func (s *Store) Q() *Statements[*Stmt] { return &s.q }
+
+// names matches what may be used as a prefix or schema without quoting on any
+// engine.
+var names = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// CheckName returns an error unless name is empty or may stand in a statement
+// without quotes.
+func CheckName(what, name string) error {
+	if name == "" || len(name) <= 32 && names.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("parley: %s %q: want at most 32 of a-z, 0-9 and _, not beginning with a digit", what, name)
+}
+
+// Info implements backend.Backend.
+func (s *Store) Info(ctx context.Context) (backend.Info, error) {
+	if s.closed.Load() {
+		return backend.Info{}, backend.ErrClosed
+	}
+	info, err := s.d.Info(ctx)
+	return info, s.fail(ctx, err)
+}
+
+// Begin implements backend.Backend.
+func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx, nil
+}
+
+func (s *Store) begin(ctx context.Context) (*Tx, error) {
+	if s.closed.Load() {
+		return nil, backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	tr, err := s.d.Begin(ctx)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	tx := &Tx{run: run{s, tr, new(bool)}, tr: tr}
+	s.mu.Lock()
+	s.open[tx] = struct{}{}
+	s.mu.Unlock()
+	return tx, nil
+}
+
+// Join implements backend.Joiner.
+func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
+	if s.closed.Load() {
+		return nil, backend.ErrClosed
+	}
+	sess, err := s.d.Join(ctx, tx)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &Tx{run: run{s, sess, new(bool)}, user: tx}, nil
+}
+
+// atomically does work in a transaction of its own.
+func (s *Store) atomically(ctx context.Context, work func(*Tx) error) error {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if err := work(tx); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// reading does work that only reads what is committed.
+func (s *Store) reading(ctx context.Context, work func(run) error) error {
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sess, release, err := s.d.Read(ctx)
+	if err != nil {
+		return s.fail(ctx, err)
+	}
+	defer release()
+	return work(run{s: s, sess: sess})
+}
+
+// Close implements backend.Backend.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.mu.Lock()
+	open := make([]*Tx, 0, len(s.open))
+	for tx := range s.open {
+		open = append(open, tx)
+	}
+	s.mu.Unlock()
+	for _, tx := range open {
+		tx.abandon()
+	}
+	if s.d.Close == nil {
+		return nil
+	}
+	return s.d.Close()
+}

@@ -1,0 +1,212 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Tx is a transaction of ours, or one of the user's that was joined.
+type Tx struct {
+	run
+	tr   Transaction    // nil if joined
+	user backend.Execer // the user's transaction, if joined
+	over atomic.Bool
+
+	// touched are streams that messages were taken from, whose markers have to
+	// be looked at before the commit.
+	touched []backend.ID
+	// settled: the markers have been looked at.
+	settled bool
+	// guarded are streams whose guards have been asked for, and whether they
+	// were had.
+	guarded map[backend.ID]bool
+	// holds are what the transaction has in hand, and dropped the messages that
+	// END removed in it.
+	holds   []*backend.Hold
+	dropped map[messageKey]bool
+	// used came by promotions that end with the commit, and points says how many
+	// there were at a savepoint.
+	used   []*backend.Hold
+	points map[string]int
+
+	locks txLocks
+}
+
+// Store returns the store that the transaction works on.
+func (t *Tx) Store() *Store { return t.s }
+
+// Q returns the store's statements.
+func (t *Tx) Q() *Statements[*Stmt] { return &t.s.q }
+
+// Joined reports whether the transaction is the user's.
+func (t *Tx) Joined() bool { return t.tr == nil }
+
+// ready tells whether the transaction can still be used, at the start of a verb.
+func (t *Tx) ready(ctx context.Context) error {
+	if t.over.Load() {
+		return backend.ErrTxDone
+	}
+	*t.wrote = false
+	return ctx.Err()
+}
+
+// look returns where to read what the transaction need not have to itself: in a
+// transaction that begins at its first statement, and has not, outside of it.
+func (t *Tx) look(ctx context.Context, work func(run) error) error {
+	if l, ok := t.sess.(lazy); ok && !l.Begun() {
+		return t.s.reading(ctx, work)
+	}
+	return work(t.run)
+}
+
+// SQL implements backend.Tx.
+func (t *Tx) SQL() backend.Execer {
+	if t.tr == nil {
+		return t.user
+	}
+	return t.tr.SQL()
+}
+
+// cleanUp is how long ending a transaction may take when its context has ended.
+const cleanUp = 5 * time.Second
+
+// Commit implements backend.Tx.
+func (t *Tx) Commit(ctx context.Context) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if t.tr == nil {
+		t.over.Store(true)
+		return nil
+	}
+	for _, h := range t.used {
+		if err := t.usePromotion(ctx, h); err != nil {
+			return err
+		}
+	}
+	if !t.settled {
+		// Messages were consumed, but nothing was settled afterwards.
+		if _, err := t.finish(ctx); err != nil {
+			return err
+		}
+	}
+	if t.over.Swap(true) {
+		return backend.ErrTxDone
+	}
+	t.forget()
+	err := t.s.fail(ctx, t.tr.Commit(ctx))
+	t.freeLocks(ctx)
+	return err
+}
+
+// Rollback implements backend.Tx.
+func (t *Tx) Rollback(ctx context.Context) error {
+	if t.over.Swap(true) || t.tr == nil {
+		return nil
+	}
+	t.forget()
+	// It must happen even though the context is over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	defer cancel()
+	err := t.s.fail(ctx, t.tr.Rollback(ctx))
+	t.freeLocks(ctx)
+	return err
+}
+
+func (t *Tx) forget() {
+	t.s.mu.Lock()
+	delete(t.s.open, t)
+	t.s.mu.Unlock()
+}
+
+// abandon ends a transaction that was still open when the store was closed.
+func (t *Tx) abandon() { t.Rollback(context.Background()) }
+
+// Savepoint implements backend.Tx. The name is given a beginning that makes it
+// no word of SQL's.
+func (t *Tx) Savepoint(ctx context.Context, name string) error {
+	if err := t.savepoint(ctx, t.s.d.SetPoint, "SAVEPOINT ", name); err != nil {
+		return err
+	}
+	if t.points == nil {
+		t.points = make(map[string]int)
+	}
+	t.points[name] = len(t.used)
+	return nil
+}
+
+// RollbackTo implements backend.Tx.
+func (t *Tx) RollbackTo(ctx context.Context, name string) error {
+	t.guarded = nil // such locks end with the savepoint
+	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
+		return err
+	}
+	t.used = t.used[:min(t.points[name], len(t.used))] // what came by them is back
+	return t.ownAgain(ctx)
+}
+
+// Release implements backend.Tx.
+func (t *Tx) Release(ctx context.Context, name string) error {
+	return t.savepoint(ctx, t.s.d.ReleasePoint, "RELEASE SAVEPOINT ", name)
+}
+
+// Resave implements backend.Tx, where it can in one round trip.
+func (t *Tx) Resave(ctx context.Context, name string) error {
+	if !t.s.d.Several {
+		if err := t.Release(ctx, name); err != nil {
+			return err
+		}
+		return t.Savepoint(ctx, name)
+	}
+	if err := t.savepoint(ctx, nil, "RELEASE SAVEPOINT s_"+name+"; SAVEPOINT ", name); err != nil {
+		return err
+	}
+	if t.points == nil {
+		t.points = make(map[string]int)
+	}
+	t.points[name] = len(t.used)
+	return nil
+}
+
+func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard, name string) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if len(name) > 60 || !names.MatchString(name) {
+		return fmt.Errorf("parley: savepoint %q: want a-z, 0-9 and _", name)
+	}
+	name = "s_" + name
+	text := standard + name
+	if write != nil {
+		text = write(name)
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := t.SQL().ExecContext(ctx, text)
+	return t.s.fail(ctx, err)
+}
+
+// touch remembers streams that messages were taken from.
+func (t *Tx) touch(streams ...backend.ID) {
+	t.touched = append(t.touched, streams...)
+	t.settled = false
+}
+
+// SortIDs sorts and compacts, so that rows are locked in one order by all.
+func SortIDs(ids []backend.ID) []backend.ID {
+	slices.SortFunc(ids, func(a, b backend.ID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(ids)
+}
+
+// Open reports whether the transaction can still be used.
+func (t *Tx) Open() bool { return !t.over.Load() }
+
+// Session returns what the transaction's statements run in.
+func (t *Tx) Session() Session { return t.sess }

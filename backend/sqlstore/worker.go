@@ -1,0 +1,132 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Records of readers: one row each, with the ids of the messages in hand one
+// after another in one value, since they are written with every batch.
+
+// Attend implements backend.Backend.
+func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []backend.Trace, err error) {
+	var inHand []byte
+	for _, id := range a.InHand {
+		inHand = append(inHand, id[:]...)
+	}
+	args := []any{a.Worker, a.Queue, a.Owner, a.Readers, a.For, inHand, a.Alone, a.Reader}
+	look := func(rows *sql.Rows) error {
+		var t backend.Trace
+		var other []byte
+		if err := rows.Scan(ID(&t.Reader), ID(&t.Worker), Body(&other), Bool(&t.Alone)); err != nil {
+			return err
+		}
+		for _, id := range unpack(other) {
+			if slices.Contains(a.InHand, id) {
+				t.Message = id
+				traces = append(traces, t)
+			}
+		}
+		return nil
+	}
+	if !s.q.WorkerAttend.Empty() {
+		if s.d.OnlyInTx != nil && s.d.OnlyInTx() {
+			err = s.atomically(ctx, func(t *Tx) error { return t.Rows(ctx, look, s.q.WorkerAttend, args...) })
+		} else {
+			err = s.reading(ctx, func(r run) error { return r.Rows(ctx, look, s.q.WorkerAttend, args...) })
+		}
+		return traces, err
+	}
+	err = s.atomically(ctx, func(t *Tx) error {
+		n, err := t.Exec(ctx, s.q.WorkerUpdate, args...)
+		if err == nil && n == 0 {
+			_, err = t.Exec(ctx, s.q.WorkerInsert, args...)
+		}
+		if err != nil || len(a.InHand) == 0 {
+			return err
+		}
+		return t.Rows(ctx, look, s.q.WorkerOthers, a.Queue, a.Worker)
+	})
+	return traces, err
+}
+
+func unpack(b []byte) (ids []backend.ID) {
+	for ; len(b) >= len(backend.ID{}); b = b[len(backend.ID{}):] {
+		ids = append(ids, backend.ID(b[:len(backend.ID{})]))
+	}
+	return ids
+}
+
+// PutDown implements backend.Tx.
+func (t *Tx) PutDown(ctx context.Context, reader backend.ID) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, t.s.q.WorkerPutDown, reader)
+	return err
+}
+
+// Alive implements backend.Backend.
+func (s *Store) Alive(ctx context.Context, worker backend.ID, d time.Duration) error {
+	return s.atomically(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, s.q.WorkerAlive, d, worker)
+		return err
+	})
+}
+
+// Leave implements backend.Backend.
+func (s *Store) Leave(ctx context.Context, worker, reader backend.ID) error {
+	return s.atomically(ctx, func(t *Tx) error {
+		q, id := s.q.WorkerLeave, worker
+		if !reader.IsZero() {
+			q, id = s.q.WorkerLeaveOne, reader
+		}
+		_, err := t.Exec(ctx, q, id)
+		return err
+	})
+}
+
+// Attendances implements backend.Backend.
+func (s *Store) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
+	err = s.reading(ctx, func(r run) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
+			var a backend.AttendanceStatus
+			var since, left int64
+			var inHand []byte
+			err := rows.Scan(ID(&a.Reader), ID(&a.Worker), &a.Queue, &a.Owner, &a.Readers, &since, &left, Body(&inHand), Bool(&a.Alone))
+			a.Since, a.Left = time.Duration(since)*time.Microsecond, time.Duration(left)*time.Microsecond
+			a.InHand = unpack(inHand)
+			list = append(list, a)
+			return err
+		}, s.q.WorkerList)
+	})
+	return list, err
+}
+
+// traceFor is how long the record of a dead worker is kept: as long as its
+// messages may come up again.
+const traceFor = 24 * time.Hour
+
+func (s *Store) tendWorkers(ctx context.Context) (moved int, err error) {
+	err = s.atomically(ctx, func(t *Tx) error {
+		n, err := t.Exec(ctx, s.q.WorkerSweep, traceFor)
+		moved = int(n)
+		return err
+	})
+	return moved, err
+}
+
+// Suspect counts the receiver that died with a hold, for its first message.
+func (t *Tx) Suspect(ctx context.Context, h *backend.Hold) error {
+	if len(h.Messages) == 0 {
+		return nil
+	}
+	m := h.Messages[0]
+	m.Suspicion++
+	_, err := t.Exec(ctx, t.s.q.FailurePut, m.ID, m.Attempts, m.Suspicion, m.LastError)
+	return err
+}

@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Workers keeps records of the readers that serve queues. They tell operators
+// who works on what, and whoever receives a message whose receiver had died with
+// it in hand, that it did.
+//
+// A receiver that holds by lease leaves its mark where it dies: a Claim that
+// takes over a lease that ran out counts one more Suspicion for the first
+// message of the hold, and keeps that count with a lease of its own.
+type Workers interface {
+	// Attend replaces a reader's record, or adds it. When it returns, the record
+	// survives the death of the process, though not necessarily that of the
+	// machine. It returns those of the reader's messages that are in the hands of
+	// other workers by their records. Such a worker has died, if the caller holds
+	// the messages.
+	Attend(ctx context.Context, r Attendance) ([]Trace, error)
+
+	// Alive prolongs all records of a worker to d from now.
+	Alive(ctx context.Context, worker ID, d time.Duration) error
+
+	// Leave removes all records of a worker, or only one reader's.
+	Leave(ctx context.Context, worker, reader ID) error
+
+	// Attendances lists the records, those of dead workers as well.
+	Attendances(ctx context.Context) ([]AttendanceStatus, error)
+}
+
+// Attendance is the record of a reader.
+type Attendance struct {
+	Reader  ID
+	Worker  ID // whose reader it is
+	Queue   int64
+	Owner   string
+	Readers int           // the most that the worker may have
+	For     time.Duration // without a further sign the worker counts as dead
+	InHand  []ID          // the first message of each group
+	Alone   bool          // the worker handles nothing else that may be deadly
+}
+
+// Trace is a message in a record.
+type Trace struct {
+	Message ID
+	Reader  ID // the record's
+	Worker  ID
+	Alone   bool
+}
+
+// AttendanceStatus is a record as operators see it.
+type AttendanceStatus struct {
+	Attendance
+	Since time.Duration // since it was written
+	Left  time.Duration // until the worker counts as dead; below zero: so long ago
+}

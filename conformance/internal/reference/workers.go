@@ -1,0 +1,113 @@
+package reference
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// attendance is the record of a reader.
+type attendance struct {
+	backend.Attendance
+	since, until time.Time
+}
+
+// Attend implements [backend.Backend].
+func (h *Handle) Attend(ctx context.Context, a backend.Attendance) ([]backend.Trace, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	s, tx := h.store, h.begin()
+	now := s.now()
+	a.InHand = slices.Clone(a.InHand)
+	s.attendances.put(tx, a.Reader, attendance{a, now, now.Add(a.For)})
+	var traces []backend.Trace
+	for _, id := range s.attendances.keys(tx) {
+		other, _ := s.attendances.get(tx, id)
+		if other.Queue != a.Queue || other.Worker == a.Worker || !s.seesDeaths() {
+			continue
+		}
+		for _, m := range other.InHand {
+			if slices.Contains(a.InHand, m) {
+				traces = append(traces, backend.Trace{Message: m, Reader: other.Reader, Worker: other.Worker, Alone: other.Alone})
+			}
+		}
+	}
+	tx.commit()
+	return traces, nil
+}
+
+// PutDown implements [backend.Tx].
+func (tx *Tx) PutDown(ctx context.Context, reader backend.ID) error {
+	if err := tx.enter(ctx); err != nil {
+		return err
+	}
+	defer tx.leave()
+	if a, ok := tx.store.attendances.get(tx, reader); ok {
+		a.InHand = nil
+		tx.store.attendances.put(tx, reader, a)
+	}
+	return nil
+}
+
+// Alive implements [backend.Backend].
+func (h *Handle) Alive(ctx context.Context, worker backend.ID, d time.Duration) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		if a.Worker == worker {
+			a.until = h.store.now().Add(d)
+			h.store.attendances.put(tx, a.Reader, a)
+		}
+	})
+}
+
+// Leave implements [backend.Backend].
+func (h *Handle) Leave(ctx context.Context, worker, reader backend.ID) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		if a.Worker == worker && (reader.IsZero() || a.Reader == reader) {
+			h.store.attendances.delete(tx, a.Reader)
+		}
+	})
+}
+
+// Attendances implements [backend.Backend].
+func (h *Handle) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
+	now := h.store.now()
+	err = h.eachReader(ctx, func(_ *Tx, a attendance) {
+		list = append(list, backend.AttendanceStatus{Attendance: a.Attendance, Since: now.Sub(a.since), Left: a.until.Sub(now)})
+	})
+	return list, err
+}
+
+func (h *Handle) eachReader(ctx context.Context, do func(*Tx, attendance)) error {
+	if err := h.enterMigrated(ctx); err != nil {
+		return err
+	}
+	defer h.leave()
+	tx := h.begin()
+	for _, id := range h.store.attendances.keys(tx) {
+		a, _ := h.store.attendances.get(tx, id)
+		do(tx, a)
+	}
+	tx.commit()
+	return nil
+}
+
+// traceFor is how long the record of a dead worker is kept.
+const traceFor = 24 * time.Hour
+
+// workers removes records of workers that died long ago.
+func (d *work) workers() {
+	for _, id := range d.store.attendances.keys(d.tx) {
+		a, _ := d.store.attendances.get(d.tx, id)
+		if a.until.Before(d.now.Add(-traceFor)) {
+			d.store.attendances.delete(d.tx, id)
+			d.moved++
+		}
+	}
+}
+
+// seesDeaths: what a receiver had in hand that died is suspected.
+func (s *Store) seesDeaths() bool { return s.fault != FaultDeathUnseen }

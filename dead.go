@@ -1,0 +1,155 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// ErrNotRequeueable: a dead letter of a conversation cannot go back to its place.
+var ErrNotRequeueable = errors.New("it was sent on a conversation, in whose order its place is gone")
+
+// Parked lists parked groups of a queue, limit of them at most.
+func (b *Broker) Parked(ctx context.Context, queue string, limit int) (parked []GroupStatus, err error) {
+	if limit < 1 {
+		return nil, fail("parked", objQueue(queue), badLimit(limit))
+	}
+	const page = 1000
+	for offset := 0; ; offset += page {
+		list, err := b.Groups(ctx, queue, offset, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range list {
+			if g.State == "parked" {
+				parked = append(parked, g)
+			}
+			if len(parked) == limit {
+				return parked, nil
+			}
+		}
+		if len(list) < page {
+			return parked, nil
+		}
+	}
+}
+
+// SkipParked takes the first message of a parked or deferred group out of it, as
+// a dead letter with a reason, and makes the group ready again: it goes on behind
+// the message. It returns the message's ID.
+func (b *Broker) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
+	if reason = asText(reason); reason == "" {
+		reason = "skipped by an operator"
+	}
+	err = b.reopened(ctx, queue, group, 1, func(h *backend.Hold, q Queue) backend.Outcome {
+		skipped = h.Messages[0].ID
+		return backend.Outcome{Hold: h, Dead: []backend.DeadLetter{{Message: h.Messages[0], Reason: reason}}}
+	})
+	return skipped, fail("skip", objGroup(group), err)
+}
+
+// DiscardParked removes the messages of a parked or deferred group for good, at
+// most 1000 of them, and returns how many. Nothing is kept of them.
+func (b *Broker) DiscardParked(ctx context.Context, queue string, group ID) (n int, err error) {
+	err = b.reopened(ctx, queue, group, 1000, func(h *backend.Hold, q Queue) backend.Outcome {
+		n = len(h.Messages)
+		return backend.Outcome{Hold: h, Done: h.Messages}
+	})
+	return n, fail("discard", objGroup(group), err)
+}
+
+// PeekParked shows the first messages of a parked or deferred group, which stays
+// as it is.
+func (b *Broker) PeekParked(ctx context.Context, queue string, group ID, limit int) (list []*Message, err error) {
+	errStays := errors.New("it stays")
+	err = b.reopened(ctx, queue, group, limit, func(h *backend.Hold, q Queue) backend.Outcome {
+		list = messagesOf(h, nil)
+		return backend.Outcome{}
+	}, errStays)
+	if errors.Is(err, errStays) {
+		err = nil
+	}
+	return list, fail("peek", objGroup(group), err)
+}
+
+// reopened makes a blocked group ready and takes it, in one transaction, and
+// settles it there. An error given as undo rolls that back.
+func (b *Broker) reopened(ctx context.Context, queue string, group ID, limit int, do func(*backend.Hold, Queue) backend.Outcome, undo ...error) error {
+	return b.patiently(ctx, func() error {
+		return b.InTx(ctx, func(tx *Tx) error {
+			return tx.withCatalog(ctx, func(v *catalogView) error {
+				q, ok := v.queues[queue]
+				if !ok {
+					return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
+				}
+				if err := tx.be.Unpark(ctx, group); err != nil {
+					return err
+				}
+				c, err := tx.be.Claim(ctx, backend.ClaimRequest{Version: v.version, Queue: q.ID, Group: group,
+					MaxGroups: 1, MaxMessages: limit, MaxBytes: 64 << 20, Owner: b.opt.Owner})
+				if err != nil {
+					return err
+				}
+				if len(c.Holds) == 0 {
+					return ErrGroupBusy
+				}
+				o := do(c.Holds[0], q)
+				if len(undo) > 0 {
+					return undo[0]
+				}
+				tx.touch(q.ID)
+				_, err = tx.be.Settle(ctx, []backend.Outcome{o})
+				return err
+			})
+		})
+	})
+}
+
+// DiscardDead removes dead letters for good and returns how many there were.
+func (b *Broker) DiscardDead(ctx context.Context, messages ...ID) (n int, err error) {
+	err = b.InTx(ctx, func(tx *Tx) error {
+		for _, id := range messages {
+			had, err := tx.be.Exhume(ctx, id)
+			if err != nil {
+				return err
+			}
+			if had {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, fail("discard dead letters", "", err)
+}
+
+// RequeueDead puts the dead letter of a post back, as a new post at the end of
+// its queue or key, and returns the new post's ID.
+func (b *Broker) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
+	if !d.Message.Conversation.IsZero() {
+		err = ErrNotRequeueable
+	}
+	if err == nil {
+		err = b.InTx(ctx, func(tx *Tx) error {
+			had, err := tx.be.Exhume(ctx, d.Message.ID)
+			if err == nil && !had {
+				err = ErrNotPending
+			}
+			if err != nil {
+				return err
+			}
+			v, err := tx.view(ctx)
+			if err != nil {
+				return err
+			}
+			var o []PostOption
+			if d.Message.Key != "" {
+				o = append(o, Key(d.Message.Key))
+			}
+			id, err = tx.Post(ctx, v.queueByID[d.Queue].Name, Payload{d.Message.Type, d.Message.Body}, o...)
+			return err
+		})
+	}
+	return id, fail("requeue", "dead letter "+d.Message.ID.String(), err)
+}

@@ -1,0 +1,121 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// A session has locks for as long as it likes, and waits for those of others.
+func ExampleSession() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	nightly, err := b.OpenSession(ctx, &parley.SessionOptions{Owner: "nightly"})
+	must(err)
+	defer nightly.Close()
+	grant, err := nightly.Lock(ctx, "stock", parley.Exclusive, 0)
+	must(err)
+	fmt.Println(grant.Mode, grant.Fence > 0)
+
+	reader, err := b.OpenSession(ctx, &parley.SessionOptions{Owner: "reader"})
+	must(err)
+	defer reader.Close()
+	free, err := reader.LockTest(ctx, "stock", parley.Shared)
+	must(err)
+	_, err = reader.Lock(ctx, "stock", parley.Shared, 50*time.Millisecond)
+	fmt.Println(free, errors.Is(err, parley.ErrLockTimeout))
+
+	holders, err := b.Locks(ctx, "sto")
+	must(err)
+	for _, l := range holders {
+		fmt.Println(l.Name, l.Owner, l.Mode)
+	}
+	must(nightly.Unlock(ctx, "stock"))
+	mode, err := nightly.LockMode(ctx, "stock")
+	must(err)
+	fmt.Println(mode, nightly.Context().Err())
+	// Output:
+	// Exclusive true
+	// false true
+	// stock nightly Exclusive
+	// NoLock <nil>
+}
+
+// The locks of a transaction end with it.
+func ExampleTx_Lock() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		if _, err := tx.Lock(ctx, "invoice numbers", parley.Exclusive, -1); err != nil {
+			return err
+		}
+		mode, err := tx.LockMode(ctx, "invoice numbers")
+		if err != nil {
+			return err
+		}
+		free, err := tx.LockTest(ctx, "something else", parley.Exclusive)
+		fmt.Println(mode, free)
+		return err
+	}))
+	err := b.InTx(ctx, func(tx *parley.Tx) error { return tx.Unlock(ctx, "invoice numbers") })
+	fmt.Println(errors.Is(err, parley.ErrNotLocked))
+	// Output:
+	// Exclusive true
+	// true
+}
+
+// An owner who has lost a lock without knowing cannot write under it any more.
+func ExampleTx_Fence() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	take := func() int64 {
+		s, err := b.OpenSession(ctx, nil)
+		must(err)
+		defer s.Close() // say that it was lost
+		grant, err := s.Lock(ctx, "price list", parley.Exclusive, -1)
+		must(err)
+		return grant.Fence
+	}
+	write := func(fence int64) error {
+		return b.InTx(ctx, func(tx *parley.Tx) error {
+			return tx.Fence(ctx, "price list", fence) // and the writes
+		})
+	}
+	first, second := take(), take()
+	fmt.Println(write(first), write(second), write(second))
+	fmt.Println(errors.Is(write(first), parley.ErrFenced))
+	// Output:
+	// <nil> <nil> <nil>
+	// true
+}
+
+// Workers that receive messages in order keep phases apart with a gate.
+func ExampleSession_Enter() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	s, err := b.OpenSession(ctx, nil)
+	must(err)
+	defer s.Close()
+	// A message of phase 200, which comes after phase 100, has been received.
+	pass, err := s.Enter(ctx, "nightly", 100, 200, func(ctx context.Context) error {
+		fmt.Println("let go of the conversation")
+		return nil // d.Ack(ctx)
+	})
+	must(err)
+	fmt.Println("work")
+	must(pass.Leave(ctx))
+	// Output:
+	// let go of the conversation
+	// work
+}

@@ -1,0 +1,123 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/parleymq/parley"
+)
+
+func ExampleOpen() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "parley")
+	must(err)
+	defer os.RemoveAll(dir)
+
+	b, err := parley.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), nil)
+	must(err)
+	defer b.Close()
+	must(b.Migrate(ctx)) // at every start, in every process
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}))
+
+	c, err := b.Catalog(ctx)
+	must(err)
+	for _, q := range c.Queues {
+		fmt.Println(q.Name)
+	}
+	info, err := b.Info(ctx)
+	must(err)
+	fmt.Println(info.Engine, b.Backend() != nil)
+	// Output:
+	// mail
+	// sqlite true
+}
+
+func ExampleBroker_DisableQueue() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	must(b.DisableQueue(ctx, "billing"))
+	order(b, `{"item": 1}`) // is kept by the sender's side
+	_, err := b.Receive(ctx, "billing", nil)
+	fmt.Println(errors.Is(err, parley.ErrQueueDisabled))
+	withheld, err := b.Withheld(ctx, 10)
+	must(err)
+	fmt.Println(len(withheld), "conversation waits")
+
+	must(b.EnableQueue(ctx, "billing"))
+	d, err := b.Receive(ctx, "billing", &parley.ReceiveOptions{Wait: -1})
+	must(err)
+	fmt.Printf("%s\n", d.Messages[0].Body)
+	must(d.Ack(ctx))
+	// Output:
+	// true
+	// 1 conversation waits
+	// {"item": 1}
+}
+
+func ExampleBroker_Groups() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	order(b, `{"item": 1}`)
+	order(b, `{"item": 2}`)
+
+	groups, err := b.Groups(ctx, "billing", 0, 10)
+	must(err)
+	must(b.Promote(ctx, groups[1].Group, parley.Level(200), parley.Sticky()))
+	groups, err = b.Groups(ctx, "billing", 0, 10)
+	must(err)
+	for _, g := range groups {
+		fmt.Println(g.State, g.Messages, "message, promoted:", g.Promoted)
+	}
+	must(b.Demote(ctx, groups[0].Group))
+	must(b.InTx(ctx, func(tx *parley.Tx) error { // the same in a transaction
+		if err := tx.Promote(ctx, groups[1].Group); err != nil {
+			return err
+		}
+		return tx.Demote(ctx, groups[1].Group)
+	}))
+	// Output:
+	// ready 1 message, promoted: true
+	// ready 1 message, promoted: false
+}
+
+func ExampleBroker_Retained() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "shop", Retention: true}}}))
+	handle := order(b, `{"item": 1}`)
+
+	kept, err := b.Retained(ctx, handle)
+	must(err)
+	for _, m := range kept {
+		fmt.Printf("%s %s, sent: %t\n", m.Message.Type, m.Message.Body, m.Sent)
+	}
+	// Output: Order {"item": 1}, sent: true
+}
+
+// Messages that can never be delivered, with the reason.
+func ExampleBroker_DeadLetters() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	dead, err := b.DeadLetters(ctx, "", 100)
+	must(err)
+	fmt.Println(len(dead))
+	// Output: 0
+}
+
+// IDs sort by the time at which they were made.
+func ExampleParseID() {
+	a, z := parley.NewID(), parley.NewID()
+	same, err := parley.ParseID(a.String())
+	must(err)
+	fmt.Println(same == a, a.String() < z.String())
+	// Output: true true
+}

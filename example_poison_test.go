@@ -1,0 +1,81 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/sqlite"
+)
+
+// What could not be handled waits for an operator: parked, in its order, or as a
+// dead letter.
+func ExampleBroker_Parked() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "parley-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	b, err := parley.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	must := func(err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	must(b.Migrate(ctx))
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "orders"}}}))
+	for _, body := range []string{"first", "second", "third", "fourth"} {
+		_, err := b.Post(ctx, "orders", parley.Payload{Body: []byte(body)}, parley.Key("customer 42"))
+		must(err)
+	}
+	w := b.NewWorker("orders", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		return parley.Park(errors.New("the customer is not known"))
+	}), nil)
+	must(w.Drain(ctx))
+
+	found, err := b.Diagnose(ctx, "orders")
+	must(err)
+	for _, f := range found {
+		fmt.Println(f.Code)
+	}
+	workers, err := b.Workers(ctx)
+	must(err)
+	fmt.Println(len(workers), "workers")
+
+	parked, err := b.Parked(ctx, "orders", 10)
+	must(err)
+	group := parked[0].Group
+	messages, err := b.PeekParked(ctx, "orders", group, 10)
+	must(err)
+	fmt.Println(len(messages), "messages:", parked[0].Reason)
+
+	// The first is skipped, put back at the end, and everything else discarded.
+	_, err = b.SkipParked(ctx, "orders", group, "not for us")
+	must(err)
+	dead, err := b.DeadLetters(ctx, "orders", 10)
+	must(err)
+	_, err = b.RequeueDead(ctx, dead[0])
+	must(err)
+	must(w.Drain(ctx)) // parked again
+	n, err := b.DiscardParked(ctx, "orders", group)
+	must(err)
+	fmt.Println(n, "discarded:", dead[0].Reason)
+	n, err = b.DiscardDead(ctx, dead[0].Message.ID)
+	must(err)
+	fmt.Println(n, "dead letters left")
+	// Output:
+	// group.parked
+	// 0 workers
+	// 4 messages: the customer is not known
+	// 4 discarded: not for us
+	// 0 dead letters left
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// mariadb runs MariaDB, of whatever version is there. User root has no password;
+// the database is called parley.
+type mariadb struct{}
+
+// Packages: the programs alone, without a service.
+func (mariadb) Packages() []string { return []string{"mariadb-server-core", "mariadb-client-core"} }
+
+func (mariadb) Find() error {
+	for _, name := range []string{"mariadbd", "mariadb-install-db"} {
+		if _, err := serverProgram(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serverProgram looks for a program where servers are, too: sbin is not in every PATH.
+func serverProgram(name string) (string, error) {
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("no %s in PATH or /usr/sbin", name)
+}
+
+func (mariadb) Start(ctx context.Context, in *instance) (string, error) {
+	port, err := in.port(ctx, "sql")
+	if err != nil {
+		return "", err
+	}
+	data := filepath.Join(in.home(), "data")
+	if err := mariadbInit(ctx, in, data); err != nil {
+		return "", err
+	}
+	if err := mariadbRun(in, "server", data, port); err != nil {
+		return "", err
+	}
+	address := mysqlAddress(port)
+	return address, in.answers(ctx, "server", address)
+}
+
+// mysqlAddress is the address of a server on this machine.
+func mysqlAddress(port int) string { return fmt.Sprintf("mysql://root@127.0.0.1:%d/parley", port) }
+
+// mariadbInit makes an empty data folder with a database for the tests.
+func mariadbInit(ctx context.Context, in *instance, data string) error {
+	install, err := serverProgram("mariadb-install-db")
+	if err != nil {
+		return err
+	}
+	return in.program(ctx, install, "--no-defaults", "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--skip-name-resolve", "--datadir="+data)
+}
+
+// mariadbRun starts a server in the background. What is there of options goes
+// before those of the instance.
+func mariadbRun(in *instance, name, data string, port int, options ...string) error {
+	program, err := serverProgram("mariadbd")
+	if err != nil {
+		return err
+	}
+	args := []string{"--no-defaults", "--datadir=" + data, "--innodb-log-file-size=96M", "--skip-name-resolve"}
+	args = append(args, mysqlOptions(port)...)
+	if in.fast {
+		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0")
+	}
+	init, err := in.initFile()
+	if err != nil {
+		return err
+	}
+	return in.background(name, program, append(append(args, "--init-file="+init), options...)...)
+}
+
+// mysqlOptions are those that MySQL and MariaDB have in common. The socket's
+// path, which must not be long, is relative to the data folder.
+func mysqlOptions(port int) []string {
+	return []string{"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=socket",
+		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=256M"}
+}
+
+// initFile writes the statements that a server runs when it starts.
+func (in *instance) initFile() (string, error) {
+	path := filepath.Join(in.home(), "init.sql")
+	text := "CREATE DATABASE IF NOT EXISTS parley;\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	return path, handOver(path)
+}
+
+// answers waits until a server of this instance that runs in the background
+// greets whoever connects.
+func (in *instance) answers(ctx context.Context, name, address string) error {
+	log := filepath.Join(in.home(), name+".out")
+	for end := time.Now().Add(60 * time.Second); ; {
+		_, err := greeting(ctx, address)
+		if err == nil {
+			return nil
+		}
+		if in.pid(name+".pid") == 0 {
+			return fmt.Errorf("the server has ended%s", tail(log))
+		}
+		if time.Now().After(end) || sleep(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("no answer: %w%s", err, tail(log))
+		}
+	}
+}
+
+func (mariadb) Running(in *instance) bool { return in.pid("server.pid") != 0 }
+
+func (mariadb) Stop(ctx context.Context, in *instance) error { return in.killAll(ctx, "server") }
+
+// killAll ends processes that run in the background. Their data is worth nothing.
+func (in *instance) killAll(ctx context.Context, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		pid := in.pid(name + ".pid")
+		if pid == 0 {
+			continue
+		}
+		if err := kill(pid, "KILL"); err != nil || !gone(ctx, 10*time.Second, func() bool { return in.pid(name+".pid") != 0 }) {
+			errs = append(errs, fmt.Errorf("process %d does not end", pid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (mariadb) Version(ctx context.Context, address string) (string, error) {
+	return greeting(ctx, address)
+}

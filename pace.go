@@ -1,0 +1,76 @@
+package parley
+
+import (
+	"sync"
+	"time"
+)
+
+// pace judges from recent batches how many messages fit into the time that a
+// batch may take. It begins with one and doubles while batches are full, so that
+// a handler that turns out to be slow has kept few waiting.
+type pace struct {
+	mu      sync.Mutex
+	most    int           // messages in a batch
+	time    time.Duration // that a batch may take
+	size    int
+	each    time.Duration // that a message takes, of late
+	known   bool
+	density float64 // messages in a group, of late
+}
+
+func newPace(most int, d time.Duration) *pace {
+	return &pace{most: most, time: d, size: 1, density: 1}
+}
+
+// next says how many groups the next claim asks for, and how many messages of
+// each. While other readers are idle a batch is kept so short that its last
+// message would not be done much sooner by one of them.
+func (p *pace) next(idle bool) (groups, messages int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.size
+	if idle && p.known {
+		n = min(n, p.fit(p.time/10))
+	}
+	return max(1, int(float64(n)/p.density)), max(n, 1)
+}
+
+// fit is how many messages take about so long. p.mu is held.
+func (p *pace) fit(d time.Duration) int {
+	if p.each <= 0 {
+		return p.most
+	}
+	return min(max(int(d/p.each), 1), p.most)
+}
+
+// did takes note of a batch: what was asked for, what came, and what has been
+// handled of it in how long.
+func (p *pace) did(asked, groups, messages, handled int, took time.Duration) {
+	if handled == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	each := took / time.Duration(handled)
+	switch {
+	case !p.known || each > p.each: // be careful at once
+		p.each = each
+	default: // and bold by and by
+		p.each += (each - p.each) / 4
+	}
+	p.known = true
+	p.density += (float64(messages)/float64(max(groups, 1)) - p.density) / 4
+	fit := p.fit(p.time)
+	if messages >= asked && handled == messages {
+		p.size = min(max(p.size*2, 1), fit)
+	} else {
+		p.size = min(p.size, fit)
+	}
+}
+
+// halve is for a batch that failed as a whole.
+func (p *pace) halve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size = max(p.size/2, 1)
+}

@@ -1,0 +1,315 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// A reader is a goroutine that claims a batch, handles it, and looks for the
+// next. There are none when a worker starts but one, which waits for messages.
+// Whoever claims something sees to it that another looks or waits, up to the
+// worker's maximum; whoever finds nothing goes, unless nobody else waits.
+
+// spawn starts a reader if there may be one more and none is waiting. It first
+// waits for what is announced after the ticket, if known says that there is
+// nothing older.
+func (w *Worker) spawn(ticket uint64, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running || w.stopped || w.waiting || w.readers >= w.max {
+		return
+	}
+	w.readers++
+	w.waiting = known
+	go w.read(ticket, known)
+}
+
+// nudge has the waiting reader look now.
+func (w *Worker) nudge() {
+	select {
+	case w.poke <- time.Time{}:
+	default:
+	}
+}
+
+// read is a reader's life.
+func (w *Worker) read(ticket uint64, known bool) {
+	var t *batch
+	defer func() {
+		if t != nil && t.inHand != nil { // a handler ended the goroutine
+			w.charge(t.s, t.inHand.messages[0], errExited)
+		}
+		w.mu.Lock()
+		w.readers--
+		if w.readers == 0 && (w.stopped || w.drain) {
+			w.close()
+		}
+		w.mu.Unlock()
+		if t != nil {
+			w.spawn(0, false)
+		}
+	}()
+	if known {
+		w.await(ticket, jitter(w.b.opt.Poll))
+	}
+	for {
+		if t = w.next(); t == nil {
+			return
+		}
+		t.run()
+		t = nil
+	}
+}
+
+// may reports whether a reader may look for more, as of now.
+func (w *Worker) may() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.stopped && w.stop.Err() == nil && w.readers <= w.max
+}
+
+// next returns the next batch, nil if the reader has to go. It waits for one if
+// no other reader does.
+func (w *Worker) next() *batch {
+	contended, trouble := time.Duration(0), time.Duration(0)
+	tries := 0
+	for w.may() {
+		ticket := w.b.hub.ticket()
+		t, more, err := w.look(ticket)
+		if t != nil {
+			return t
+		}
+		pause := jitter(w.b.opt.Poll)
+		switch {
+		case err != nil:
+			if w.stop.Err() != nil || w.b.check() != nil {
+				return nil
+			}
+			trouble = min(max(2*trouble, 50*time.Millisecond), 5*time.Second)
+			pause = jitter(trouble)
+			if !gone(err) && !errors.Is(err, ErrSerialization) {
+				w.b.log.Warn("parley: a worker cannot receive", "event", "worker.trouble", "queue", w.sources[0].name, "error", err)
+			}
+		case more:
+			contended = min(max(2*contended, 2*time.Millisecond), 250*time.Millisecond)
+			pause = min(pause, jitter(contended))
+		default:
+			contended, trouble = 0, 0
+		}
+		if w.drain && err == nil && (!more || tries >= 3) {
+			return nil
+		}
+		tries++
+		w.mu.Lock()
+		if w.waiting {
+			w.mu.Unlock()
+			if more {
+				w.nudge() // so that it looks again as soon as this one would have
+			}
+			return nil
+		}
+		w.waiting = true
+		w.mu.Unlock()
+		w.await(ticket, pause)
+	}
+	return nil
+}
+
+// await waits for messages. w.waiting is set, and cleared at the end.
+func (w *Worker) await(ticket uint64, pause time.Duration) {
+	queues := make([]int64, len(w.sources))
+	for i, s := range w.sources {
+		queues[i] = s.queue.ID
+	}
+	w.b.hub.waitAny(w.stop, ticket, queues, pause, w.poke)
+	w.mu.Lock()
+	w.waiting = false
+	w.mu.Unlock()
+}
+
+// look claims from the first of the queues that has something, beginning with
+// another one each time. more tells that there was something that could not be
+// had.
+func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
+	w.mu.Lock()
+	from := w.turn
+	w.turn++
+	idle := w.readers <= len(w.batches)+1 && w.readers < w.max
+	w.mu.Unlock()
+	for round := range 2 {
+		for i := range w.sources {
+			s := w.sources[(from+i)%len(w.sources)]
+			if s.isOff() {
+				continue
+			}
+			groups, messages := s.pace.next(idle)
+			r := backend.ClaimRequest{MaxGroups: groups, MaxMessages: messages}
+			t, c, e := w.claim(s, r)
+			if errors.Is(e, ErrQueueDisabled) {
+				s.rest(w)
+				continue
+			}
+			if e != nil {
+				err = errors.Join(err, e)
+				continue
+			}
+			more = more || c.Contended
+			if t != nil {
+				// Others look for what this claim left, or wait for what is to come.
+				spent := len(t.holds) < groups && len(w.sources) == 1
+				w.spawn(ticket, spent)
+				if !spent {
+					w.spawn(ticket, spent)
+					w.nudge()
+				}
+				return t, more, nil
+			}
+		}
+		if round > 0 || err != nil || !w.b.opt.NoDuties {
+			break
+		}
+		// Nobody else in this process makes due what is due.
+		if moved, e := w.b.duties.due(w.stop); e != nil || !moved {
+			err = e
+			break
+		}
+	}
+	return nil, more, err
+}
+
+func (s *source) isOff() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.off)
+}
+
+// rest leaves a disabled queue alone for a while: whoever enables it wakes
+// receivers, and there is no need to ask all the time.
+func (s *source) rest(w *Worker) {
+	s.mu.Lock()
+	fresh := s.off.IsZero() || time.Since(s.off) > time.Minute
+	s.off = time.Now().Add(w.b.opt.Poll / 2)
+	s.mu.Unlock()
+	if fresh {
+		w.b.log.Warn("parley: a worker waits for its queue to be enabled", "event", "queue.disabled", "queue", s.name)
+	}
+}
+
+// claim makes one claim in a transaction of its own.
+func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.Claim, err error) {
+	select {
+	case s.claims <- struct{}{}:
+		defer func() { <-s.claims }()
+	case <-w.stop.Done():
+		return nil, c, nil
+	}
+	ctx := w.stop
+	start := time.Now()
+	err = w.b.withCatalog(ctx, func(v *catalogView) error {
+		q, ok := v.queues[s.name]
+		if !ok {
+			return fmt.Errorf("%s: %w", objQueue(s.name), ErrUnknownQueue)
+		}
+		t = &batch{w: w, s: s, queue: q, lease: w.opt.Hold == HoldLease && w.opt.Release == AfterCommit}
+		if err := w.b.check(); err != nil {
+			return err
+		}
+		tx, err := w.b.begin(ctx)
+		if err != nil {
+			return err
+		}
+		keep := false
+		defer func() {
+			if !keep {
+				tx.rollback(ctx)
+			}
+		}()
+		t.request(&r, q, v.version)
+		if c, err = tx.be.Claim(ctx, r); err != nil {
+			return err
+		}
+		w.b.discarded(c, q.ID)
+		switch {
+		case len(c.Holds) == 0 && c.Discarded > 0, len(c.Holds) > 0 && (t.lease || r.Consume):
+			keep = true
+			if err := tx.commit(ctx); err != nil {
+				return err
+			}
+		case len(c.Holds) > 0:
+			keep = true
+			t.tx = tx
+		}
+		return nil
+	})
+	e := ClaimEvent{Queue: s.name, Groups: len(c.Holds), Took: time.Since(start), Err: err}
+	if err != nil || len(c.Holds) == 0 {
+		w.opt.Observer.Claimed(e)
+		return nil, c, err
+	}
+	t.begin(c.Holds, start, r.MaxMessages)
+	e.Messages = t.messages
+	if err := t.sift(ctx); err != nil {
+		t.cancel()
+		e.Err = err
+		w.opt.Observer.Claimed(e)
+		return nil, c, err
+	}
+	w.opt.Observer.Claimed(e)
+	return t, c, nil
+}
+
+// request completes a claim's request.
+func (t *batch) request(r *backend.ClaimRequest, q Queue, version int64) {
+	r.Version, r.Queue, r.MaxBytes, r.Owner, r.Alone = version, q.ID, 4<<20, t.w.b.opt.Owner, true
+	switch {
+	case t.w.opt.Release == BeforeWork:
+		r.Consume, r.Retain, r.Keep = true, q.Retention, q.KeepProcessed
+		r.MaxGroups, r.MaxMessages = 1, 1
+	case t.lease:
+		r.Lease = t.w.opt.Lease
+	}
+}
+
+// redo handles groups one by one, each in a batch of its own, after a batch that
+// they were in failed as a whole.
+func (w *Worker) redo(s *source, groups []ID) {
+	for _, g := range groups {
+		if !w.may() {
+			return
+		}
+		t, _, err := w.claim(s, backend.ClaimRequest{Group: g, MaxGroups: 1, MaxMessages: 1})
+		if err != nil {
+			return // it is found again by whoever can receive
+		}
+		if t != nil {
+			t.alone = true
+			t.run()
+		}
+	}
+}
+
+// charge lets a message pay for the failure of a batch that it was alone in.
+func (w *Worker) charge(s *source, m *Message, err error) {
+	t, _, e := w.claim(s, backend.ClaimRequest{Group: m.Group, MaxGroups: 1, MaxMessages: 1})
+	if e != nil || t == nil {
+		return
+	}
+	t.alone = true
+	if first := t.holds[0].Messages; len(first) > 0 && first[0].ID == m.ID {
+		t.charged = err
+	}
+	t.run()
+}
+
+// queueIsDisabled carries out ActionDisableQueue.
+func (w *Worker) disable(queue string) {
+	ctx, cancel := context.WithTimeout(w.b.life, 10*time.Second)
+	defer cancel()
+	if err := w.b.DisableQueue(ctx, queue); err != nil {
+		w.b.log.Error("parley: a queue with a poison message could not be disabled", "event", "queue.disable", "queue", queue, "error", err)
+	}
+}

@@ -1,0 +1,189 @@
+package parley
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// A message may kill the process that handles it. Nothing that its transaction
+// wrote outlives that, so before a batch is handled, what is in hand is recorded
+// outside of it; a lease records it by itself. Whoever receives a message of
+// which there is such a trace handles it alone: one suspect at a time, and says so
+// in the record, so that the next death tells which one it was.
+
+const (
+	// aliveFor is how long a worker counts as alive after its last sign.
+	aliveFor = 45 * time.Second
+
+	// postponed is how long a suspect waits for another one.
+	postponed = 200 * time.Millisecond
+)
+
+// register records that the worker serves its queues.
+func (w *Worker) register(ctx context.Context) error {
+	for _, s := range w.sources {
+		if _, err := w.b.be.Attend(ctx, w.attendance(s, s.id, nil)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) attendance(s *source, reader ID, inHand []ID) backend.Attendance {
+	w.mu.Lock()
+	most := w.max
+	w.mu.Unlock()
+	return backend.Attendance{Reader: reader, Worker: w.id, Queue: s.queue.ID, Owner: w.b.opt.Owner, Readers: most, For: aliveFor, InHand: inHand}
+}
+
+// unregister removes the worker's records.
+func (w *Worker) unregister() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := w.b.be.Leave(ctx, w.id, ID{}); err != nil && w.b.check() == nil {
+		w.b.log.Warn("parley: the records of a worker could not be removed", "event", "worker.leave", "error", err)
+	}
+}
+
+// slot returns an id for the record of a batch, and takeBack takes it back.
+func (w *Worker) slot() ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.slots); n > 0 {
+		id := w.slots[n-1]
+		w.slots = w.slots[:n-1]
+		return id
+	}
+	return NewID()
+}
+
+func (w *Worker) takeBack(slot ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots = append(w.slots, slot)
+}
+
+// attend records what the batch has in hand and returns the traces of receivers
+// that died with it.
+func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error) {
+	a := t.w.attendance(t.s, t.slot, make([]ID, len(t.holds)))
+	a.Alone = alone
+	for i, h := range t.holds {
+		a.InHand[i] = h.Messages[0].ID
+	}
+	traces, err := t.w.b.be.Attend(ctx, a)
+	t.attended = t.attended || err == nil
+	return traces, err
+}
+
+// traced is how many of a message's suspicions come from records.
+func (t *batch) traced(m *backend.Message) (n int) {
+	if t.lease {
+		return 0 // its lease has left a mark as well, which counts
+	}
+	for _, trace := range t.traces {
+		if trace.Message == m.ID {
+			n++
+		}
+	}
+	return n
+}
+
+// sift leaves in the batch what may be handled together: everything but the
+// suspects, or one of these. The others are given back, for afterwards.
+func (t *batch) sift(ctx context.Context) (err error) {
+	if t.w.opt.Release == BeforeWork {
+		return nil
+	}
+	if !t.lease {
+		if t.traces, err = t.attend(ctx, false); err != nil {
+			return err
+		}
+	}
+	var good, suspects []*backend.Hold
+	for _, h := range t.holds {
+		h.Messages[0].Suspicion += t.traced(h.Messages[0])
+		if h.Messages[0].Suspicion > 0 {
+			suspects = append(suspects, h)
+		} else {
+			good = append(good, h)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	if len(good) == 0 {
+		good, suspects = suspects[:1], suspects[1:]
+	}
+	for _, h := range suspects {
+		t.suspects = append(t.suspects, h.Group)
+	}
+	t.holds = good
+	t.giveBack(suspects)
+	if good[0].Messages[0].Suspicion > 0 {
+		return t.isolate(ctx)
+	}
+	if !t.lease {
+		_, err = t.attend(ctx, false)
+	}
+	return err
+}
+
+// isolate has the batch, which is one suspect, handled while no other suspect is,
+// or puts it off. If the worker that did so before has died, it is not handled
+// at all.
+func (t *batch) isolate(ctx context.Context) (err error) {
+	if !t.w.alone.TryLock() {
+		t.postponed = jitter(postponed)
+		t.putDown()
+		return nil
+	}
+	t.isolated = true
+	if t.traces, err = t.attend(ctx, true); err != nil {
+		return err
+	}
+	for _, trace := range t.traces {
+		if trace.Alone {
+			t.charged = Poison(fmt.Errorf("%d receivers died with this message in hand: %w", t.holds[0].Messages[0].Suspicion, ErrDeadly))
+		}
+	}
+	return nil
+}
+
+// release lets the next suspect be handled.
+func (t *batch) release() {
+	if t.isolated {
+		t.isolated = false
+		t.w.alone.Unlock()
+	}
+}
+
+// putDown empties the batch's record outside its transaction, before what it has
+// in hand is given back.
+func (t *batch) putDown() {
+	if !t.attended {
+		return
+	}
+	t.attended = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
+	defer cancel()
+	if _, err := t.w.b.be.Attend(ctx, t.w.attendance(t.s, t.slot, nil)); err != nil && t.w.b.check() == nil {
+		t.w.b.log.Warn("parley: the record of a batch could not be emptied", "event", "worker.record", "queue", t.s.name, "error", err)
+	}
+}
+
+// acquit removes the traces of a message that has been dealt with, so that it is
+// judged anew when an operator has it tried again.
+func (t *batch) acquit() {
+	if t.charged == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
+	defer cancel()
+	for _, trace := range t.traces {
+		t.w.b.be.Leave(ctx, trace.Worker, trace.Reader)
+	}
+}

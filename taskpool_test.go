@@ -1,0 +1,163 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// TestTaskPoolClosed closes the broker under a pool: the task is given back, so
+// that another process has it at once.
+func TestTaskPoolClosed(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	s, err := b.OpenScheduler(ctx, "s", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Submit(ctx, parley.Task{Type: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	causes := make(chan error, 1)
+	pool, err := b.NewTaskPool(parley.TaskHandlers{"": func(ctx context.Context, t *parley.RunningTask) error {
+		close(begun)
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}}, &parley.TaskPoolOptions{Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- pool.Run(ctx) }()
+	<-begun
+	if err := pool.Run(ctx); !errors.Is(err, parley.ErrWorking) {
+		t.Errorf("a second Run: %v", err)
+	}
+	other, err := parley.Open(ctx, "sqlite:"+databaseOf(t, b), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	b.Close()
+	if err := <-ended; !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := <-causes; !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("the handler's context ended by %v", err)
+	}
+	log, err := other.TaskLog(ctx, parley.TaskQuery{Schedule: "s", Limit: 10})
+	if err != nil || len(log) != 1 || log[0].State != parley.TaskQueued || log[0].Attempts != 0 {
+		t.Errorf("the log is %+v, %v", log, err)
+	}
+}
+
+// TestTasksWithoutHandler: what cannot be done is dead, and says why.
+func TestTasksWithoutHandler(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	s, err := b.OpenScheduler(ctx, "s", &parley.SchedulerOptions{MaxAttempts: 5, Continue: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Submit(ctx, parley.Task{Type: "nobody"}, parley.Task{Type: "panic"}, parley.Task{Phase: 1, Type: "ok"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Run(ctx, parley.TaskHandlers{
+		"panic": func(context.Context, *parley.RunningTask) error { panic("oh") },
+		"ok":    func(context.Context, *parley.RunningTask) error { return nil },
+	}, &parley.TaskPoolOptions{BackOff: func(int) time.Duration { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := s.Log(ctx, parley.ID{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		state    parley.TaskState
+		attempts int
+		says     string
+	}{{parley.TaskDead, 1, `there is no handler for tasks of type "nobody"`}, {parley.TaskDead, 5, "panic: oh"}, {parley.TaskDone, 1, ""}} {
+		says := log[i].Error
+		if len(says) > len(want.says) {
+			says = says[:len(want.says)]
+		}
+		if log[i].State != want.state || log[i].Attempts != want.attempts || says != want.says {
+			t.Errorf("task %d is %s after %d attempts: %s", i, log[i].State, log[i].Attempts, log[i].Error)
+		}
+	}
+}
+
+// TestSchedulerOptions: what is out of range is refused before anything is done.
+func TestSchedulerOptions(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	handlers := parley.TaskHandlers{"": func(context.Context, *parley.RunningTask) error { return nil }}
+	for i, o := range []parley.TaskPoolOptions{{Workers: -1}, {Workers: 1001}, {Lease: time.Millisecond}, {MaxDeaths: -1}} {
+		if _, err := b.NewTaskPool(handlers, &o); !errors.Is(err, parley.ErrInvalidOption) {
+			t.Errorf("options %d: %v", i, err)
+		}
+	}
+	if _, err := b.NewTaskPool(nil, nil); !errors.Is(err, parley.ErrInvalidOption) {
+		t.Errorf("no handlers: %v", err)
+	}
+	for _, o := range []parley.SchedulerOptions{{MaxActive: -1}, {MaxAttempts: -1}, {MaxActive: 1 << 40}} {
+		if _, err := b.OpenScheduler(ctx, "s", &o); !errors.Is(err, parley.ErrInvalidOption) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, name := range []string{"", "a\x00b", "\xff", string(make([]rune, 129))} {
+		if _, err := b.OpenScheduler(ctx, name, nil); !errors.Is(err, parley.ErrInvalidName) {
+			t.Errorf("name %.20q: %v", name, err)
+		}
+	}
+	s, err := b.OpenScheduler(ctx, "s", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range []parley.Task{{Phase: 1 << 40}, {Type: "\xff"}, {Body: make([]byte, 65<<20)}} {
+		if err := s.Submit(ctx, parley.Task{}, task); err == nil {
+			t.Errorf("a task of phase %d, type %q, %d bytes was taken", task.Phase, task.Type, len(task.Body))
+		}
+	}
+	if status, err := s.Status(ctx); err != nil || len(status.Counts) != 0 {
+		t.Errorf("the schedule has %v, %v", status.Counts, err)
+	}
+	session, err := b.OpenSession(ctx, &parley.SessionOptions{Lease: time.Millisecond})
+	if !errors.Is(err, parley.ErrInvalidOption) {
+		t.Errorf("session: %v, %v", session, err)
+	}
+	if session, err = b.OpenSession(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []parley.LockMode{0, parley.Shared | parley.IntentExclusive, 32, -1} {
+		if _, err := session.Lock(ctx, "x", mode, 0); !errors.Is(err, parley.ErrInvalidOption) {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := session.Lock(ctx, "x", parley.Shared, 0); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// databaseOf returns the file of a broker.
+func databaseOf(t *testing.T, b *parley.Broker) string {
+	t.Helper()
+	info, err := b.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Settings["file"]
+}
