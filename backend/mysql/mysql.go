@@ -1,3 +1,305 @@
-// Package mysql is where the backend for MySQL and MariaDB will be. There is
-// none yet, and nothing is exported.
+// Package mysql keeps Parley's conversations in a database of MySQL, version
+// 8.0.13 or later, or MariaDB, 10.6 or later, by the driver
+// github.com/go-sql-driver/mysql.
+//
+//	b, err := parley.Open(ctx, "mysql://user@host/db", nil) // or mariadb://
+//	b, err := parley.New(ctx, mysql.New(db, nil), nil)
+//
+// # Isolation and locks
+//
+// Every transaction of the store's is READ COMMITTED, in which each statement
+// reads what is committed when it begins: what a statement locks is looked at in
+// the next one. Rows are locked one by one through their primary keys, and
+// receivers skip what is locked. Claims walk the order with plain reads, and
+// lock what they find by a subquery; so no lock is ever left on what senders
+// write, and no gap is locked.
+//
+// InnoDB ends a whole transaction when it is chosen as a deadlock's victim, and
+// what follows would be carried out statement by statement. The store notices
+// that, also when it happened to a statement of the application's, and the same
+// goes for statements that commit by themselves (CREATE TABLE and the like): the
+// transaction fails with backend.ErrSerialization and is to be rolled back.
+//
+// # Sessions
+//
+// Nothing has to be set in the handle that New is given: transactions get their
+// level one by one, unless that is the session's anyway, and statements hold
+// their values themselves, so that interpolateParams, parseTime, the time zone,
+// character sets, collations and sql_mode make no difference. Refused are
+// sessions with autocommit off, and those with the modes
+// EMPTY_STRING_IS_NULL and PAD_CHAR_TO_FULL_LENGTH. Nothing is changed in a
+// session that the application shares.
+//
+// Statements that wait are ended by KILL QUERY, on another connection of the
+// pool, when their contexts end; if there is none to be had, the connection is
+// closed.
+//
+// # Clusters
+//
+// On Galera a lock is known to one node only. All programs that use one store
+// have to use the same node at a time; Info warns about it. Whatever fails when
+// a node is lost is ErrConnection or ErrSerialization.
+//
+// # Wake-ups
+//
+// There is nothing to listen to: receivers in other processes poll.
 package mysql
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// Options are the settings of a store; nil is the same as none.
+type Options struct {
+	// Prefix of the names of everything that Migrate makes; default "parley_".
+	Prefix string
+	// MaxConns limits the pool of Open; default 16. New leaves the pool as it is.
+	MaxConns int
+}
+
+// Store is a backend on a database of MySQL or MariaDB.
+type Store struct {
+	*sqlstore.Store
+	pool *pool
+}
+
+var (
+	_ backend.Backend           = (*Store)(nil)
+	_ backend.Joiner            = (*Store)(nil)
+	_ backend.TransactionHolder = (*Store)(nil)
+	_ backend.Printer           = (*Store)(nil)
+	_ backend.Pool              = (*Store)(nil)
+)
+
+func init() {
+	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) },
+		"mysql", "mariadb")
+}
+
+// Open opens a pool. The name is a URL, mysql://user:password@host:port/database;
+// the parameters after a question mark go to the driver (tls=true, …), except
+// for socket, the path of a Unix socket to be used in the place of the host, and
+// parley_prefix, which sets the option of that name.
+func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	config, err := opt.take(dsn)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("parley: mysql: %w", err)
+	}
+	db := sql.OpenDB(committed{connector})
+	if opt.MaxConns <= 0 {
+		opt.MaxConns = 16
+	}
+	db.SetMaxOpenConns(opt.MaxConns)
+	db.SetMaxIdleConns(opt.MaxConns)
+	s := newStore(db, opt)
+	s.pool.side = sql.OpenDB(connector)
+	s.pool.side.SetMaxIdleConns(1)
+	conn, _, err := s.pool.conn(ctx)
+	if err != nil {
+		s.Close()
+		return nil, s.Classify(err)
+	}
+	conn.Close()
+	return s, nil
+}
+
+// take makes the driver's configuration of a URL, and sets options by it.
+func (o *Options) take(dsn string) (*driver.Config, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return nil, errors.New("parley: mysql: the name is no URL: write it like mysql://user@host/database") // and may hold a password
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	if database == "" || strings.Contains(database, "/") {
+		return nil, errors.New("parley: mysql: the name has no database: write it like mysql://user@host/database")
+	}
+	q := u.Query()
+	if v := q.Get("parley_prefix"); v != "" {
+		o.Prefix = v
+	}
+	q.Del("parley_prefix")
+	network, address := "tcp", u.Host
+	if u.Port() == "" {
+		address += ":3306"
+	}
+	if v := q.Get("socket"); v != "" {
+		network, address = "unix", v
+	}
+	q.Del("socket")
+	// The driver reads its parameters from names of its own only.
+	config, err := driver.ParseDSN("/?" + strings.ReplaceAll(q.Encode(), "+", "%20"))
+	if err != nil {
+		return nil, fmt.Errorf("parley: mysql: parameters of the name: %w", err)
+	}
+	config.Net, config.Addr, config.DBName = network, address, database
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.Logger = &driver.NopLogger{} // what it would print is in errors
+	return config, nil
+}
+
+// New makes a store on a pool that the application has opened, and does not
+// close it.
+func New(db *sql.DB, o *Options) *Store {
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	return newStore(db, opt)
+}
+
+func newStore(db *sql.DB, o Options) *Store {
+	if o.Prefix == "" {
+		o.Prefix = "parley_"
+	}
+	p := &pool{options: o, db: db, known: make(map[any]*session), invalid: sqlstore.CheckName("prefix", o.Prefix)}
+	if p.invalid != nil {
+		o.Prefix = "parley_"
+	}
+	d := &sqlstore.Dialect{
+		Statements:  statements(o.Prefix),
+		Prefix:      o.Prefix,
+		Placeholder: func(int) string { return "?" },
+		Now:         now,
+		ID:          func(id backend.ID) any { return id[:] },
+		Begin:       p.begin,
+		Read:        p.reader,
+		Join:        p.join,
+		Classify:    classify,
+		Migrations:  migrations(),
+		Removal:     removal,
+		Script:      script,
+		Exclude:     p.exclude,
+		Info:        p.info,
+		Close:       p.close,
+		SendBatch:   p.send,
+		PostBatch:   p.post,
+		ClaimBatch:  p.claim,
+		SettleBatch: p.settle,
+		Finish:      p.finish,
+		Extend:      p.extend,
+		Reclaim:     p.reclaim,
+		SubmitBatch: p.submit,
+		StartTasks:  p.start,
+	}
+	store, err := sqlstore.New(d)
+	if err == nil {
+		err = p.hot.compile(d)
+	}
+	if err != nil {
+		p.invalid = err
+	}
+	p.store = store
+	return &Store{store, p}
+}
+
+// HoldsInTransaction implements backend.TransactionHolder.
+func (s *Store) HoldsInTransaction() {}
+
+// MaxConns implements backend.Pool.
+func (s *Store) MaxConns() int { return s.pool.db.Stats().MaxOpenConnections }
+
+//go:embed schema/0*.sql
+var schema embed.FS
+
+//go:embed schema/uninstall.sql
+var removal string
+
+func migrations() (files []string) {
+	names, err := fs.Glob(schema, "schema/0*.sql")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for _, name := range names {
+		b, err := schema.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		files = append(files, string(b))
+	}
+	return files
+}
+
+// script runs a file statement by statement, as the command mysql does: each ends
+// at the end of a line, with a semicolon or what DELIMITER says.
+func script(ctx context.Context, tx backend.Execer, text string) error {
+	delimiter := ";"
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if d, ok := strings.CutPrefix(trimmed, "DELIMITER "); ok {
+			delimiter = d
+			continue
+		}
+		if strings.HasPrefix(trimmed, "--") {
+			continue
+		}
+		statement, end := strings.CutSuffix(trimmed, delimiter)
+		if !end {
+			b.WriteString(line)
+			continue
+		}
+		b.WriteString(statement)
+		if _, err := tx.ExecContext(ctx, b.String()); err != nil {
+			return err
+		}
+		b.Reset()
+	}
+	return nil
+}
+
+func (p *pool) info(ctx context.Context) (backend.Info, error) {
+	i := backend.Info{Engine: "mysql", Settings: map[string]string{"prefix": p.options.Prefix}}
+	conn, _, err := p.conn(ctx)
+	if err != nil {
+		return i, err
+	}
+	defer conn.Close()
+	v, err := variables(ctx, conn, "version", "version_comment", "transaction_isolation", "tx_isolation", "autocommit",
+		"sql_mode", "innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "binlog_format", "max_allowed_packet",
+		"max_connections", "innodb_lock_wait_timeout", "wait_timeout", "read_only", "super_read_only", "wsrep_on",
+		"group_replication_group_name", "group_replication_single_primary_mode")
+	if err != nil {
+		return i, err
+	}
+	for name, value := range v {
+		i.Settings[name] = value
+	}
+	i.Version = v["version"]
+	if strings.Contains(i.Version, "MariaDB") {
+		i.Engine = "mariadb"
+	}
+	warn := func(when bool, text string) {
+		if when {
+			i.Warnings = append(i.Warnings, text)
+		}
+	}
+	warn(v["innodb_flush_log_at_trx_commit"] != "1", "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed")
+	warn(v["log_bin"] == "ON" && v["sync_binlog"] != "1", "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many")
+	warn(v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED; set it to ROW")
+	warn(v["read_only"] == "ON" || v["super_read_only"] == "ON", "the server is read-only: a replica?")
+	warn(v["wsrep_on"] == "ON", "the server is a node of a Galera cluster, whose nodes do not know each other's locks: all programs that use this store must use the same node at a time")
+	warn(v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF",
+		"the server is a member of a group with several primaries, which do not know each other's locks: all programs that use this store must use the same one at a time")
+	return i, nil
+}

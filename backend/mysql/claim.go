@@ -1,0 +1,518 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// claim finds groups or posts and locks them, and then reads what there is in the
+// groups.
+func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+	if !r.Group.IsZero() || !r.Handle.IsZero() {
+		return p.claimOne(ctx, tx, r)
+	}
+	f, err := p.find(ctx, tx, r)
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case f.promotedPost != backend.ID{}:
+		c.Holds, err = tx.ClaimPosts(ctx, r, []backend.ID{f.promotedPost})
+	case len(f.posts) > 0:
+		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
+	case len(f.groups) > 0:
+		if c, err = p.read(ctx, tx, r, f.groups); err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
+			c.Contended = true // what was found has just been taken by somebody else
+		}
+	default:
+		c.Contended = f.waiting
+	}
+	return c, err
+}
+
+// found is what a claim has locked.
+type found struct {
+	groups       []backend.ID
+	posts        []*sqlstore.Post
+	promotedPost backend.ID
+	waiting      bool // nothing is locked, but something is there that is not blocked
+}
+
+// nowhere is after all places in the order.
+const nowhere = math.MaxInt64
+
+// find locks what ranks first. Streams and posts are two orders. What is locked
+// cannot be given back before the transaction ends, nor can it be seen what others
+// have locked; so a walk in one order goes no farther than where the other one
+// goes on, and if all up to there is in somebody's hands, it is the other's turn.
+func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
+	if f, err = p.findAlone(ctx, tx, r); err != nil || len(f.posts)+len(f.groups) > 0 {
+		return f, err
+	}
+	var version int64
+	var enabled, ready, post sql.NullInt64
+	var promotions, streams, posts bool
+	_, err = tx.Row(ctx, []any{&version, &enabled, sqlstore.Bool(&promotions), &ready, &post,
+		sqlstore.Bool(&streams), sqlstore.Bool(&posts)},
+		p.hot.head, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue)
+	if err == nil {
+		err = state(version, enabled, r)
+	}
+	if err != nil {
+		return f, err
+	}
+	f.waiting = streams || posts
+	if promotions {
+		var id backend.ID
+		var isPost bool
+		ok, err := tx.Row(ctx, []any{sqlstore.ID(&id), sqlstore.Bool(&isPost)}, p.hot.promoted, r.Queue, 1)
+		if err != nil {
+			return f, err
+		}
+		if ok && isPost {
+			f.promotedPost = id
+			return f, nil
+		}
+		if ok {
+			f.groups = []backend.ID{id}
+			return f, nil
+		}
+	} else if streams != posts {
+		memo := &p.flow
+		if posts {
+			memo = &p.plain
+		}
+		memo.Store(r.Queue, true)
+	}
+	at, next := place(ready), place(post)
+	for at < nowhere || next < nowhere {
+		if at <= next {
+			if f.groups, err = p.walk(ctx, tx, r, next); err != nil || len(f.groups) > 0 || next == nowhere {
+				return f, err
+			}
+			at, err = p.after(ctx, tx, p.hot.readyAfter, r.Queue, next)
+		} else {
+			if f.posts, err = p.takePosts(ctx, tx, r, at); err != nil || len(f.posts) > 0 || at == nowhere {
+				return f, err
+			}
+			next, err = p.after(ctx, tx, p.hot.postAfter, r.Queue, at)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// place is a place in the order; what is not there comes after all.
+func place(n sql.NullInt64) int64 {
+	if n.Valid {
+		return n.Int64
+	}
+	return nowhere
+}
+
+func (p *pool) after(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, queue, at int64) (int64, error) {
+	next := int64(nowhere)
+	_, err := tx.Row(ctx, []any{&next}, q, queue, at)
+	return next, err
+}
+
+// walk locks groups of streams that do not come after a place.
+func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, to int64) (groups []backend.ID, err error) {
+	list, err := tx.IDs(ctx, p.hot.walk, r.Queue, to, r.MaxGroups)
+	return once(list), err
+}
+
+// once takes out repetitions: a group with several streams stands in the order
+// several times.
+func once(list []backend.ID) (ids []backend.ID) {
+	for _, id := range list {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// takePosts locks posts that do not come after a place.
+func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, to int64) (posts []*sqlstore.Post, err error) {
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		po, err := scanPost(rows)
+		if po != nil {
+			posts = append(posts, po)
+		}
+		return err
+	}, p.hot.posts, r.Queue, to, r.MaxGroups)
+	return posts, err
+}
+
+// scanPost reads a post and what else is in the row. It returns nil if somebody
+// has blocked or leased it before it was locked.
+func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
+	po := new(sqlstore.Post)
+	var locked string
+	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
+		&po.Uniq, &po.Now, &locked}
+	if err := rows.Scan(append(columns, more...)...); err != nil {
+		return nil, err
+	}
+	fields := strings.SplitN(locked, ",", 6)
+	if len(fields) != 6 {
+		return nil, fmt.Errorf("parley: mysql: a post's state came back as %q", locked)
+	}
+	var state [5]int64
+	for i := range state {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		state[i] = n
+	}
+	po.Fence, po.Lease, po.Blocked = state[0], state[1], int(state[2])
+	po.Attempts, po.Suspicion, po.LastError = int(state[3]), int(state[4]), fields[5]
+	if po.Blocked != 0 || po.Lease > po.Now {
+		return nil, nil
+	}
+	return po, nil
+}
+
+// findAlone is find, in one statement, for a queue in which the last claim found
+// that there are only posts, or only streams. It finds nothing if that is so no
+// more.
+func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
+	var version int64
+	var enabled sql.NullInt64
+	if _, ok := p.plain.Load(r.Queue); ok {
+		err = tx.Rows(ctx, func(rows *sql.Rows) error {
+			po, err := scanPost(rows, &version, &enabled)
+			if po != nil {
+				f.posts = append(f.posts, po)
+			}
+			return err
+		}, p.hot.postsOnly, r.Queue, r.MaxGroups)
+	} else if _, ok := p.flow.Load(r.Queue); ok {
+		err = tx.Rows(ctx, func(rows *sql.Rows) error {
+			var id backend.ID
+			err := rows.Scan(sqlstore.ID(&id), &version, &enabled)
+			f.groups = append(f.groups, id)
+			return err
+		}, p.hot.flow, r.Queue, r.MaxGroups)
+		f.groups = once(f.groups)
+	}
+	if err == nil && len(f.posts)+len(f.groups) > 0 {
+		err = state(version, enabled, r)
+	} else {
+		p.plain.Delete(r.Queue)
+		p.flow.Delete(r.Queue)
+	}
+	return f, err
+}
+
+// state is what the first statement says of the catalog and the queue.
+func state(version int64, enabled sql.NullInt64, r backend.ClaimRequest) error {
+	switch {
+	case version != r.Version || !enabled.Valid:
+		return backend.ErrStaleCatalog
+	case enabled.Int64 == 0:
+		return backend.ErrQueueDisabled
+	}
+	return nil
+}
+
+// claimOne claims the group that the request names.
+func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+	var version int64
+	var enabled sql.NullInt64
+	var seen backend.ID
+	ok, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen)},
+		p.hot.claimOne, r.Queue, some(r.Handle), some(r.Group), some(r.Group), r.Queue)
+	if err != nil {
+		return c, err
+	}
+	if !ok {
+		return c, backend.ErrNotMigrated
+	}
+	if err := state(version, enabled, r); err != nil {
+		return c, err
+	}
+	if !seen.IsZero() {
+		locked, err := tx.IDs(ctx, p.hot.lockOne, seen)
+		if err != nil {
+			return c, err
+		}
+		if len(locked) == 0 {
+			c.Contended = true
+			return c, nil
+		}
+		return p.read(ctx, tx, r, locked)
+	}
+	if r.Group.IsZero() || !r.Handle.IsZero() {
+		return c, nil
+	}
+	// It may be a post.
+	po, err := tx.ReadPost(ctx, r.Group)
+	if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
+		return c, err
+	}
+	c.Holds, err = tx.ClaimPosts(ctx, r, []backend.ID{r.Group})
+	c.Contended = len(c.Holds) == 0
+	return c, err
+}
+
+// some is an id that may be none.
+func some(id backend.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id
+}
+
+// holdPosts makes holds of posts that are locked, as many as have room.
+func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, posts []*sqlstore.Post) (holds []*backend.Hold, err error) {
+	var leased ids
+	size := 0
+	for _, po := range posts {
+		size += len(po.Body)
+		if len(holds) > 0 && (size > r.MaxBytes || r.LockOnly) {
+			break
+		}
+		holds = append(holds, po.Hold(r))
+		if r.Lease > 0 || po.Lease != 0 {
+			leased = append(leased, po.ID)
+		}
+	}
+	if len(leased) == 0 {
+		return holds, nil
+	}
+	owner := r.Owner
+	if r.Lease <= 0 {
+		owner = ""
+	}
+	_, err = tx.Exec(ctx, p.hot.leasePosts, r.Lease, r.Lease, r.Lease, owner, leased)
+	return holds, err
+}
+
+// content is what there is in a group that is locked.
+type content struct {
+	id             backend.ID
+	name           string
+	fence, lease   int64
+	level, version sql.NullInt64
+	sticky         bool
+	streams        []*stream
+}
+
+// stream is one of a group's streams from which we may receive.
+type stream struct {
+	facts    backend.Message // what its messages have in common
+	next     int64           // no message has this number or a greater one
+	messages []message
+}
+
+type message struct {
+	*backend.Message
+	uniq string
+}
+
+// read reads what there is in groups that are locked. Their messages follow in
+// further statements, where there is more than one in a stream.
+func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (c backend.Claim, err error) {
+	all, astray, vain, err := p.contents(ctx, tx, r, groups)
+	if err != nil {
+		return c, err
+	}
+	if vain && r.Alone && r.Lease == 0 {
+		// What was locked must be free again: the owner of a group that was locked
+		// in vain would wait for this transaction.
+		c.Contended = true
+		return c, nil
+	}
+	if !r.LockOnly {
+		if err := p.more(ctx, tx, r, all); err != nil {
+			return c, err
+		}
+	}
+	var leased, tokens ids
+	bytes, full := r.MaxBytes, false
+	for _, g := range all {
+		hold := sqlstore.NewHold(r, g.id, g.version.Int64, g.sticky)
+		hold.Promoted, hold.Level = g.version.Valid, int(g.level.Int64)
+		for _, s := range g.streams {
+			for _, m := range s.messages {
+				if full = full || len(hold.Messages) < r.MaxMessages && len(c.Holds)+len(hold.Messages) > 0 && len(m.Body) > bytes; full {
+					break
+				}
+				if len(hold.Messages) < r.MaxMessages {
+					bytes -= len(m.Body)
+					sqlstore.AddMessage(hold, m.Message, g.name, m.uniq)
+				}
+			}
+		}
+		if len(hold.Messages) == 0 && !r.LockOnly {
+			continue
+		}
+		if r.Lease > 0 {
+			hold.Fence = g.fence + 1
+			leased = append(leased, g.id)
+		} else if g.lease != 0 {
+			tokens = append(tokens, g.id)
+		}
+		if g.lease != 0 { // a receiver died
+			if err := tx.Suspect(ctx, hold); err != nil {
+				return c, err
+			}
+		}
+		c.Holds = append(c.Holds, hold)
+	}
+	if len(leased) > 0 {
+		_, err = tx.Exec(ctx, p.hot.leaseGroups, r.Lease, r.Owner, leased)
+	}
+	if err == nil && len(tokens) > 0 {
+		_, err = tx.Exec(ctx, p.hot.unleaseGroups, tokens)
+	}
+	if err != nil {
+		return c, err
+	}
+	c.Discarded, err = tx.ClearAstray(ctx, astray)
+	return c, err
+}
+
+// contents reads what there is in groups, in their order. Those that somebody has
+// blocked or leased before we locked them are left out: they are locked in vain.
+func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (list []*content, astray []sqlstore.Source, vain bool, err error) {
+	byID := make(map[backend.ID]*content, len(groups))
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		var g content
+		var blocked, leased bool
+		var s stream
+		f := &s.facts
+		var kind, streamKind, seq, priority, next, closed sql.NullInt64
+		var at backend.ID // the endpoint's group
+		var since int64
+		m := message{Message: new(backend.Message)}
+		err := rows.Scan(sqlstore.ID(&g.id), sqlstore.Text(&g.name), &g.fence, &g.lease, sqlstore.Bool(&blocked), sqlstore.Bool(&leased),
+			&g.level, &g.version, sqlstore.Bool(&g.sticky),
+			sqlstore.ID(&f.Stream), &streamKind, &priority, sqlstore.ID(&f.Handle), sqlstore.ID(&at), sqlstore.ID(&f.Conversation),
+			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.Far), sqlstore.Text(&f.Contract), &closed, &next,
+			&seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Int(&since), sqlstore.Text(&m.uniq),
+			sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError))
+		if err != nil {
+			return err
+		}
+		if blocked || leased {
+			vain = true
+			return nil
+		}
+		c := byID[g.id]
+		if c == nil {
+			c = &g
+			byID[g.id] = c
+		}
+		if f.Stream.IsZero() || r.LockOnly {
+			return nil
+		}
+		if !f.Handle.IsZero() && (at != g.id || closed.Valid) {
+			astray = append(astray, sqlstore.Source{
+				ID: f.Stream, Kind: streamKind.Int64, Group: g.id, Handle: f.Handle, Ended: at.IsZero() || closed.Valid,
+			})
+			return nil
+		}
+		if !seq.Valid || !r.Handle.IsZero() && f.Handle != r.Handle {
+			return nil
+		}
+		f.Group, f.Priority = g.id, int(priority.Int64)
+		s.next = next.Int64
+		s.add(m, seq.Int64, kind.Int64, since)
+		c.streams = append(c.streams, &s)
+		return nil
+	}, p.hot.read, ids(groups))
+	for _, id := range groups {
+		if c := byID[id]; c != nil {
+			list = append(list, c)
+		}
+	}
+	return list, astray, vain, err
+}
+
+// add completes a message and adds it.
+func (s *stream) add(m message, seq, kind, since int64) {
+	whole := s.facts
+	whole.ID, whole.Type, whole.Body = m.ID, m.Type, m.Body
+	whole.Attempts, whole.Suspicion, whole.LastError = m.Attempts, m.Suspicion, m.LastError
+	whole.Seq, whole.Kind, whole.Enqueued = seq, backend.Kind(kind), time.UnixMicro(since)
+	s.messages = append(s.messages, message{&whole, m.uniq})
+}
+
+// page is the least number of messages that are read at once.
+const page = 16
+
+// more reads the messages after the first of each stream, as far as they are
+// asked for. How many go into the bytes that are wanted is guessed by the size of
+// those that are known.
+func (p *pool) more(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []*content) error {
+	type rest struct {
+		*stream
+		from, to int64
+	}
+	var left []rest
+	byID := make(map[backend.ID]*stream)
+	known, largest := 0, 1
+	for _, g := range groups {
+		room := int64(r.MaxMessages)
+		for _, s := range g.streams {
+			if room <= 0 {
+				break
+			}
+			first := s.messages[0]
+			known += len(first.Body)
+			largest = max(largest, len(first.Body))
+			n := min(room, s.next-first.Seq)
+			room -= max(n, 1)
+			if n > 1 {
+				left = append(left, rest{s, first.Seq + 1, first.Seq + n - 1})
+				byID[first.Stream] = s
+			}
+		}
+	}
+	for len(left) > 0 && known <= r.MaxBytes {
+		want := either{columns: []string{"m.stream_id", "m.seq"}}
+		room := int64(max(page, 2*(r.MaxBytes-known)/largest))
+		for len(left) > 0 && room > 0 && len(want.rows) < 1000 {
+			x := &left[0]
+			to := min(x.to, x.from+room-1)
+			want.rows = append(want.rows, []any{x.messages[0].Stream, span{x.from, to}})
+			room -= to - x.from + 1
+			if x.from = to + 1; x.from > x.to {
+				left = left[1:]
+			}
+		}
+		err := tx.Rows(ctx, func(rows *sql.Rows) error {
+			var id backend.ID
+			var seq, kind, since int64
+			m := message{Message: new(backend.Message)}
+			err := rows.Scan(sqlstore.ID(&id), &seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), &since,
+				sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError))
+			if err != nil {
+				return err
+			}
+			known += len(m.Body)
+			largest = max(largest, len(m.Body))
+			byID[id].add(m, seq, kind, since)
+			return nil
+		}, p.hot.messages, want)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package mysql_test
+
+import (
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend/internal/backendtest"
+)
+
+// TestStatements holds the number of statements, which are one round trip each. The
+// settings of the handle make no difference but for SET TRANSACTION.
+func TestStatements(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		connector, err := driver.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, count := backendtest.Count(connector)
+		db.SetMaxOpenConns(2)
+		t.Cleanup(func() { db.Close() })
+		f := backendtest.New(t, open(t, db, nil))
+		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
+		backendtest.Statements(f, count, frame, map[string]int{
+			"send one":                     3,
+			"send a hundred":               4,
+			"post one":                     1,
+			"post a hundred":               2,
+			"post one with a key":          6,
+			"post a hundred with ten keys": 6,
+			"claim and settle a group, in one transaction":   7,
+			"claim and settle ten keys, in one transaction":  6,
+			"claim and settle ten posts, in one transaction": 2,
+			"claim a key by lease":                           3,
+			"claim ten posts by lease":                       3,
+			"settle ten posts held by lease":                 3,
+			"claim nothing":                                  1,
+		})
+	})
+}

@@ -1,0 +1,78 @@
+package mysql
+
+import (
+	"errors"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// number returns the server's number of an error, 0 if it has none.
+func number(err error) uint16 {
+	var e *driver.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// classify returns the sentinel that fits an error, nil if there is none. The
+// numbers are those of "Server Error Message Reference" and of MariaDB's error
+// codes.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, driver.ErrInvalidConn), errors.Is(err, driver.ErrMalformPkt):
+		return backend.ErrConnection
+	case errors.Is(err, driver.ErrPktTooLarge):
+		return backend.ErrTooLarge
+	}
+	switch number(err) {
+	case 1205, // ER_LOCK_WAIT_TIMEOUT
+		1213, // ER_LOCK_DEADLOCK; on a cluster also at COMMIT: another node was first
+		1317, // ER_QUERY_INTERRUPTED: somebody's KILL QUERY
+		3024, // ER_QUERY_TIMEOUT: max_execution_time
+		1969, // ER_STATEMENT_TIMEOUT of MariaDB: max_statement_time
+		1020, // ER_CHECKREAD: innodb_snapshot_isolation of MariaDB
+		3572, // ER_LOCK_NOWAIT
+		1180: // ER_ERROR_DURING_COMMIT
+		return backend.ErrSerialization
+	case 1290, // ER_OPTION_PREVENTS_STATEMENT: read_only
+		1792, // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+		1836: // ER_READ_ONLY_MODE
+		return backend.ErrReadOnly
+	case 1146, // ER_NO_SUCH_TABLE
+		1054: // ER_BAD_FIELD_ERROR: an older schema
+		return backend.ErrNotMigrated
+	case 1040, // ER_CON_COUNT_ERROR
+		1047, // ER_UNKNOWN_COM_ERROR: a cluster's node that is not ready
+		1053, // ER_SERVER_SHUTDOWN
+		1152, // ER_ABORTING_CONNECTION
+		1158, // ER_NET_READ_ERROR
+		1159, // ER_NET_READ_INTERRUPTED
+		1160, // ER_NET_ERROR_ON_WRITE
+		1161, // ER_NET_WRITE_INTERRUPTED
+		1184, // ER_NEW_ABORTING_CONNECTION
+		1927, // ER_CONNECTION_KILLED of MariaDB
+		3169, // ER_SESSION_WAS_KILLED
+		4031: // ER_CLIENT_INTERACTION_TIMEOUT: wait_timeout
+		return backend.ErrConnection
+	case 1118, // ER_TOO_BIG_ROWSIZE: more than the redo log takes at once
+		1153, // ER_NET_PACKET_TOO_LARGE
+		1162: // ER_TOO_LONG_STRING
+		return backend.ErrTooLarge
+	}
+	return nil
+}
+
+// endsTransaction reports whether an error may have ended the transaction, so
+// that a further statement would be one by itself. After a lock wait InnoDB
+// rolls back the transaction only with innodb_rollback_on_timeout; it is given
+// up in either case.
+func endsTransaction(err error) bool {
+	switch number(err) {
+	case 1205, 1213, 1020, 1180, 1047:
+		return true
+	}
+	return false
+}

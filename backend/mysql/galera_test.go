@@ -1,0 +1,277 @@
+package mysql_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend/mysql"
+)
+
+// TestGalera has the programs that use a store move from a node of a cluster that
+// is killed to another one. The cluster is started for this test alone.
+func TestGalera(t *testing.T) {
+	addresses := os.Getenv("PARLEY_TEST_GALERA")
+	if addresses == "" {
+		startGalera(t)
+		return
+	}
+	nodes := strings.Split(addresses, ",")
+	db := connect(t, nodes[0], "parley", nil)
+	store := open(t, db, nil)
+	info, err := store.Info(t.Context())
+	if err != nil || !slices.ContainsFunc(info.Warnings, func(s string) bool { return strings.Contains(s, "Galera") }) {
+		t.Errorf("warnings %q, %v", info.Warnings, err)
+	}
+	if _, err := db.Exec("CREATE TABLE effect (stream VARBINARY(64), n BIGINT, place BIGINT AUTO_INCREMENT PRIMARY KEY, UNIQUE (stream, n)) ENGINE = InnoDB"); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{T: t, nodes: nodes, committed: make(map[string]int)}
+	b := c.broker()
+	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var senders, receivers sync.WaitGroup
+	for i := range 4 {
+		senders.Go(func() { c.send(ctx, fmt.Sprint("s", i)) })
+	}
+	done, over := context.WithCancel(t.Context())
+	for range 4 {
+		receivers.Go(func() { c.receive(done) })
+	}
+	time.Sleep(3 * time.Second)
+	killNode(t, nodes[0])
+	c.mu.Lock()
+	c.at = 1
+	c.mu.Unlock()
+	time.Sleep(12 * time.Second) // it takes the others five to give the node up
+	stop()
+	senders.Wait()
+
+	// What was committed is there, each once and in order.
+	left := connect(t, nodes[1], "parley", nil)
+	var total int
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		var waiting int
+		if err := left.QueryRow("SELECT count(*) FROM parley_message").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if waiting == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	over()
+	receivers.Wait()
+	rows, err := left.Query("SELECT stream, n FROM effect ORDER BY place")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	next := make(map[string]int)
+	for rows.Next() {
+		var stream string
+		var n int
+		if err := rows.Scan(&stream, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n != next[stream] {
+			t.Errorf("%s: %d came where %d should have", stream, n, next[stream])
+		}
+		next[stream] = n + 1
+		total++
+	}
+	for stream, n := range c.committed {
+		if next[stream] < n {
+			t.Errorf("%s: %d sent, %d handled", stream, n, next[stream])
+		}
+	}
+	if c.moved < 4 || total < 100 {
+		t.Errorf("%d handled, %d handles have moved: that is no test", total, c.moved)
+	}
+	t.Logf("%d handled", total)
+}
+
+// startGalera runs this test again with a cluster beside it.
+func startGalera(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a cluster")
+	}
+	if os.Getenv("PARLEY_TEST_MARIADB") == "" {
+		t.Skip("PARLEY_TEST_MARIADB is not set: there is no server for tests here")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := t.TempDir() + "/testservers"
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", servers, "../../internal/testservers").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(servers, "exec", "-only", "galera", "--", self, "-test.run", "^TestGalera$", "-test.v")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PARLEY_TEST_REQUIRE=") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	err = cmd.Run()
+	t.Logf("%s", out.Bytes())
+	switch {
+	case err != nil:
+		t.Error(err)
+	case bytes.Contains(out.Bytes(), []byte("galera is missing")):
+		t.Skip("the cluster cannot be had")
+	case !bytes.Contains(out.Bytes(), []byte("--- PASS: TestGalera")):
+		t.Error("the cluster's test has not run")
+	}
+}
+
+// killNode kills the process that listens at an address of this machine.
+func killNode(t *testing.T, address string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range processes {
+		line, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(line, []byte("\x00--port="+u.Port()+"\x00")) || !bytes.Contains(line, []byte("wsrep-on=ON")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no process listens at %s", address)
+}
+
+// cluster is where the traffic goes: to one node at a time.
+type cluster struct {
+	*testing.T
+	nodes []string
+
+	mu        sync.Mutex
+	at        int
+	moved     int
+	committed map[string]int // by stream: how many are known to be committed
+}
+
+// broker opens one on the node of the moment.
+func (c *cluster) broker() *parley.Broker {
+	for {
+		c.mu.Lock()
+		node := c.nodes[c.at]
+		c.mu.Unlock()
+		s, err := mysql.Open(context.Background(), node, nil)
+		if err == nil {
+			b, err := parley.New(context.Background(), s, &parley.Options{Poll: 20 * time.Millisecond})
+			if err == nil {
+				return b
+			}
+			s.Close()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// work calls f until ctx ends, with another broker after the connection was lost.
+func (c *cluster) work(ctx context.Context, f func(b *parley.Broker) error) {
+	b := c.broker()
+	defer func() { b.Close() }()
+	for ctx.Err() == nil {
+		err := f(b)
+		switch {
+		case err == nil, ctx.Err() != nil:
+		case errors.Is(err, parley.ErrSerialization), errors.Is(err, parley.ErrNoMessage):
+		default:
+			c.Logf("%v", err)
+			b.Close()
+			b = c.broker()
+			c.mu.Lock()
+			c.moved++
+			c.mu.Unlock()
+		}
+	}
+}
+
+// send posts the numbers of a stream, one in a transaction. One whose commit may or
+// may not have happened is tried again, with a key that tells.
+func (c *cluster) send(ctx context.Context, stream string) {
+	n := 0
+	c.work(ctx, func(b *parley.Broker) error {
+		begun := context.WithoutCancel(ctx)
+		err := b.InTx(begun, func(tx *parley.Tx) error {
+			isNew, err := tx.Once(begun, fmt.Sprint(stream, " ", n))
+			if err != nil || !isNew {
+				return err
+			}
+			_, err = tx.Post(begun, "q", parley.Payload{Body: fmt.Appendf(nil, "%s %d", stream, n)}, parley.Key(stream))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		n++
+		c.mu.Lock()
+		c.committed[stream] = n
+		c.mu.Unlock()
+		return nil
+	})
+}
+
+// receive writes down what comes, in the transaction that acknowledges it.
+func (c *cluster) receive(ctx context.Context) {
+	c.work(ctx, func(b *parley.Broker) error {
+		d, err := b.Receive(ctx, "q", &parley.ReceiveOptions{Wait: 200 * time.Millisecond})
+		if err != nil || d == nil {
+			return err
+		}
+		defer d.Close()
+		tx, err := d.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range d.Messages {
+			stream, n, _ := strings.Cut(string(m.Body), " ")
+			if _, err := tx.SQL().ExecContext(ctx, "INSERT INTO effect (stream, n) VALUES ('"+stream+"', "+n+")"); err != nil {
+				var e *driver.MySQLError
+				if errors.As(err, &e) && e.Number == 1062 {
+					c.Errorf("%s came twice", m.Body)
+				}
+				return err
+			}
+		}
+		return d.Ack(ctx)
+	})
+}

@@ -1,0 +1,153 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// Tx is a transaction, of ours or joined. At REPEATABLE READ, which is the
+// engines' default, and SERIALIZABLE what a statement reads is as old as the
+// transaction, and no lock makes it younger. What sends, posts and begins, and what
+// settles a hold by lease, gets by: the rows that it depends on it has locked, and
+// reads with a lock. What looks for something would find what is not there any
+// more. So it fails with ErrIsolation.
+type Tx struct {
+	*sqlstore.Tx
+	pool  *pool
+	level level
+}
+
+// level is what is known of a joined transaction's level.
+type level int
+
+const (
+	unknown level = iota
+	fresh         // each statement sees what is committed
+	stale
+)
+
+var _ backend.Tx = (*Tx)(nil)
+
+// Begin implements backend.Backend.
+func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
+	return s.wrap(s.Store.Begin(ctx))
+}
+
+// Join implements backend.Joiner.
+func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
+	return s.wrap(s.Store.Join(ctx, tx))
+}
+
+func (s *Store) wrap(tx backend.Tx, err error) (backend.Tx, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{Tx: tx.(*sqlstore.Tx), pool: s.pool}, nil
+}
+
+// look returns ErrIsolation unless what is committed can be seen. It is found out
+// once in a joined transaction, since neither server tells the level of a
+// transaction, only that of the session: by a row that another connection inserts.
+func (t *Tx) look(ctx context.Context) error {
+	if !t.Joined() || !t.Open() || t.level == fresh {
+		return nil
+	}
+	if t.level == unknown {
+		var err error
+		if t.level, err = t.pool.probe(ctx, t.Tx); err != nil {
+			return err
+		}
+	}
+	if t.level == stale {
+		return fmt.Errorf("parley: mysql: begin the transaction at READ COMMITTED (sql.TxOptions): %w", backend.ErrIsolation)
+	}
+	return nil
+}
+
+// patience is how long a probe waits for another connection, or for its row:
+// SERIALIZABLE locks the place where that would be.
+const patience = time.Second
+
+func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
+	id := backend.NewID()
+	seen := func() (bool, error) { return tx.Row(ctx, []any{new(any)}, p.hot.probe, id) }
+	if _, err := seen(); err != nil {
+		return unknown, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, s, err := p.conn(waiting)
+	if err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil {
+			err = fmt.Errorf("parley: mysql: to receive in a transaction of the application's takes another connection, and none was free for %v: allow more: %w", patience, err)
+		}
+		return unknown, err
+	}
+	defer conn.Close()
+	text, args, err := inline(p.hot.probed.Text, []any{id[:]}, 0)
+	if err != nil {
+		return unknown, err
+	}
+	err = p.guarded(waiting, s, func(ctx context.Context) error {
+		_, err := conn.ExecContext(ctx, text, args...)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil {
+			return stale, nil
+		}
+		return unknown, err
+	}
+	there, err := seen()
+	if text, args, e := inline(p.hot.unprobe.Text, []any{id[:]}, 0); e == nil {
+		conn.ExecContext(context.WithoutCancel(ctx), text, args...) // else the row stays, and does no harm
+	}
+	if err != nil || !there {
+		return stale, err
+	}
+	return fresh, nil
+}
+
+// Claim implements backend.Tx.
+func (t *Tx) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	if err := t.look(ctx); err != nil {
+		return backend.Claim{}, err
+	}
+	return t.Tx.Claim(ctx, r)
+}
+
+// LockGroup implements backend.Tx.
+func (t *Tx) LockGroup(ctx context.Context, group backend.ID) error {
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+	return t.Tx.LockGroup(ctx, group)
+}
+
+// EndDialog implements backend.Tx.
+func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, error) {
+	if err := t.look(ctx); err != nil {
+		return backend.Ended{}, err
+	}
+	return t.Tx.EndDialog(ctx, end)
+}
+
+// Move implements backend.Tx.
+func (t *Tx) Move(ctx context.Context, handle, group backend.ID, newGroup bool) error {
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+	return t.Tx.Move(ctx, handle, group, newGroup)
+}
+
+// Unpark implements backend.Tx.
+func (t *Tx) Unpark(ctx context.Context, group backend.ID) error {
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+	return t.Tx.Unpark(ctx, group)
+}

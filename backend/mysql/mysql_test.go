@@ -1,0 +1,154 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
+)
+
+// servers are the two engines, by the variables with their URLs.
+var servers = []struct{ name, variable string }{
+	{"mariadb", "PARLEY_TEST_MARIADB"},
+	{"mysql", "PARLEY_TEST_MYSQL"},
+}
+
+// each runs a test on both servers.
+func each(t *testing.T, test func(t *testing.T, server string)) {
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			dsn := os.Getenv(s.variable)
+			if dsn == "" {
+				if slices.Contains(strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ","), s.name) {
+					t.Fatalf("%s is not set, but PARLEY_TEST_REQUIRE asks for %s", s.variable, s.name)
+				}
+				t.Skipf("%s is not set: it is the URL of a database for tests", s.variable)
+			}
+			test(t, dsn)
+		})
+	}
+}
+
+// name is what the driver calls a database.
+func name(t testing.TB, server, database string, set func(*driver.Config)) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := driver.NewConfig()
+	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, database, u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	if set != nil {
+		set(c)
+	}
+	return c.FormatDSN()
+}
+
+// connect opens a pool.
+func connect(t testing.TB, server, database string, set func(*driver.Config)) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", name(t, server, database, set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+var databases atomic.Int64
+
+// database makes a database that is the test's own.
+func database(t testing.TB, server string) string {
+	t.Helper()
+	name := fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, databases.Add(1))
+	db := connect(t, server, "", nil)
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The pools of the test are closed before this one, but what the server was
+		// told to end may still be ending.
+		if _, err := db.Exec("DROP DATABASE " + name); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// in is the URL of a database of the server.
+func in(t testing.TB, server, database string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + database
+	return u.String()
+}
+
+// open returns a migrated store on a pool.
+func open(t testing.TB, db *sql.DB, o *mysql.Options) *mysql.Store {
+	t.Helper()
+	b := mysql.New(db, o)
+	t.Cleanup(func() { b.Close() })
+	if err := b.Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// emptied returns a function that opens empty stores one after the other, in one
+// database: to make its tables anew takes far longer than most tests.
+func emptied(t testing.TB, server, base string, set func(*driver.Config)) func(t *testing.T) (*mysql.Store, *sql.DB) {
+	t.Helper()
+	open(t, connect(t, server, base, nil), nil)
+	return func(t *testing.T) (*mysql.Store, *sql.DB) {
+		t.Helper()
+		db := connect(t, server, base, set)
+		plain := connect(t, server, base, nil)
+		rows, err := plain.Query(`
+			SELECT table_name FROM information_schema.tables
+			 WHERE table_schema = database() AND table_type = 'BASE TABLE'
+			   AND table_name NOT IN ('parley_meta', 'parley_lock_stripe')`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tables []string
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			tables = append(tables, name)
+		}
+		if err := rows.Err(); err != nil || len(tables) < 20 {
+			t.Fatalf("tables %q, %v", tables, err)
+		}
+		for _, name := range tables {
+			if _, err := plain.Exec("DELETE FROM " + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return open(t, db, nil), db
+	}
+}
+
+func TestBackend(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		next := emptied(t, server, database(t, server), nil)
+		backendtest.Run(t, func(t *testing.T) backend.Backend { b, _ := next(t); return b })
+	})
+}

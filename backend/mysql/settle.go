@@ -1,0 +1,244 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// settle removes what was settled: posts in one statement, messages in one.
+func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
+	if tx.Dropped() {
+		// A conversation was ended in this transaction: messages may be gone.
+		return sqlstore.SettleRows(ctx, tx, s)
+	}
+	if err := p.keepCopies(ctx, tx, s); err != nil {
+		return err
+	}
+	if len(s.Posts) > 0 {
+		list := make(ids, len(s.Posts))
+		for i, r := range s.Posts {
+			list[i] = r.Message.ID
+		}
+		n, err := tx.Exec(ctx, p.hot.removePosts, list)
+		if err != nil {
+			return err
+		}
+		if int(n) != len(list) {
+			return backend.ErrFenced
+		}
+	}
+	if len(s.Messages) > 0 {
+		n, err := tx.Exec(ctx, p.hot.remove, keysOf(s.Messages))
+		if err != nil {
+			return err
+		}
+		if int(n) != len(s.Messages) {
+			return backend.ErrFenced
+		}
+	}
+	return tx.LeaveBehind(ctx, s)
+}
+
+// keysOf are the primary keys of messages.
+func keysOf(list []sqlstore.Removal) either {
+	e := either{columns: []string{"stream_id", "seq"}}
+	for _, r := range list {
+		e.rows = append(e.rows, []any{r.Message.Stream, r.Message.Seq})
+	}
+	return e
+}
+
+// keeping is what is kept in the same way.
+type keeping struct {
+	queue int64
+	name  string
+	keep  time.Duration
+}
+
+// keepCopies keeps what is to be kept of messages before they are removed.
+func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
+	retained := make(map[backend.ID][]sqlstore.Removal)
+	keyed := make(map[keeping][]sqlstore.Removal)
+	for _, r := range s.Messages {
+		m := r.Message
+		switch {
+		case r.Dead:
+			if err := tx.Bury(ctx, r); err != nil {
+				return err
+			}
+		case r.Retain && !m.Handle.IsZero():
+			retained[m.Handle] = append(retained[m.Handle], r)
+		case r.Keep > 0 && m.Handle.IsZero():
+			k := keeping{r.Hold.Queue, m.Key, r.Keep}
+			keyed[k] = append(keyed[k], r)
+		}
+		if err := tx.Forget(ctx, r); err != nil {
+			return err
+		}
+	}
+	posts := make(map[time.Duration]ids)
+	for _, r := range s.Posts {
+		switch {
+		case r.Dead:
+			if err := tx.Bury(ctx, r); err != nil {
+				return err
+			}
+		case r.Keep > 0:
+			posts[r.Keep] = append(posts[r.Keep], r.Message.ID)
+		}
+		if err := tx.Forget(ctx, r); err != nil {
+			return err
+		}
+	}
+	for handle, list := range retained {
+		if _, err := tx.Exec(ctx, p.hot.retain, handle, keysOf(list)); err != nil {
+			return err
+		}
+	}
+	for k, list := range keyed {
+		if _, err := tx.Exec(ctx, p.hot.keep, k.queue, k.name, k.keep, keysOf(list)); err != nil {
+			return err
+		}
+	}
+	for keep, list := range posts {
+		if _, err := tx.Exec(ctx, p.hot.keepPosts, keep, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish puts the ready order right: the guards, then a look, then what it says.
+func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
+	locked, err := tx.IDs(ctx, p.hot.guards, ids(streams))
+	if err != nil || len(locked) == 0 {
+		return len(streams) > 0 && err == nil, err
+	}
+	marker := []string{"group_id", "stream_id"}
+	empty, stand := either{columns: marker}, either{columns: marker}
+	since := choice{column: "stream_id"}
+	var notes ids
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		var id, group backend.ID
+		var kind, blocked int64
+		var stands, first sql.NullInt64
+		if err := rows.Scan(sqlstore.ID(&id), &kind, sqlstore.ID(&group), &stands, &first, &blocked); err != nil {
+			return err
+		}
+		if kind < 2 && !first.Valid {
+			notes = append(notes, id)
+		}
+		switch {
+		case !stands.Valid:
+		case !first.Valid || blocked != 0:
+			empty.rows = append(empty.rows, []any{group, id})
+		case first.Int64 != stands.Int64:
+			stand.rows = append(stand.rows, []any{group, id})
+			since.when, since.then = append(since.when, id), append(since.then, first.Int64)
+		}
+		return nil
+	}, p.hot.look, ids(locked))
+	if err == nil && len(empty.rows) > 0 {
+		_, err = tx.Exec(ctx, p.hot.dropMarkers, empty)
+	}
+	if err == nil && len(stand.rows) > 0 {
+		_, err = tx.Exec(ctx, p.hot.restand, since, stand)
+	}
+	if err == nil && len(notes) > 0 {
+		_, err = tx.Exec(ctx, p.hot.dropNotes, notes)
+	}
+	return len(locked) < len(streams), err
+}
+
+// fences are holds of one kind as a condition, groups or posts.
+func fences(holds []*backend.Hold, posts bool) either {
+	e := either{columns: []string{"group_id", "fence"}}
+	if posts {
+		e.columns[0] = "post_id"
+	}
+	for _, h := range holds {
+		if sqlstore.IsPost(h) == posts {
+			e.rows = append(e.rows, []any{h.Group, h.Fence})
+		}
+	}
+	return e
+}
+
+// reclaim takes leases into the transaction and returns those that it had.
+func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) (had []backend.ID, err error) {
+	for _, x := range []struct {
+		fences     either
+		lock, took *sqlstore.Stmt
+	}{
+		{fences(holds, false), p.hot.reclaimGroups, p.hot.tookGroups},
+		{fences(holds, true), p.hot.reclaimPosts, p.hot.tookPosts},
+	} {
+		if len(x.fences.rows) == 0 {
+			continue
+		}
+		locked, err := tx.IDs(ctx, x.lock, x.fences)
+		if err != nil {
+			return nil, err
+		}
+		if len(locked) == 0 {
+			continue
+		}
+		if _, err := tx.Exec(ctx, x.took, ids(locked)); err != nil {
+			return nil, err
+		}
+		had = append(had, locked...)
+	}
+	return had, nil
+}
+
+// extend prolongs leases. A row that is locked is in its owner's own transaction,
+// or in that of somebody who has taken it over: it is not waited for.
+func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
+	for _, x := range []struct {
+		fences               either
+		lock, extend, leased *sqlstore.Stmt
+	}{
+		{fences(holds, false), p.hot.reclaimGroups, p.hot.extendGroups, p.hot.leasedGroups},
+		{fences(holds, true), p.hot.reclaimPosts, p.hot.extendPosts, p.hot.leasedPosts},
+	} {
+		if len(x.fences.rows) == 0 {
+			continue
+		}
+		locked, err := tx.IDs(ctx, x.lock, x.fences)
+		if err != nil {
+			return 0, err
+		}
+		if len(locked) > 0 {
+			if _, err := tx.Exec(ctx, x.extend, d, ids(locked)); err != nil {
+				return 0, err
+			}
+		}
+		ours := make(map[backend.ID]bool)
+		for _, id := range locked {
+			ours[id] = true
+		}
+		if len(locked) < len(x.fences.rows) {
+			there, err := tx.IDs(ctx, x.leased, x.fences)
+			if err != nil {
+				return 0, err
+			}
+			for _, id := range there {
+				ours[id] = true
+			}
+		}
+		lost += len(x.fences.rows) - len(ours)
+	}
+	return lost, nil
+}
+
+// later is the time of the statement and i microseconds.
+func later(i int) expression {
+	var b builder
+	b.string(now + " + ")
+	b.int(int64(i))
+	return expression(b.text)
+}
