@@ -1,0 +1,49 @@
+package mssql_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/mssql"
+	"github.com/parleymq/parley/conformance"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's prefix
+	var fresh string
+	if dsn == "" {
+		dsn, fresh = under(t, prefix(t)), under(t, prefix(t))
+	}
+	at := func(dsn string) func(context.Context) (backend.Backend, error) {
+		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, nil) }
+	}
+	conformance.Run(t, conformance.Store{Process: dsn, Open: at(dsn), Fresh: at(fresh)})
+}
+
+// under returns the name of the server for a store with a prefix, which is removed
+// when the test ends.
+func under(t *testing.T, prefix string) string {
+	t.Helper()
+	u, err := url.Parse(address(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("parley_prefix", prefix)
+	u.RawQuery = q.Encode()
+	t.Cleanup(func() {
+		b, err := mssql.Open(context.Background(), u.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if err := b.Uninstall(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return u.String()
+}

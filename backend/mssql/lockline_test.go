@@ -1,0 +1,223 @@
+package mssql
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// lockStep is what one mention of a table in a statement locks. As a line it
+// reads: the table, with the index if the statement names one; key, or row where
+// the server may choose; the mode; how long (row: until it has been read, end: until
+// the end of the transaction); what happens when another has it; and which version is
+// read: the current one, the committed one or the current one by the database's
+// option, or a dirty one, without a lock.
+type lockStep struct {
+	table    string
+	granule  string // key, row, range
+	mode     string // S, U, X, insert, none
+	until    string // row, end
+	conflict string // wait, skip, fail, never; error where the server refuses the hint
+	version  string // current, option, dirty
+
+	statement int // in its batch
+}
+
+func (l lockStep) String() string {
+	return strings.Join([]string{l.table, l.granule, l.mode, l.until, l.conflict, l.version}, " ")
+}
+
+var (
+	mention = regexp.MustCompile(`(?s)\b(FROM|JOIN|UPDATE|INSERT INTO|DELETE FROM)\s+parley_(\w+)(?:\s+([a-z]\w*))?(?:\s+WITH\s*\(((?:[^()]|\([^()]*\))*)\))?` +
+		`|\b(UPDATE|DELETE)\s+([a-z])\b|(;)`)
+	hint    = regexp.MustCompile(`INDEX\(\w+\)|[A-Z]+`)
+	literal = regexp.MustCompile(`'[^']*'`)
+	remark  = regexp.MustCompile(`--[^\n]*`)
+)
+
+// lockSteps derives from a statement's hints what it locks, by the manual's rules.
+func lockSteps(text string) (steps []lockStep) {
+	text = literal.ReplaceAllString(remark.ReplaceAllString(text, ""), "''")
+	target, verb, statement := "", "", 0
+	for _, m := range mention.FindAllStringSubmatch(text, -1) {
+		switch {
+		case m[7] != "":
+			statement++
+			continue
+		case m[5] != "":
+			verb, target = m[5], m[6]
+			continue
+		}
+		hints := hint.FindAllString(m[4], -1)
+		has := func(h string) bool { return slices.Contains(hints, h) }
+		l := lockStep{table: m[2], granule: "row", mode: "S", until: "row", conflict: "wait", version: "option", statement: statement}
+		for _, h := range hints {
+			if strings.HasPrefix(h, "INDEX") {
+				l.table += "." + h[len("INDEX("):len(h)-1]
+			}
+		}
+		if has("ROWLOCK") {
+			l.granule = "key"
+		}
+		if has("READCOMMITTEDLOCK") {
+			l.version = "current"
+		}
+		switch {
+		case has("READPAST") && has("READCOMMITTEDLOCK"):
+			l.conflict = "skip"
+		case has("READPAST"):
+			l.conflict = "error" // with READ_COMMITTED_SNAPSHOT on
+		case has("NOWAIT"):
+			l.conflict = "fail"
+		}
+		switch {
+		case m[1] == "INSERT INTO":
+			l.mode, l.until = "insert", "end"
+		case m[1] == "UPDATE" || m[1] == "DELETE FROM" || verb != "" && m[3] == target:
+			l.mode, l.until = "X", "end"
+			verb, target = "", ""
+		case has("READUNCOMMITTED"):
+			l = lockStep{table: l.table, granule: l.granule, mode: "none", until: "row", conflict: "never", version: "dirty", statement: statement}
+		case has("XLOCK"):
+			l.mode, l.until = "X", "end"
+		case has("UPDLOCK"):
+			l.mode, l.until = "U", "end"
+		case has("REPEATABLEREAD"):
+			l.until = "end"
+		}
+		if has("HOLDLOCK") || has("SERIALIZABLE") {
+			l.granule, l.until = "range", "end"
+		}
+		steps = append(steps, l)
+	}
+	return steps
+}
+
+// lockLines are the steps as a statement's comments give them: those of one table and
+// kind once.
+func lockLines(text string) (lines []string) {
+	for _, l := range lockSteps(text) {
+		if !slices.Contains(lines, l.String()) {
+			lines = append(lines, l.String())
+		}
+	}
+	return lines
+}
+
+var lockLine = regexp.MustCompile(`--\s*locks ([^\n]*)`)
+
+// declared are the lines in a statement's comments.
+func declared(text string) (lines []string) {
+	for _, m := range lockLine.FindAllStringSubmatch(text, -1) {
+		lines = append(lines, strings.TrimSpace(m[1]))
+	}
+	return lines
+}
+
+// allStatements are the statements of this package, by name, as they stand in the
+// source: those that are package sqlstore's are left out.
+func allStatements() map[string]string {
+	all := map[string]string{
+		"send": sendSQL, "guards": guardsSQL, "append": appendSQL, "posts": postsSQL, "walk": walkSQL,
+		"take": takeSQL, "lease": leaseSQL, "held": heldSQL, "read": readSQL, "remove": removeSQL,
+		"remove posts": removePostsSQL, "finish": finishSQL, "extend": extendSQL, "reclaim": reclaimSQL,
+		"submit": submitSQL,
+	}
+	ours, portable := reflect.ValueOf(statements("", "parley_")), reflect.ValueOf(sqlstore.Portable())
+	for i := range ours.NumField() {
+		if s := ours.Field(i).String(); s != portable.Field(i).String() {
+			all[ours.Type().Field(i).Name] = s
+		}
+	}
+	return all
+}
+
+// TestLockLines holds the locks that each statement says it takes against those that
+// its hints make it take.
+func TestLockLines(t *testing.T) {
+	for name, text := range allStatements() {
+		if got, want := declared(text), lockLines(text); !slices.Equal(got, want) {
+			t.Errorf("%s says\n\t%s\nbut locks\n\t%s", name, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		}
+	}
+}
+
+var withHints = regexp.MustCompile(`WITH \(((?:[^()]|\([^()]*\))*)\)`)
+
+// TestEveryHintMatters takes each hint out of each statement, which the lines must
+// notice.
+func TestEveryHintMatters(t *testing.T) {
+	n := 0
+	for name, text := range allStatements() {
+		for _, at := range withHints.FindAllStringSubmatchIndex(text, -1) {
+			hints := hint.FindAllStringIndex(text[at[2]:at[3]], -1)
+			for i := range hints {
+				var rest []string
+				for j, h := range hints {
+					if j != i {
+						rest = append(rest, text[at[2]+h[0]:at[2]+h[1]])
+					}
+				}
+				broken := text[:at[0]] + "WITH (" + strings.Join(rest, ", ") + ")" + text[at[1]:]
+				if len(rest) == 0 {
+					broken = text[:at[0]] + text[at[1]:]
+				}
+				n++
+				if same(lockSteps(broken), lockSteps(text)) || slices.Equal(lockLines(broken), declared(text)) {
+					t.Errorf("%s: without %s in %s nothing is noticed", name,
+						text[at[2]+hints[i][0]:at[2]+hints[i][1]], text[at[0]:at[1]])
+				}
+			}
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d hints were tried", n)
+	}
+}
+
+func same(a, b []lockStep) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// TestPortableStatements makes sure that what package sqlstore brings along reads no
+// table that it does not change, and is a change of rows by their key: whatever reads
+// needs hints.
+func TestPortableStatements(t *testing.T) {
+	ours, portable := reflect.ValueOf(statements("", "parley_")), reflect.ValueOf(sqlstore.Portable())
+	for i := range ours.NumField() {
+		name, text := ours.Type().Field(i).Name, ours.Field(i).String()
+		if text == "" || text != portable.Field(i).String() {
+			continue
+		}
+		steps := lockSteps(text)
+		if len(steps) != 1 || steps[0].mode != "X" && steps[0].mode != "insert" {
+			t.Errorf("%s comes from package sqlstore and locks %v: want one table that is changed", name, steps)
+		}
+		if strings.Contains(text, "LIMIT") {
+			t.Errorf("%s comes from package sqlstore and has a LIMIT, which T-SQL does not know", name)
+		}
+	}
+}
+
+// TestForbidden looks for what must not be used: see the top of dialect.go.
+func TestForbidden(t *testing.T) {
+	for name, text := range allStatements() {
+		text = literal.ReplaceAllString(remark.ReplaceAllString(text, ""), "''")
+		for _, word := range []string{"MERGE", "HOLDLOCK", "SERIALIZABLE", "TABLOCK", "PAGLOCK", "LIMIT"} {
+			if regexp.MustCompile(`\b` + word + `\b`).MatchString(text) {
+				t.Errorf("%s uses %s", name, word)
+			}
+		}
+		if regexp.MustCompile(`(?s)^\s*WITH\s+\w+\s+AS`).MatchString(text) {
+			t.Errorf("%s begins with a common table expression", name)
+		}
+		for _, l := range lockSteps(text) {
+			if l.conflict == "error" {
+				t.Errorf("%s: %v: READPAST needs READCOMMITTEDLOCK", name, l)
+			}
+		}
+	}
+}

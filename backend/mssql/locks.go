@@ -1,0 +1,223 @@
+package mssql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"unicode/utf16"
+
+	driver "github.com/microsoft/go-mssqldb"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// server is the database and how to run statements on it.
+type server struct {
+	options Options
+	invalid error // what is wrong with the options
+	db      *sql.DB
+	owned   bool
+	many    many
+
+	ids, batch string // the names of the table types
+}
+
+func (s *server) close() error {
+	if s.owned {
+		return s.db.Close()
+	}
+	return nil
+}
+
+// key is an id as a parameter.
+type key backend.ID
+
+// call is a statement as a call of sp_executesql with parameters that it
+// declares. The driver would declare each by the length of its value, and the
+// server keep a plan for every length that it has seen. Besides, what a statement
+// SETs ends with the call, also if it has no parameters.
+func call(text string, args []any) (string, []any) {
+	var declared strings.Builder
+	all := make([]any, 2, len(args)+2)
+	for i, a := range args {
+		if i > 0 {
+			declared.WriteByte(',')
+		}
+		kind, value := declare(a)
+		fmt.Fprintf(&declared, "@p%d %s", i+1, kind)
+		all = append(all, value)
+	}
+	all[0], all[1] = driver.NVarCharMax(text), driver.NVarCharMax(declared.String())
+	if len(args) == 0 {
+		all = all[:1]
+	}
+	return "sp_executesql", all
+}
+
+// declare returns a parameter's type and value. A NULL is a bigint, which can be
+// converted to the type of every column that may be NULL.
+func declare(a any) (string, any) {
+	switch v := a.(type) {
+	case nil:
+		return "bigint", sql.NullInt64{}
+	case key:
+		return "binary(16)", v[:]
+	case []byte:
+		return "varbinary(max)", v
+	case string:
+		if n := len(utf16.Encode([]rune(v))); n > 4000 {
+			return "nvarchar(max)", driver.NVarCharMax(v)
+		}
+		return "nvarchar(4000)", v
+	case driver.TVP:
+		return v.TypeName + " READONLY", v
+	default:
+		return "bigint", v
+	}
+}
+
+// errEnded is THROWn by a statement that finds its transaction ended.
+const errEnded = 51205
+
+// inside has a statement look first whether there is a transaction: if the
+// server has ended it, the statement would be one of its own.
+var inside = fmt.Sprintf("IF @@TRANCOUNT = 0 THROW %d, N'parley: the server has ended the transaction', 1;\n", errEnded)
+
+// outside has a statement run at the level that it is written for. A connection
+// of a pool may have been left at another.
+const outside = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n"
+
+// session runs statements in something.
+type session struct {
+	in     backend.Execer
+	before string
+}
+
+// Exec implements sqlstore.Session.
+func (s session) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	text, args := call(s.before+q.Text, args)
+	return s.in.ExecContext(ctx, text, args...)
+}
+
+// Query implements sqlstore.Session.
+func (s session) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	text, args := call(s.before+q.Text, args)
+	return s.in.QueryContext(ctx, text, args...)
+}
+
+// transaction is a transaction of ours.
+type transaction struct {
+	session
+	tx     *sql.Tx
+	cancel context.CancelFunc
+}
+
+// begin starts a transaction that outlives ctx, but whose beginning does not.
+func (s *server) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if s.invalid != nil {
+		return nil, s.invalid
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := s.db.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	switch {
+	case stop() && err == nil:
+		return &transaction{session{tx, inside}, tx, cancel}, nil
+	case err == nil: // ctx ended meanwhile
+		tx.Rollback()
+		err = ctx.Err()
+	}
+	cancel()
+	return nil, err
+}
+
+// SQL implements sqlstore.Transaction.
+func (t *transaction) SQL() backend.Execer { return t.tx }
+
+// Commit implements sqlstore.Transaction.
+func (t *transaction) Commit(context.Context) error {
+	defer t.cancel()
+	return t.tx.Commit()
+}
+
+// Rollback implements sqlstore.Transaction. What the server has ended need not be.
+func (t *transaction) Rollback(context.Context) error {
+	defer t.cancel()
+	err := t.tx.Rollback()
+	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) || number(err) == 3903 {
+		return nil
+	}
+	return err
+}
+
+// reader returns a session that reads what is committed.
+func (s *server) reader(context.Context) (sqlstore.Session, func(), error) {
+	return session{s.db, outside}, func() {}, s.invalid
+}
+
+// The values of sys.dm_exec_sessions.transaction_isolation_level at which
+// READPAST is allowed and UPDLOCK does not lock ranges.
+const (
+	readCommitted  = 2
+	repeatableRead = 3
+)
+
+// join works in the user's transaction, if there is one, at a level at which the
+// statements lock what they are meant to.
+func (s *server) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if s.invalid != nil {
+		return nil, s.invalid
+	}
+	var open, state, level int
+	err := tx.QueryRowContext(ctx, `
+		SELECT @@TRANCOUNT, XACT_STATE(), transaction_isolation_level
+		  FROM sys.dm_exec_sessions WHERE session_id = @@SPID`).Scan(&open, &state, &level)
+	switch {
+	case err != nil:
+		return nil, err
+	case open == 0:
+		return nil, errors.New("parley: mssql: join: no transaction is open on this handle: begin one first")
+	case state < 0:
+		return nil, sqlstore.Classified(backend.ErrSerialization, errors.New("the transaction can only be rolled back"))
+	case level != readCommitted && level != repeatableRead:
+		return nil, sqlstore.Classified(backend.ErrIsolation, errors.New("want READ COMMITTED or REPEATABLE READ"))
+	}
+	return session{tx, inside}, nil
+}
+
+// point is the name of a savepoint, of which T-SQL takes 32 characters.
+func point(name string) string {
+	if len(name) <= 32 {
+		return name
+	}
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return fmt.Sprintf("s_%x", h.Sum(nil))
+}
+
+func setPoint(name string) string { return "SAVE TRANSACTION " + point(name) }
+
+// backToPoint sets the savepoint again, so that it is still there.
+func backToPoint(name string) string {
+	return fmt.Sprintf("ROLLBACK TRANSACTION %s; SAVE TRANSACTION %[1]s", point(name))
+}
+
+// applock is the error of a return code of sp_getapplock.
+func applock(code int) error {
+	switch code {
+	case 0, 1: // granted, at once or after waiting
+		return nil
+	case -1:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: timed out"))
+	case -2:
+		return context.Canceled
+	case -3:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: chosen as a deadlock victim"))
+	}
+	return fmt.Errorf("parley: mssql: sp_getapplock returned %d", code) // -999: wrong parameters, or no transaction
+}

@@ -1,0 +1,82 @@
+package mssql
+
+import (
+	"context"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// settle removes what was settled: posts in one statement and messages in one, if
+// nothing else is to be done with them.
+func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settlement) error {
+	if tx.Dropped() || !plain(x.Messages) || !plain(x.Posts) {
+		return sqlstore.SettleRows(ctx, tx, x)
+	}
+	for _, part := range []struct {
+		list []sqlstore.Removal
+		q    *sqlstore.Stmt
+	}{{x.Messages, s.many.remove}, {x.Posts, s.many.removePosts}} {
+		if len(part.list) == 0 {
+			continue
+		}
+		rows := make([]idRow, len(part.list))
+		for i, r := range part.list {
+			rows[i] = idRow{int32(i + 1), r.Message.Stream[:], r.Message.Seq}
+		}
+		n, err := tx.Exec(ctx, part.q, s.idTable(rows))
+		if err != nil {
+			return err
+		}
+		if int(n) != len(part.list) {
+			return backend.ErrFenced
+		}
+	}
+	return tx.LeaveBehind(ctx, x)
+}
+
+// plain reports whether messages leave nothing behind, are not kept, and are no
+// streams of their own, which go with their messages.
+func plain(list []sqlstore.Removal) bool {
+	for _, r := range list {
+		m := r.Message
+		if r.Dead || r.Retain || r.Keep > 0 || r.Uniq() != "" || m.Attempts+m.Suspicion > 0 || m.Kind <= backend.KindError {
+			return false
+		}
+	}
+	return true
+}
+
+// finish puts the ready order right.
+func (s *server) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
+	var ours int
+	_, err = tx.Row(ctx, []any{&ours}, s.many.finish, s.idTable(idRows(streams, nil)))
+	return ours < len(streams), err
+}
+
+// extend prolongs leases.
+func (s *server) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
+	groups, posts := s.fences(holds)
+	_, err = tx.Row(ctx, []any{&lost}, s.many.extend, groups, posts, d)
+	return lost, err
+}
+
+// reclaim takes leases into the transaction and returns those that it had.
+func (s *server) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
+	groups, posts := s.fences(holds)
+	return tx.IDs(ctx, s.many.reclaim, groups, posts)
+}
+
+// fences are holds as arguments: groups with their fences, and posts with theirs.
+func (s *server) fences(holds []*backend.Hold) (groups, posts any) {
+	list := [2][]idRow{{}, {}} // not nil, of which the driver makes no table
+	for _, h := range holds {
+		i := 0
+		if sqlstore.IsPost(h) {
+			i = 1
+		}
+		list[i] = append(list[i], idRow{int32(len(list[i]) + 1), h.Group[:], h.Fence})
+	}
+	return s.idTable(list[0]), s.idTable(list[1])
+}

@@ -1,0 +1,48 @@
+package mssql
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Listen implements backend.Listener. SQL Server cannot tell a client that a
+// transaction has committed, but it counts. Messages and posts have a rowversion:
+// @@DBTS grows when one is written, and MIN_ACTIVE_ROWVERSION, "the lowest active
+// rowversion value in the current database", when the oldest transaction that has
+// written one ends. A receiver that comes too early finds what is not yet committed
+// and looks again soon. Neither says what it was, and neither reads a table.
+func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
+	tick := time.NewTicker(s.server.options.PollEvery)
+	defer tick.Stop()
+	var last []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now, err := s.server.version(ctx)
+		if err != nil {
+			last = nil // something may be missed
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		if string(now) != string(last) {
+			last = now
+			wake(0)
+		}
+	}
+}
+
+func (s *server) version(ctx context.Context) (v []byte, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT @@DBTS + MIN_ACTIVE_ROWVERSION()").Scan(&v)
+	return v, err
+}
+
+// Notify implements backend.Listener: listeners find out by themselves.
+func (s *Store) Notify(context.Context, []int64) error { return errors.ErrUnsupported }
