@@ -1,6 +1,6 @@
 // Command parley looks after a database's conversations: it migrates, shows
-// what waits and why, promotes, checks a database with the conformance suite,
-// and runs the examples.
+// what waits and why, promotes, deals with what could not be handled, checks a
+// database with the conformance suite, and runs the examples.
 package main
 
 import (
@@ -15,6 +15,8 @@ import (
 	"slices"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mssql"
+	_ "github.com/parleymq/parley/backend/mysql"
 	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 )
@@ -35,11 +37,18 @@ type command struct {
 
 var commands = map[string]command{
 	"migrate":       {"[--print]", "create or update Parley's tables", migrate},
-	"status":        {"", "queues with their depth, age and blocked groups", status},
+	"status":        {"[QUEUE...]", "queues with their depth, age and blocked groups", status},
 	"groups":        {"QUEUE", "groups of a queue in the order in which they will be received", groups},
 	"conversations": {"[HANDLE]", "conversations with both sides", conversations},
 	"promote":       {"GROUP [LEVEL]", "put a group before all that are not promoted", promote},
 	"demote":        {"GROUP", "end a group's promotion", demote},
+	"schedule":      {"VERB [NAME [TASK...]]", "list, show, log, running, seal, cancel, retry, skip, release", schedule},
+	"locks":         {"[PREFIX]", "application locks, with their holders and waiters", locks},
+	"bench":         {"", "measure what a database can do: send, drain, latency", bench},
+	"parked":        {"[list|show|retry|skip|discard] [GROUP…]", "groups that are parked, and what to do with them", parked},
+	"dead":          {"[list|show|requeue|discard] [MESSAGE…]", "dead letters, and what to do with them", dead},
+	"top":           {"[--once]", "queues live: depth, age, readers, what is blocked", top},
+	"doctor":        {"[QUEUE|ID]", "say why messages do not move, and check the set-up", doctor},
 	"conformance":   {"", "check a database with the conformance suite", conform},
 	"demo":          {"NAME", "run an example on a temporary SQLite file", runDemo},
 }
@@ -47,6 +56,7 @@ var commands = map[string]command{
 // call is what a command works with.
 type call struct {
 	args           []string // after the command's name
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	flags          *flag.FlagSet
 	db             *string
@@ -67,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(stderr)
 		return 2
 	}
-	c := &call{args: args[1:], stdout: stdout, stderr: stderr}
+	c := &call{args: args[1:], stdin: os.Stdin, stdout: stdout, stderr: stderr}
 	c.flags = flag.NewFlagSet("parley "+args[0], flag.ContinueOnError)
 	c.flags.SetOutput(stderr)
 	c.flags.Usage = func() {
@@ -98,13 +108,13 @@ func usage(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		fmt.Fprintf(w, "  %-28s %s\n", name+" "+commands[name].args, commands[name].says)
 	}
-	fmt.Fprintln(w, "\nThe database is named by --db or PARLEY_DB: sqlite:app.db, postgres://user@host/name")
+	fmt.Fprintln(w, "\nThe database is named by --db or PARLEY_DB: sqlite:app.db, postgres://user@host/name, mysql://user@host/name,\nsqlserver://user@host?database=name")
 }
 
 // parse reads the flags that most commands have, and checks the number of
 // arguments.
 func (c *call) parse(least, most int) error {
-	c.db = c.flags.String("db", os.Getenv("PARLEY_DB"), "the `database`: sqlite:FILE, postgres://…")
+	c.db = c.flags.String("db", os.Getenv("PARLEY_DB"), "the `database`: sqlite:FILE, postgres://…, mysql://…, sqlserver://…")
 	c.json = c.flags.Bool("json", false, "print JSON")
 	rest, err := interspersed(c.flags, c.args)
 	if err != nil {

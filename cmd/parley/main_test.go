@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -169,6 +170,13 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+func TestDemoRecycling(t *testing.T) {
+	out := works(t, "demo", "recycling", "-users", "2", "-actions", "20", "-age", "20ms")
+	if strings.Count(out, "20 entries in order") != 2 || !strings.Contains(out, "every dialog ended") {
+		t.Errorf("the demo prints\n%s", out)
+	}
+}
+
 func TestConformanceCommand(t *testing.T) {
 	db, groups := database(t)
 	out := works(t, "conformance", "--db", db, "--run", "^D0[12]/")
@@ -181,5 +189,39 @@ func TestConformanceCommand(t *testing.T) {
 	}
 	if out := works(t, "conformance", "--list"); !strings.Contains(out, "D01") {
 		t.Errorf("conformance --list prints\n%.300s", out)
+	}
+}
+
+// bench measures in tables of its own and leaves none behind.
+func TestBench(t *testing.T) {
+	db := "sqlite:" + filepath.Join(t.TempDir(), "bench.db")
+	var got struct {
+		Engine  string
+		Figures []figure
+	}
+	if err := json.Unmarshal([]byte(works(t, "bench", "--db", db, "--time", "1s", "--json")), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Engine != "sqlite" || len(got.Figures) != 5 {
+		t.Fatalf("got %+v, want 5 figures of sqlite", got)
+	}
+	for _, f := range got.Figures {
+		if f.Messages == 0 || f.Rate <= 0 && (f.P50 <= 0 || f.P99 < f.P50) {
+			t.Errorf("%+v: want something measured", f)
+		}
+	}
+	file, err := sql.Open("sqlite", strings.TrimPrefix(db, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var left int
+	if err := file.QueryRow("SELECT count(*) FROM sqlite_master WHERE name LIKE 'parley%'").Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d tables and indexes are left behind, %v", left, err)
+	}
+	for _, args := range [][]string{{"--time", "1ms"}, {"--senders", "0"}, {"--size", "-1"}, {"more"}} {
+		if code, _, errs := tool(t, append([]string{"bench", "--db", db}, args...)...); code != 2 || errs == "" {
+			t.Errorf("bench %v: exit code %d, %q; want 2 and a reason", args, code, errs)
+		}
 	}
 }

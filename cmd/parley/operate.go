@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -35,7 +36,7 @@ func migrate(ctx context.Context, c *call) error {
 }
 
 func status(ctx context.Context, c *call) error {
-	if err := c.parse(0, 0); err != nil {
+	if err := c.parse(0, math.MaxInt); err != nil {
 		return err
 	}
 	b, err := c.open(ctx)
@@ -43,7 +44,7 @@ func status(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	queues, err := b.Queues(ctx)
+	queues, err := b.Queues(ctx, c.args...)
 	if err != nil {
 		return err
 	}

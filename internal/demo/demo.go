@@ -16,7 +16,10 @@ import (
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	phases "github.com/parleymq/parley/examples/phases/sample"
 	"github.com/parleymq/parley/examples/priority/sample"
+	"github.com/parleymq/parley/examples/recycling/auditlog"
+	scheduler "github.com/parleymq/parley/examples/scheduler/sample"
 )
 
 // Demos are the examples by name.
@@ -24,7 +27,11 @@ var Demos = map[string]struct {
 	Says string
 	Run  func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }{
-	"priority": {"requests that overtake a backlog on demand, after Remus Rusanu's sample", Priority},
+	"mailer":    {"mails sent in parallel, with retries, and -crash", Mailer},
+	"phases":    {"ten tasks in five phases, with a picture of what overlapped", Phases},
+	"priority":  {"requests that overtake a backlog on demand, after Remus Rusanu's sample", Priority},
+	"recycling": {"an audit log on dialogs that are reused and renewed, after Remus Rusanu's article", Recycling},
+	"scheduler": {"a caller that submits tasks, waits for them and looks at the log", Scheduler},
 }
 
 // Priority runs the sample of priority order.
@@ -42,9 +49,53 @@ func Priority(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	})
 }
 
+// Phases runs the sample of phases.
+func Phases(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o phases.Options
+	flags := flag.NewFlagSet("phases", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
+	o.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return with(ctx, *db, func(b *parley.Broker) error { return phases.Run(ctx, b, o, stdout) })
+}
+
+// Scheduler runs the sample of the caller's scheduler.
+func Scheduler(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o scheduler.Options
+	flags := flag.NewFlagSet("scheduler", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
+	o.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return with(ctx, *db, func(b *parley.Broker) error { return scheduler.Run(ctx, b, o, stdout) })
+}
+
+// Recycling pushes an audit log over recycled dialogs.
+func Recycling(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o auditlog.Options
+	flags := flag.NewFlagSet("recycling", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
+	o.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return with(ctx, *db, func(b *parley.Broker) error { return auditlog.Run(ctx, b, o, stdout) })
+}
+
 // with runs f on a migrated broker: on a temporary file, or beside whatever is in
 // the database, in tables of its own that are removed at the end.
-func with(ctx context.Context, db string, f func(*parley.Broker) error) (err error) {
+func with(ctx context.Context, db string, f func(*parley.Broker) error) error {
+	return withNamed(ctx, db, func(b *parley.Broker, _ string) error { return f(b) })
+}
+
+// withNamed is with for those who need the database's name.
+func withNamed(ctx context.Context, db string, f func(b *parley.Broker, db string) error) (err error) {
 	if db == "" {
 		dir, err := os.MkdirTemp("", "parley-demo-")
 		if err != nil {
@@ -66,7 +117,7 @@ func with(ctx context.Context, db string, f func(*parley.Broker) error) (err err
 	defer func() {
 		err = errors.Join(err, b.Backend().Uninstall(context.WithoutCancel(ctx)))
 	}()
-	return f(b)
+	return f(b, db)
 }
 
 // WithPrefix names the same database with other tables.

@@ -43,6 +43,8 @@ type effectTable struct {
 	add    string // stream, token
 	list   string
 	drop   string
+	// db is where to create and drop, if that commits by itself.
+	db *sql.DB
 }
 
 func openEngine(db, run string) (engine, error) {
@@ -78,9 +80,15 @@ func (t *effectTable) insert(ctx context.Context, tx *parley.Tx, stream, token s
 func plainSQL(err error) error {
 	var state interface{ SQLState() string }
 	var network net.Error
-	code := ""
+	var numbered interface{ SQLErrorNumber() int32 }
+	code, number := "", int32(-1)
 	if errors.As(err, &state) {
 		code = state.SQLState()
+	} else {
+		code = mysqlState(err)
+	}
+	if errors.As(err, &numbered) {
+		number = numbered.SQLErrorNumber()
 	}
 	switch {
 	case err == nil:
@@ -88,7 +96,8 @@ func plainSQL(err error) error {
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, sql.ErrConnDone), errors.Is(err, driver.ErrBadConn),
 		errors.Is(err, io.EOF), errors.As(err, &network), strings.HasPrefix(code, "57P"):
 		return fmt.Errorf("%w: %w", parley.ErrConnection, err)
-	case code == "40P01", code == "40001":
+	case code == "40P01", code == "40001",
+		number == 0, number == 1205, number == 3902: // the server has ended the transaction
 		return fmt.Errorf("%w: %w", parley.ErrSerialization, err)
 	}
 	return err
@@ -119,8 +128,13 @@ func scanEffects(rows *sql.Rows) (list []effect, err error) {
 	return list, rows.Err()
 }
 
-// run carries out a statement in a transaction of its own.
-func run(ctx context.Context, b *parley.Broker, statement string) error {
+// run carries out one of the statements that change the schema, in a transaction of
+// its own.
+func (t *effectTable) run(ctx context.Context, b *parley.Broker, statement string) error {
+	if t.db != nil {
+		_, err := t.db.ExecContext(ctx, statement)
+		return err
+	}
 	err := b.InTx(ctx, func(tx *parley.Tx) error {
 		_, err := tx.SQL().ExecContext(ctx, statement)
 		return err

@@ -132,7 +132,7 @@ func (l *load) prepare(ctx context.Context) error {
 	}
 	if t := l.engine.effects(); t != nil && !l.control {
 		l.table = t
-		if err := run(ctx, b.Broker, t.create); err != nil {
+		if err := t.run(ctx, b.Broker, t.create); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func (l *load) leave() error {
 	defer cancel()
 	b := l.admin.p
 	if l.table != nil {
-		if err := run(ctx, b.Broker, l.table.drop); err != nil {
+		if err := l.table.run(ctx, b.Broker, l.table.drop); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 //
 //	go run ./internal/stress --db sqlite:/tmp/stress.db --for 60s
 //	go run ./internal/stress --db "postgres://user@host/db" --for 60s --seed 7
+//	go run ./internal/stress --db "mysql://user@host/db" --for 60s
 //
 // Senders write to conversations, to keys and to neither, and roll back now and
 // then; receivers do all that can be done with a delivery; others promote, move
@@ -25,8 +26,8 @@
 //
 // The rest of the line says how much happened. "maybe" are messages whose commit
 // nobody lived to hear of; what was received of them is not in "sent". The time
-// of a send is measured on streams with one sender each. On PostgreSQL, waits
-// are counted as well: "slow-commits" are senders behind a receiver's commit for
+// of a send is measured on streams with one sender each. On PostgreSQL, MySQL and
+// MariaDB waits are counted as well: "slow-commits" are senders behind a receiver's commit for
 // more than 100 ms, "receiver-behind-handler" and "meddler-behind-handler" are
 // others than senders behind a receiver whose handler was at work. With --control there
 // are only senders, so that their times can be compared with a full run's.

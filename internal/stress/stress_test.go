@@ -25,6 +25,8 @@ func TestRun(t *testing.T) {
 	for name, db := range map[string]string{
 		"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "stress.db"),
 		"postgres": os.Getenv("PARLEY_TEST_POSTGRES"),
+		"mariadb":  os.Getenv("PARLEY_TEST_MARIADB"),
+		"mysql":    os.Getenv("PARLEY_TEST_MYSQL"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if db == "" {

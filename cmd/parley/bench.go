@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/demo"
+)
+
+// bench tells what a database can do: it sends, drains and measures latency, in
+// tables of its own, beside whatever is there.
+func bench(ctx context.Context, c *call) error {
+	whole := c.flags.Duration("time", 30*time.Second, "how `long` to measure altogether")
+	size := c.flags.Int("size", 200, "`bytes` of a body")
+	senders := c.flags.Int("senders", 16, "how many `senders` at once")
+	readers := c.flags.Int("readers", 10, "how many `handlers` at once")
+	if err := c.parse(0, 0); err != nil {
+		return err
+	}
+	switch {
+	case *c.db == "":
+		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
+		return errUsage
+	case *whole < time.Second || *size < 0 || *senders < 1 || *readers < 1:
+		fmt.Fprintln(c.stderr, "parley: want --time of 1s or more, --size of 0 or more, --senders and --readers of 1 or more")
+		return errUsage
+	}
+	own := demo.WithPrefix(*c.db, "parley_b"+backend.NewID().String()[24:]+"_")
+	b, err := parley.Open(ctx, own, nil)
+	if err != nil {
+		return err
+	}
+	defer uninstall(ctx, c, own)
+	defer b.Close()
+	if err := b.Migrate(ctx); err != nil {
+		return err
+	}
+	err = b.Define(ctx, parley.Catalog{Types: []parley.MessageType{{Name: "Bench"}}, Queues: []parley.Queue{{Name: "bench"}, {Name: "latency"}}})
+	if err != nil {
+		return err
+	}
+	info, err := b.Info(ctx)
+	if err != nil {
+		return err
+	}
+	m := &meter{b: b, body: make([]byte, *size), senders: *senders, readers: *readers}
+	stages := []struct {
+		says  string
+		share int // of the time
+		run   func(ctx context.Context, d time.Duration) ([]figure, error)
+	}{
+		{"send, one at a time", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 1, 1) }},
+		{fmt.Sprintf("send, %d senders", *senders), 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, *senders, 1) }},
+		{"send, 100 in a transaction", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 2, 100) }},
+		{fmt.Sprintf("drain, %d handlers", *readers), 10, m.drain},
+		{"latency, a message now and then", 6, m.latency},
+	}
+	total := 0
+	for _, s := range stages {
+		total += s.share
+	}
+	p := newProgress(c.stderr, *whole)
+	var figures []figure
+	for _, s := range stages {
+		d := *whole * time.Duration(s.share) / time.Duration(total)
+		p.begin(s.says, d)
+		f, err := s.run(ctx, d)
+		p.end()
+		if err != nil {
+			return err
+		}
+		for i := range f {
+			if f[i].Work == "" {
+				f[i].Work = s.says
+			}
+		}
+		figures = append(figures, f...)
+	}
+	if *c.json {
+		out := json.NewEncoder(c.stdout)
+		out.SetIndent("", "\t")
+		return out.Encode(struct {
+			Engine  string    `json:"engine"`
+			Version string    `json:"version"`
+			Size    int       `json:"size"`
+			Figures []figure  `json:"figures"`
+			At      time.Time `json:"at"`
+		}{info.Engine, info.Version, *size, figures, time.Now().UTC().Truncate(time.Second)})
+	}
+	fmt.Fprintf(c.stdout, "%s %s, bodies of %d bytes\n", info.Engine, info.Version, *size)
+	t := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range figures {
+		fmt.Fprintf(t, "%s\t%s\n", f.Work, f.text())
+	}
+	return t.Flush()
+}
+
+// figure is a result: so many messages a second, or a latency.
+type figure struct {
+	Work     string  `json:"work"`
+	Messages int64   `json:"messages"`
+	Rate     float64 `json:"per_second,omitempty"`
+	P50      float64 `json:"p50_ms,omitempty"`
+	P99      float64 `json:"p99_ms,omitempty"`
+}
+
+func (f figure) text() string {
+	if f.P50 > 0 {
+		return fmt.Sprintf("%.2f ms, 99 of 100 within %.2f ms", f.P50, f.P99)
+	}
+	return fmt.Sprintf("%.0f messages/s", f.Rate)
+}
+
+func rate(work string, n int64, d time.Duration) []figure {
+	return []figure{{Work: work, Messages: n, Rate: float64(n) / d.Seconds()}}
+}
+
+// meter measures a broker.
+type meter struct {
+	b                *parley.Broker
+	body             []byte
+	senders, readers int
+}
+
+// errTimeUp ends a stage.
+var errTimeUp = errors.New("time is up")
+
+func (m *meter) send(ctx context.Context, d time.Duration, senders, batch int) ([]figure, error) {
+	timed, cancel := context.WithTimeoutCause(ctx, d, errTimeUp)
+	defer cancel()
+	posts := make([]parley.Posting, batch)
+	for i := range posts {
+		posts[i].Payload = parley.Payload{Type: "Bench", Body: m.body}
+	}
+	var sent atomic.Int64
+	var once sync.Once
+	var failed error
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range senders {
+		wg.Go(func() {
+			for timed.Err() == nil {
+				// It ends between two sends, so that none is cut off.
+				err := m.b.InTx(ctx, func(tx *parley.Tx) error {
+					_, err := tx.PostBatch(ctx, "bench", posts)
+					return err
+				})
+				if err != nil {
+					once.Do(func() { failed = err; cancel() })
+					return
+				}
+				sent.Add(int64(batch))
+			}
+		})
+	}
+	wg.Wait()
+	return rate("", sent.Load(), time.Since(start)), failed
+}
+
+// drain empties the queue, as far as there is time.
+func (m *meter) drain(ctx context.Context, d time.Duration) ([]figure, error) {
+	timed, cancel := context.WithTimeoutCause(ctx, d, errTimeUp)
+	defer cancel()
+	var handled atomic.Int64
+	last := time.Now()
+	start := last
+	var mu sync.Mutex
+	mux := parley.NewMux()
+	mux.HandleFunc("Bench", func(context.Context, *parley.Message) error {
+		handled.Add(1)
+		now := time.Now()
+		mu.Lock()
+		defer mu.Unlock()
+		if now.After(last) {
+			last = now
+		}
+		return nil
+	})
+	err := m.b.NewWorker("bench", mux, &parley.WorkerOptions{MaxReaders: m.readers}).Drain(timed)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return rate("", handled.Load(), max(last.Sub(start), time.Millisecond)), nil
+}
+
+// latency sends a message every 50 ms to a queue that is empty otherwise.
+func (m *meter) latency(ctx context.Context, d time.Duration) ([]figure, error) {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	arrived := make(chan time.Time, 1)
+	mux := parley.NewMux()
+	mux.HandleFunc("Bench", func(context.Context, *parley.Message) error {
+		arrived <- time.Now()
+		return nil
+	})
+	done := make(chan error, 1)
+	go func() {
+		done <- m.b.NewWorker("latency", mux, &parley.WorkerOptions{MaxReaders: m.readers}).Run(working)
+	}()
+	defer func() { stop(); <-done }()
+	var took []time.Duration
+	for start := time.Now(); time.Since(start) < d; {
+		sent := time.Now()
+		if _, err := m.b.Post(ctx, "latency", parley.Payload{Type: "Bench", Body: m.body}); err != nil {
+			return nil, err
+		}
+		select {
+		case t := <-arrived:
+			took = append(took, t.Sub(sent))
+		case err := <-done:
+			done <- err
+			return nil, fmt.Errorf("the worker ended: %w", err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	slices.Sort(took)
+	at := func(p float64) float64 { return took[min(int(p*float64(len(took))), len(took)-1)].Seconds() * 1000 }
+	return []figure{{Work: "latency, from before the send to the handler", Messages: int64(len(took)), P50: at(0.5), P99: at(0.99)}}, nil
+}
+
+// progress draws a bar on standard error, if that is a terminal.
+type progress struct {
+	w     io.Writer
+	whole time.Duration
+	past  time.Duration // stages that are over
+	stop  func()
+}
+
+func newProgress(w io.Writer, whole time.Duration) *progress {
+	p := &progress{w: io.Discard, whole: whole}
+	if f, ok := w.(*os.File); ok {
+		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
+			p.w = w
+		}
+	}
+	return p
+}
+
+func (p *progress) begin(says string, d time.Duration) {
+	quit, over := make(chan struct{}), make(chan struct{})
+	start, past := time.Now(), p.past
+	go func() {
+		defer close(over)
+		t := time.NewTicker(100 * time.Millisecond)
+		defer t.Stop()
+		for {
+			p.draw(past+min(time.Since(start), d), says)
+			select {
+			case <-t.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	p.stop = func() { close(quit); <-over; p.past = past + d }
+}
+
+func (p *progress) end() {
+	p.stop()
+	fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", 78))
+}
+
+func (p *progress) draw(past time.Duration, says string) {
+	const width = 30
+	n := min(int(float64(width)*past.Seconds()/p.whole.Seconds()), width)
+	fmt.Fprintf(p.w, "\r[%s%s] %3.0f s  %-36s", strings.Repeat("#", n), strings.Repeat(".", width-n), past.Seconds(), says)
+}

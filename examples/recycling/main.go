@@ -1,0 +1,21 @@
+// Command recycling pushes an audit log over recycled dialogs, on a database of
+// your choice; without -db on a temporary SQLite file.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/parleymq/parley/internal/demo"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := demo.Recycling(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "recycling:", err)
+		os.Exit(1)
+	}
+}
