@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+)
+
+var errUnsupported = errors.New("this system cannot do that")
+
+// row is one kind of work, done by several systems in turn.
+type row struct {
+	name    string
+	what    string
+	unit    string // of the value: what a larger or smaller one means follows from it
+	engines []string
+	systems []string
+	// slow rows are left out of a quick run.
+	slow bool
+	// once rows repeat their work by themselves, on one database.
+	once bool
+	// counted rows are also run through a proxy that counts.
+	counted bool
+	load    func(m *measurement) loader
+	run     func(ctx context.Context, m *measurement) (sample, error)
+}
+
+// sample is what one measurement found.
+type sample struct {
+	value float64
+	p99   float64 // of latencies, whose median is value
+	n     int     // messages, for costs
+	cost  *cost
+}
+
+// measurement is one system at one kind of work in one round.
+type measurement struct {
+	o      options
+	e      *engine
+	s      *system
+	dsn    string
+	window time.Duration
+	// begin is called when everything is up and what is measured begins.
+	begin func()
+}
+
+// size chooses by the length of the run.
+func (m *measurement) size(quick, full int) int {
+	if m.o.quick {
+		return quick
+	}
+	return full
+}
+
+// quickTime is how long a quick run should take for each engine.
+const quickTime = 130 * time.Second
+
+// limit is how long one measurement may take before it is given up.
+const limit = 3 * time.Minute
+
+// measure runs all rows of an engine.
+func measure(ctx context.Context, o options, e *engine, rep *report) error {
+	rep.engine(e)
+	began := time.Now()
+	for i, r := range rows {
+		if !slices.Contains(r.engines, e.name) || !named(r.name, o.rows) || r.slow && o.quick {
+			continue
+		}
+		var todo []*system
+		for _, s := range systems {
+			if slices.Contains(r.systems, s.name) && s.runsOn(e.name) && named(s.name, o.systems) && !(o.quick && s.extra && len(o.systems) == 0) {
+				todo = append(todo, s)
+			}
+		}
+		rounds := o.rounds
+		if r.once {
+			rounds = 1
+		}
+		start := time.Now()
+		for round := range rounds {
+			// A quick run has to come to its end: on a machine that is busy with other
+			// things there are fewer rounds.
+			if share := quickTime * time.Duration(i+1) / time.Duration(len(rows)); round > 0 && o.quick && time.Since(began) > share {
+				break
+			}
+			for i := range todo {
+				s := todo[(i+round)%len(todo)] // nobody is always the first
+				v, err := one(ctx, o, e, r, s, false)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err == nil && round == 0 && r.counted && e.written != nil {
+					var c sample
+					if c, err = one(ctx, o, e, r, s, true); err == nil {
+						v.cost = c.cost
+					}
+				}
+				rep.add(e, r, s, v, err)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "%-9s %-14s %5.1f s  %s\n", e.name, r.name, time.Since(start).Seconds(), rep.line(e, r))
+	}
+	return nil
+}
+
+// one makes one measurement on a fresh database.
+func one(ctx context.Context, o options, e *engine, r *row, s *system, counted bool) (v sample, err error) {
+	m := &measurement{o: o, e: e, s: s, window: 3 * time.Second, begin: func() {}}
+	if o.quick {
+		m.window = 500 * time.Millisecond
+	}
+	var load loader
+	if r.load != nil {
+		load = r.load(m)
+	}
+	dsn, drop, err := e.fresh(ctx, s, load, r.once)
+	if err != nil {
+		return v, err
+	}
+	defer drop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	m.dsn = dsn
+	if counted {
+		p, err := newProxy(dsn)
+		if err != nil {
+			return v, err
+		}
+		defer p.close()
+		m.dsn, m.window = p.dsn, m.window/2
+		var before int64
+		m.begin = func() {
+			p.reset()
+			before, err = e.written(ctx)
+		}
+		v, failed := r.run(ctx, m)
+		if err = errors.Join(err, failed); err != nil {
+			return v, err
+		}
+		after, err := e.written(ctx)
+		v.cost = p.cost(v.n, after-before)
+		return v, err
+	}
+	runtime.GC() // nobody pays for what another left
+	return r.run(ctx, m)
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// talking measures requests and their replies, in a closed loop: each of 16
+// clients has one request under way.
+func talking(kept bool) func(context.Context, *measurement) (sample, error) {
+	return func(ctx context.Context, m *measurement) (sample, error) {
+		q, err := openParley(ctx, m.dsn, parleyHow{})
+		if err != nil {
+			return sample{}, err
+		}
+		defer q.close()
+		server := parley.NewMux()
+		server.HandleFunc("Job", func(ctx context.Context, m *parley.Message) error {
+			return m.Reply(ctx, "Answer", m.Body)
+		})
+		var waiting sync.Map // handle -> chan struct{}
+		client := parley.NewMux()
+		client.HandleFunc("Answer", func(ctx context.Context, m *parley.Message) error {
+			if !kept {
+				if err := m.End(ctx); err != nil {
+					return err
+				}
+			}
+			if c, ok := waiting.Load(m.Conversation); ok {
+				select {
+				case c.(chan struct{}) <- struct{}{}:
+				default: // it came again
+				}
+			}
+			return nil
+		})
+		for queue, h := range map[string]parley.Handler{"jobs": server, "answers": client} {
+			stop, err := q.run(ctx, h, queue, 5)
+			if err != nil {
+				return sample{}, err
+			}
+			defer stop()
+		}
+		const clients = 16
+		var trips atomic.Int64
+		begin := func(tx *parley.Tx) (*parley.Conversation, error) {
+			return tx.Begin(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"})
+		}
+		ask := func(handle parley.ID) (parley.ID, error) {
+			answer := make(chan struct{}, 1)
+			err := q.b.InTx(ctx, func(tx *parley.Tx) (err error) {
+				c := tx.Conversation(handle)
+				if handle.IsZero() {
+					if c, err = begin(tx); err != nil {
+						return err
+					}
+				}
+				handle = c.Handle()
+				waiting.Store(handle, answer)
+				return c.Send(ctx, "Job", body(0))
+			})
+			if err != nil {
+				return handle, err
+			}
+			defer waiting.Delete(handle)
+			select {
+			case <-answer:
+				trips.Add(1)
+				return handle, nil
+			case <-time.After(20 * time.Second):
+				return handle, errors.New("no answer within 20 s")
+			case <-ctx.Done():
+				return handle, ctx.Err()
+			}
+		}
+		var start time.Time
+		var once sync.Once
+		ready := make(chan struct{})
+		var up atomic.Int64
+		err = inParallel(clients, clients, func(int) error {
+			handle, err := ask(parley.ID{})
+			if up.Add(1) == clients || err != nil {
+				once.Do(func() { m.begin(); start = time.Now(); trips.Store(0); close(ready) })
+			}
+			<-ready
+			for err == nil && time.Since(start) < 2*m.window {
+				if !kept {
+					handle = parley.ID{}
+				}
+				handle, err = ask(handle)
+			}
+			return err
+		})
+		return sample{value: float64(trips.Load()) / time.Since(start).Seconds(), n: int(trips.Load())}, err
+	}
+}
+
+// promoting promotes conversations while workers are busy with what waits.
+func promoting(ctx context.Context, m *measurement) (sample, error) {
+	q, err := openParley(ctx, m.dsn, parleyHow{})
+	if err != nil {
+		return sample{}, err
+	}
+	defer q.close()
+	seen := make(chan time.Time, 1)
+	mux := parley.NewMux()
+	mux.HandleFunc("Job", func(ctx context.Context, m *parley.Message) error {
+		if m.Conversation.IsZero() {
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		seen <- time.Now()
+		return nil
+	})
+	stop, err := q.run(ctx, mux, "jobs", 10)
+	if err != nil {
+		return sample{}, err
+	}
+	defer stop()
+	var took []float64
+	for range m.size(15, 50) {
+		var peer parley.ID
+		err := q.b.InTx(ctx, func(tx *parley.Tx) error {
+			c, err := tx.Begin(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"})
+			if err == nil {
+				err = c.Send(ctx, "Job", body(0))
+			}
+			if err != nil {
+				return err
+			}
+			s, err := c.Status(ctx)
+			if err == nil {
+				peer = s.Peer // the target's group, as long as nobody moves it
+			}
+			return err
+		})
+		if err != nil {
+			return sample{}, err
+		}
+		time.Sleep(30 * time.Millisecond)
+		start := time.Now()
+		if err := q.b.Promote(ctx, peer); err != nil {
+			return sample{}, fmt.Errorf("promote: %w", err)
+		}
+		select {
+		case t := <-seen:
+			took = append(took, t.Sub(start).Seconds()*1000)
+		case <-time.After(30 * time.Second):
+			return sample{}, errors.New("the promoted group was not received within 30 s")
+		}
+	}
+	return sample{value: percentile(took, 0.5), p99: percentile(took, 0.99)}, nil
+}
+
+// groupsLoad puts one message into each of n groups.
+func groupsLoad(n int) func(*measurement) loader {
+	return func(*measurement) loader {
+		return loader{n: n, name: "groups", how: func(ctx context.Context, q queue, n int) error {
+			return loadGroups(ctx, q.(*parleyQueue), n, n)
+		}}
+	}
+}
+
+// millionLoad puts 100,000 messages into 10,000 groups, and 900,000 posts that
+// are groups of their own beside them.
+func millionLoad(*measurement) loader {
+	return loader{n: 1_000_000, name: "million", how: func(ctx context.Context, q queue, n int) error {
+		if err := loadGroups(ctx, q.(*parleyQueue), n/10, n/100); err != nil {
+			return err
+		}
+		return loadPlain(ctx, q, n-n/10)
+	}}
+}
+
+func loadGroups(ctx context.Context, q *parleyQueue, n, groups int) error {
+	const size = 1000
+	return inParallel(2, (n+size-1)/size, func(i int) error {
+		posts := make([]parley.Posting, min(size, n-i*size))
+		for k := range posts {
+			at := i*size + k
+			posts[k] = parley.Posting{Payload: payload(body(at)), Options: []parley.PostOption{parley.Key(fmt.Sprint("g", at%groups))}}
+		}
+		return q.b.InTx(ctx, func(tx *parley.Tx) error {
+			_, err := tx.PostBatch(ctx, "jobs", posts)
+			return err
+		})
+	})
+}
+
+func hotLoad(n int) func(*measurement) loader {
+	return func(*measurement) loader {
+		return loader{n: n, name: "hot", how: func(ctx context.Context, q queue, n int) error {
+			for i := 0; i < n; i += 1000 {
+				if err := q.(keyed).batchOf(ctx, "hot", bodies(i, 1000)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	}
+}
+
+// claiming receives and acknowledges one message at a time.
+func claiming(ctx context.Context, m *measurement) (sample, error) {
+	q, err := openParley(ctx, m.dsn, parleyHow{})
+	if err != nil {
+		return sample{}, err
+	}
+	defer q.close()
+	rate, n, err := claimFor(ctx, q, m.window, m.begin)
+	return sample{value: rate, n: n}, err
+}
+
+func claimFor(ctx context.Context, q *parleyQueue, window time.Duration, begin func()) (float64, int, error) {
+	one := func() (bool, error) {
+		d, err := q.b.Receive(ctx, "jobs", &parley.ReceiveOptions{MaxMessages: 1})
+		if errors.Is(err, parley.ErrNoMessage) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		return true, d.Ack(ctx)
+	}
+	for range 5 {
+		if _, err := one(); err != nil {
+			return 0, 0, err
+		}
+	}
+	begin()
+	n, start := 0, time.Now()
+	for time.Since(start) < window {
+		ok, err := one()
+		if err != nil {
+			return 0, n, err
+		}
+		if !ok {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, 0, errors.New("nothing to receive")
+	}
+	return float64(n) / time.Since(start).Seconds(), n, nil
+}
+
+// claimingBehind does it while another process holds the first 1,000 groups.
+func claimingBehind(ctx context.Context, m *measurement) (sample, error) {
+	holder, err := openParley(ctx, m.dsn, parleyHow{options: parley.Options{Lease: 10 * time.Minute}})
+	if err != nil {
+		return sample{}, err
+	}
+	defer holder.close()
+	err = inParallel(4, 1000, func(int) error {
+		_, err := holder.b.Receive(ctx, "jobs", &parley.ReceiveOptions{MaxMessages: 1, Hold: parley.HoldLease})
+		return err
+	})
+	if err != nil {
+		return sample{}, err
+	}
+	return claiming(ctx, m)
+}
+
+// underSnapshot compares the last ten seconds of a minute in which another
+// session's snapshot keeps the engine from cleaning up with the ten before it.
+func underSnapshot(ctx context.Context, m *measurement) (sample, error) {
+	q, err := openParley(ctx, m.dsn, parleyHow{key: true})
+	if err != nil {
+		return sample{}, err
+	}
+	defer q.close()
+	sender, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for i := 0; sender.Err() == nil; i += 100 {
+			q.batch(sender, bodies(i, 100))
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	if _, _, err := claimFor(ctx, q, 5*time.Second, m.begin); err != nil {
+		return sample{}, err
+	}
+	before, _, err := claimFor(ctx, q, 10*time.Second, m.begin)
+	if err != nil {
+		return sample{}, err
+	}
+	tx, err := q.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return sample{}, err
+	}
+	defer tx.Rollback()
+	var one int
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM bench_row`).Scan(&one); err != nil {
+		return sample{}, err
+	}
+	if _, _, err := claimFor(ctx, q, 50*time.Second, m.begin); err != nil {
+		return sample{}, err
+	}
+	after, n, err := claimFor(ctx, q, 10*time.Second, m.begin)
+	return sample{value: after / before, n: n}, err
+}
