@@ -9,7 +9,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test short lint cover conformance stress servers stop
+.PHONY: help test short lint cover conformance stress bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,7 @@ short: $(SERVERS) ## a quick look: tests marked long left out, no race detector 
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:" $$files >&2; exit 1; fi
 	go vet ./...
+	cd bench && go vet ./...
 	@if [ -n "$(STRICT)" ] || go run $(STATICCHECK) -version >/dev/null 2>&1; then \
 		echo go run $(STATICCHECK) ./... && go run $(STATICCHECK) ./...; \
 	else echo "lint: staticcheck cannot be had now, so it is left out" >&2; fi
@@ -35,13 +36,18 @@ cover: $(SERVERS) ## test coverage over all packages, in .cache/cover.out
 	$(SERVERS) exec -- go test -timeout 20m -coverpkg=./... -coverprofile=.cache/cover.out ./...
 	@go tool cover -func=.cache/cover.out | tail -n 1
 
-conformance: $(SERVERS) ## the conformance suite by command, on SQLite and PostgreSQL
+conformance: $(SERVERS) ## the conformance suite by command, on each engine
 	go run ./cmd/parley conformance --db "sqlite:$$(mktemp -d)/conformance.db"
 	PARLEY_TEST_REQUIRE=postgres $(SERVERS) exec -only postgres -- \
 		sh -c 'exec go run ./cmd/parley conformance --db "$$PARLEY_TEST_POSTGRES"'
+	PARLEY_TEST_REQUIRE=mariadb,mysql $(SERVERS) exec -only mariadb,mysql -- \
+		sh -c 'go run ./cmd/parley conformance --db "$$PARLEY_TEST_MARIADB" && exec go run ./cmd/parley conformance --db "$$PARLEY_TEST_MYSQL"'
 
 stress: $(SERVERS) ## the same tests again and again with the race detector, to the first failure (PKG=, RUN=, COUNT=)
 	$(SERVERS) exec -- go test -race -failfast -timeout 0 -count=$(COUNT) -run '$(RUN)' $(PKG)
+
+bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
+	cd bench && go run . $(or $(BENCH),-quick)
 
 servers: $(SERVERS) ## start servers that stay up, which makes the other targets quicker, and print their variables
 	@$(SERVERS) start
