@@ -611,7 +611,7 @@ func (t *batch) undo() {
 }
 
 // giveBack ends leases of groups that were not settled. If it cannot, they end by
-// themselves. t.mu is held, or the batch has not begun.
+// themselves. t.mu is held.
 func (t *batch) giveBack(holds []*backend.Hold) {
 	if !t.lease {
 		return

@@ -121,8 +121,10 @@ func (t *batch) sift(ctx context.Context) (err error) {
 	for _, h := range suspects {
 		t.suspects = append(t.suspects, h.Group)
 	}
+	t.mu.Lock() // heartbeats prolong the leases of what it has already
 	t.holds = good
 	t.giveBack(suspects)
+	t.mu.Unlock()
 	if good[0].Messages[0].Suspicion > 0 {
 		return t.isolate(ctx)
 	}
