@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+func init() {
+	add(
+		Check{ID: "B01", Name: "unknown handles", Run: checkUnknownHandles},
+		Check{ID: "B01", Name: "ended, errored and foreign handles", Run: checkUnfitHandles},
+		Check{ID: "B01", Name: "receiving by a foreign or ended handle", Run: checkReceiveUnfit},
+		Check{ID: "B01", Name: "groups that are not there", Run: checkUnknownGroups},
+	)
+}
+
+func checkUnknownHandles(e *Env) {
+	w := e.World()
+	good := w.Dialog("0")
+	unknown := parley.NewID()
+	sending, others := dlgVerbs(w)
+	w.Tx(func(tx *parley.Tx) error {
+		for _, v := range append(sending, others...) {
+			dlgNames(e, v.name, v.do(e.Ctx, tx, unknown), parley.ErrNoConversation, unknown.String())
+		}
+		c := tx.Conversation(unknown)
+		_, err := c.Status(e.Ctx)
+		dlgNames(e, "Status", err, parley.ErrNoConversation, unknown.String())
+		_, err = c.ID(e.Ctx)
+		dlgNames(e, "ID", err, parley.ErrNoConversation, unknown.String())
+		_, err = c.Group(e.Ctx)
+		dlgNames(e, "Group", err, parley.ErrNoConversation, unknown.String())
+		// The second of several is named, too.
+		err = tx.SendTo(e.Ctx, []*parley.Conversation{tx.Conversation(good), c}, w.Any, nil)
+		dlgNames(e, "SendTo", err, parley.ErrNoConversation, unknown.String())
+		return tx.Conversation(good).Send(e.Ctx, w.Ask, []byte("1")) // the transaction is still usable
+	})
+	for _, hold := range e.Holds() {
+		_, err := w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Conversation: unknown, Hold: hold, Wait: 5 * time.Second})
+		dlgNames(e, "Receive", err, parley.ErrNoConversation, unknown.String())
+	}
+	dlgBodies(w, w.SQ, nil, "0", "1")
+	dlgQuiet(w, w.SQ, w.CQ)
+}
+
+func checkUnfitHandles(e *Env) {
+	w := e.World(func(c *parley.Catalog) { c.Services[1].PeerPromotion = 255 })
+	sending, others := dlgVerbs(w)
+	for _, c := range []struct {
+		state           string
+		sending, others error // nil: the verbs work
+		after           parley.State
+	}{
+		{"ended", parley.ErrEnded, parley.ErrEnded, parley.DisconnectedOutbound},
+		{"peer ended", parley.ErrPeerEnded, nil, parley.DisconnectedInbound},
+		{"errored", parley.ErrConversationError, nil, parley.Errored},
+		{"both ended", parley.ErrNoConversation, parley.ErrNoConversation, ""},
+	} {
+		h, server := dlgInState(w, c.state)
+		good := w.Dialog("good")
+		var before string
+		if c.after != "" {
+			before = fmt.Sprintf("%+v", *dlgStatus(w, h))
+		}
+		w.Tx(func(tx *parley.Tx) error {
+			for _, v := range sending {
+				err := v.do(e.Ctx, tx, h)
+				dlgNames(e, v.name+" on a conversation that is "+c.state, err, c.sending, h.String())
+				var told *parley.DialogError
+				if c.state == "errored" && (!errors.As(err, &told) || told.Code != 77) {
+					e.Errorf("%s on a conversation in error: the error %v does not carry the code 77", v.name, err)
+				}
+			}
+			for _, v := range others {
+				if c.others != nil {
+					dlgNames(e, v.name+" on a conversation that is "+c.state, v.do(e.Ctx, tx, h), c.others, h.String())
+				}
+			}
+			return tx.Conversation(good).Send(e.Ctx, w.Ask, []byte("good 2"))
+		})
+		dlgState(w, h, c.after)
+		if c.after != "" {
+			if after := fmt.Sprintf("%+v", *dlgStatus(w, h)); after != before {
+				e.Errorf("%s: the refused verbs changed the side from %s to %s", c.state, before, after)
+			}
+		}
+		switch c.state {
+		case "peer ended", "errored": // what does not send works until the end
+			want := parley.EndDialog
+			if c.state == "errored" {
+				want = parley.ErrorType
+			}
+			w.Tx(func(tx *parley.Tx) error {
+				if err := tx.Conversation(h).SetTimer(e.Ctx, time.Hour); err != nil {
+					return err
+				}
+				ms, err := tx.Receive(e.Ctx, w.CQ, &parley.ReceiveOptions{Conversation: h})
+				if err != nil {
+					return err
+				}
+				if len(ms) != 1 || ms[0].Type != want {
+					e.Errorf("%s: received %s, want %s", c.state, describe(ms), want)
+				}
+				return tx.Conversation(h).End(e.Ctx)
+			})
+			dlgGone(w, h, server)
+		case "ended":
+			dlgEnd(w, server)
+			dlgGone(w, h, server)
+		}
+		dlgQuiet(w, w.CQ)
+		var got []string
+		for _, m := range w.Drain(w.SQ) {
+			if m.Conversation == dlgPeer(w, good) {
+				got = append(got, string(m.Body))
+			}
+		}
+		dlgSame(e, c.state+": the conversation beside it", got, []string{"good", "good 2"})
+	}
+
+	// The peer's handle is no way to send from its side.
+	h := w.Dialog("0")
+	server := dlgPeer(w, h)
+	w.Tx(func(tx *parley.Tx) error {
+		dlgNames(e, "send as the peer", tx.Conversation(h).Send(e.Ctx, w.Tell, nil), parley.ErrTypeNotAllowed, h.String())
+		dlgNames(e, "send as the peer", tx.Conversation(server).Send(e.Ctx, w.Ask, nil), parley.ErrTypeNotAllowed, server.String())
+		group := dlgVerb{do: func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
+			ep, err := tx.Conversation(server).Status(ctx)
+			if err != nil {
+				return err
+			}
+			return tx.Conversation(h).Move(ctx, ep.Group)
+		}}
+		dlgNames(e, "move to the peer's group", group.do(e.Ctx, tx, h), parley.ErrGroupElsewhere, h.String())
+		_, err := tx.Begin(e.Ctx, w.Client, w.Server, &parley.DialogOptions{Contract: w.Contract, RelatedConversation: server})
+		dlgNames(e, "begin related to the peer's side", err, parley.ErrGroupElsewhere, server.String())
+		return nil
+	})
+	dlgBodies(w, w.SQ, nil, "0")
+	dlgQuiet(w, w.SQ, w.CQ)
+}
+
+func checkReceiveUnfit(e *Env) {
+	w := e.World()
+	for _, c := range []struct {
+		state string
+		want  error
+	}{{"conversing", parley.ErrGroupElsewhere}, {"ended", parley.ErrEnded}, {"both ended", parley.ErrNoConversation}} {
+		h, server := dlgInState(w, c.state)
+		queue := w.CQ
+		if c.state == "conversing" {
+			queue = w.SQ // where the handle does not belong
+		}
+		for _, hold := range e.Holds() {
+			for _, wait := range []time.Duration{0, 5 * time.Second} {
+				start := time.Now()
+				_, err := w.B.Receive(e.Ctx, queue, &parley.ReceiveOptions{Conversation: h, Hold: hold, Wait: wait})
+				dlgNames(e, "receive by a handle that is "+c.state, err, c.want, h.String())
+				if took := time.Since(start); took > 4*time.Second {
+					e.Errorf("receive by a handle that is %s failed only after %v", c.state, took)
+				}
+			}
+		}
+		w.Tx(func(tx *parley.Tx) error {
+			o := &parley.ReceiveOptions{Conversation: h}
+			_, err := tx.Receive(e.Ctx, queue, o)
+			dlgNames(e, "receive in a transaction by a handle that is "+c.state, err, c.want, h.String())
+			_, err = tx.GetGroup(e.Ctx, queue, o)
+			dlgNames(e, "get the group by a handle that is "+c.state, err, c.want, h.String())
+			return nil
+		})
+		if c.state == "conversing" {
+			dlgBodies(w, w.SQ, &parley.ReceiveOptions{Conversation: server}, "first")
+		}
+		w.Drain(w.SQ)
+	}
+}
+
+func checkUnknownGroups(e *Env) {
+	w := e.World()
+	h := w.Dialog("0")
+	own := dlgStatus(w, h).Group
+	// A group that is not there, or is another queue's, is one without messages.
+	for _, g := range []parley.ID{parley.NewID(), own} {
+		for _, hold := range e.Holds() {
+			_, err := w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g, Hold: hold})
+			e.Is(err, parley.ErrNoMessage)
+			_, err = w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g, Hold: hold, Wait: 30 * time.Millisecond})
+			e.Is(err, parley.ErrNoMessage)
+		}
+		w.Tx(func(tx *parley.Tx) error {
+			_, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
+			e.Is(err, parley.ErrNoMessage)
+			_, err = tx.GetGroup(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
+			e.Is(err, parley.ErrNoMessage)
+			return nil
+		})
+	}
+	unknown := parley.NewID()
+	dlgNames(e, "unpark", w.B.Unpark(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
+	dlgNames(e, "promote", w.B.Promote(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
+	e.Must(w.B.Demote(e.Ctx, unknown))
+	w.Tx(func(tx *parley.Tx) error {
+		dlgNames(e, "move to no group", tx.Conversation(h).Move(e.Ctx, parley.ID{}), parley.ErrUnknownGroup, h.String())
+		return nil
+	})
+	dlgBodies(w, w.SQ, nil, "0")
+}
