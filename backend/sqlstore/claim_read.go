@@ -1,0 +1,262 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Source is a stream of a group and who receives from it.
+type Source struct {
+	ID     backend.ID
+	Kind   int64
+	Group  backend.ID
+	Handle backend.ID
+	Ended  bool // the endpoint
+
+	elsewhere bool // the endpoint is in another group
+	priority  int
+	facts     backend.Message
+}
+
+// read reads messages of a group that is locked, in the order in which they are
+// received, beyond those that the hold has had. Messages for endpoints that have
+// ended are removed and counted.
+func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend.ID, limit int, bytes *budget) (messages []*backend.Message, discarded int, err error) {
+	private := heldOf(h)
+	var sources []Source
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		s := Source{Group: g.id}
+		var at backend.ID // the group of the endpoint
+		var closed sql.NullInt64
+		f := &s.facts
+		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
+			Bool(&f.Initiator), Text(&f.Service), Text(&f.Far), Text(&f.Contract), &closed)
+		if !s.Handle.IsZero() {
+			s.Ended, s.elsewhere = at.IsZero() || closed.Valid, at != g.id
+		}
+		sources = append(sources, s)
+		return err
+	}, t.s.q.GroupStreams, g.id)
+	if err != nil {
+		return nil, 0, err
+	}
+	var astray []Source
+	full := false
+	for _, s := range sources {
+		switch {
+		case s.Ended || s.elsewhere:
+			astray = append(astray, s)
+			continue
+		case full || len(messages) >= limit || !handle.IsZero() && s.Handle != handle:
+			continue
+		}
+		after, seen := private.last[s.ID]
+		if !seen {
+			after = -1
+		}
+		n := len(messages)
+		err := t.Rows(ctx, func(rows *sql.Rows) error {
+			m := s.facts
+			var since int64
+			var kind int
+			var uniq string
+			err := rows.Scan(&m.Seq, ID(&m.ID), &kind, &m.Type, Body(&m.Body), &since, Text(&uniq),
+				Int(&m.Attempts), Int(&m.Suspicion), Text(&m.LastError))
+			if err != nil {
+				return err
+			}
+			if !bytes.take(len(m.Body)) {
+				full = true
+				return errEnough
+			}
+			m.Kind = backend.Kind(kind)
+			m.Stream, m.Handle, m.Group, m.Priority = s.ID, s.Handle, g.id, s.priority
+			m.Enqueued = time.UnixMicro(since)
+			AddMessage(h, &m, g.name, uniq)
+			messages = append(messages, &m)
+			return nil
+		}, t.s.q.MessageRead, s.ID, after, limit-n)
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	discarded, err = t.ClearAstray(ctx, astray)
+	return messages, discarded, err
+}
+
+// ReadHolds makes holds of groups that are locked out of the rows of one
+// statement, and sees to the streams that cannot be received. The statement
+// returns, in the order of the groups and, in each, that of its messages:
+//
+//   - the group's number in groups, from 1, its fence and lease from before the
+//     claim, the level, version and stickiness of its promotion, and its key;
+//   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
+//     another group; such streams come without messages) and its id;
+//   - the message: seq, id, kind, type, body, since and unique value, and its
+//     attempts, suspicion and last error;
+//   - with the first message of a stream: priority, endpoint, conversation,
+//     initiator, service, far service and contract; and the stream's kind.
+//
+// A group without messages is one row with a NULL seq.
+func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []backend.ID, q *Stmt, args ...any) (c backend.Claim, err error) {
+	var astray []Source
+	var orphans []*backend.Hold // whose lease ran out
+	var hold *backend.Hold
+	var last int64 // number of the group of the last row
+	var facts backend.Message
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var n, fence, lease int64
+		var level, version sql.NullInt64
+		var sticky, initiator bool
+		var name string
+		var state, seq, kind, priority, streamKind sql.NullInt64
+		var since int64
+		var uniq string
+		m := new(backend.Message)
+		var f backend.Message
+		err := rows.Scan(&n, &fence, &lease, &level, &version, Bool(&sticky), &name, &state, ID(&m.Stream), &seq,
+			ID(&m.ID), &kind, Text(&m.Type), Body(&m.Body), Int(&since), Text(&uniq),
+			Int(&m.Attempts), Int(&m.Suspicion), Text(&m.LastError),
+			&priority, ID(&f.Handle), ID(&f.Conversation), Bool(&initiator),
+			Text(&f.Service), Text(&f.Far), Text(&f.Contract), &streamKind)
+		if err != nil {
+			return err
+		}
+		group := groups[n-1]
+		if state.Int64 != 0 {
+			astray = append(astray, Source{
+				ID: m.Stream, Kind: streamKind.Int64, Group: group, Handle: f.Handle, Ended: state.Int64 == 1,
+			})
+			return nil
+		}
+		if !seq.Valid && !r.LockOnly {
+			return nil // the group has nothing (any more)
+		}
+		if hold == nil || n != last {
+			last = n
+			hold = NewHold(r, group, version.Int64, sticky)
+			hold.Promoted, hold.Level = version.Valid, int(level.Int64)
+			if r.Lease > 0 {
+				hold.Fence = fence + 1
+			}
+			c.Holds = append(c.Holds, hold)
+			if lease != 0 {
+				orphans = append(orphans, hold)
+			}
+		}
+		if !seq.Valid {
+			return nil
+		}
+		if priority.Valid { // the first message of its stream
+			f.Priority, f.Initiator, f.Group = int(priority.Int64), initiator, group
+			facts = f
+		}
+		m.Seq, m.Kind, m.Enqueued = seq.Int64, backend.Kind(kind.Int64), time.UnixMicro(since)
+		m.Handle, m.Conversation, m.Initiator = facts.Handle, facts.Conversation, facts.Initiator
+		m.Service, m.Far, m.Contract = facts.Service, facts.Far, facts.Contract
+		m.Priority, m.Group = facts.Priority, facts.Group
+		AddMessage(hold, m, name, uniq)
+		return nil
+	}, q, args...)
+	if err != nil {
+		return c, err
+	}
+	for _, h := range orphans {
+		if err := t.Suspect(ctx, h); err != nil {
+			return c, err
+		}
+	}
+	c.Discarded, err = t.ClearAstray(ctx, astray)
+	return c, err
+}
+
+// ClearAstray sees to the streams of a group that cannot be received in it:
+// messages for an endpoint that has ended are removed and counted, and a notice
+// that was written while its endpoint moved follows it.
+func (t *Tx) ClearAstray(ctx context.Context, sources []Source) (discarded int, err error) {
+	for _, s := range sources {
+		if !s.Ended {
+			if err := t.follow(ctx, s); err != nil {
+				return discarded, err
+			}
+			continue
+		}
+		keys, err := t.dropMessages(ctx, s.ID)
+		if err != nil {
+			return discarded, err
+		}
+		discarded += len(keys)
+		if s.Kind != streamDialog {
+			err = t.dropNote(ctx, s.Group, s.ID)
+		} else if len(keys) > 0 {
+			t.touch(s.ID)
+		}
+		if err != nil {
+			return discarded, err
+		}
+	}
+	return discarded, nil
+}
+
+// follow moves a stream of one message to the group where its endpoint is now.
+// Nobody else has business with its guard. The stream of a dialog is Move's.
+func (t *Tx) follow(ctx context.Context, s Source) error {
+	if s.Kind == streamDialog {
+		return nil
+	}
+	h, err := t.home(ctx, s.Handle)
+	if err != nil || h == nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, t.s.q.StreamMove, h.group, s.ID); err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.MarkerMove, h.group, s.Group, s.ID)
+	return err
+}
+
+// NewHold makes a hold of a group. A version other than zero is that of the
+// promotion that it came by.
+func NewHold(r backend.ClaimRequest, group backend.ID, version int64, sticky bool) *backend.Hold {
+	return &backend.Hold{
+		Queue: r.Queue, Group: group,
+		Private: &held{handle: r.Handle, version: version, sticky: sticky, last: map[backend.ID]int64{}},
+	}
+}
+
+// AddMessage adds a message to a hold. Those of keys tell by their kind that
+// they are; name is the key's.
+func AddMessage(h *backend.Hold, m *backend.Message, name, uniq string) {
+	p := heldOf(h)
+	if m.Kind == KindKeyed {
+		m.Kind, m.Key = backend.KindUser, name
+	}
+	if uniq != "" {
+		if p.uniq == nil {
+			p.uniq = map[backend.ID]string{}
+		}
+		p.uniq[m.ID] = uniq
+	}
+	p.last[m.Stream] = m.Seq
+	h.Messages = append(h.Messages, m)
+}
+
+// More implements backend.Tx.
+func (t *Tx) More(ctx context.Context, h *backend.Hold, maxMessages, maxBytes int) ([]*backend.Message, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if heldOf(h).post {
+		return nil, nil
+	}
+	g, err := t.group(ctx, h.Group)
+	if err != nil || g == nil {
+		return nil, err
+	}
+	heldOf(h).since(h.Messages)
+	messages, _, err := t.read(ctx, g, h, heldOf(h).handle, maxMessages, &budget{left: maxBytes})
+	return messages, err
+}

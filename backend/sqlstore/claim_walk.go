@@ -1,0 +1,170 @@
+package sqlstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// pick is a group, or a post without key, that was found in the order and, if
+// the engine locks as it walks, locked.
+type pick struct {
+	id   backend.ID
+	kind pickKind
+	post *Post // if it has been read already
+	// leased: the post has been marked as held already.
+	leased bool
+	// ordinary: it is not promoted, as has been found out already.
+	ordinary bool
+}
+
+type pickKind int
+
+const (
+	pickGroup pickKind = iota
+	pickPost
+)
+
+// walk finds what to claim: promotions first, then from the head of the ready
+// order or from that of the posts, whichever ranks higher, and if nothing there
+// can be had, from the other.
+func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) error) error {
+	taken := 0
+	count := func(p pick) error {
+		err := claim(p)
+		if err == nil {
+			taken++
+		}
+		return err
+	}
+	promoted, err := t.walkPromoted(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, p := range promoted {
+		if err := count(p); err != nil {
+			return err
+		}
+	}
+	if taken > 0 {
+		return nil
+	}
+	ordinary := len(promoted) == 0
+	ready, rank, err := t.walkReady(ctx, r)
+	if err != nil {
+		return err
+	}
+	head, err := t.headPost(ctx, r.Queue)
+	if err != nil {
+		return err
+	}
+	posts := func() error {
+		rows, leased, err := t.takePosts(ctx, r)
+		for _, p := range rows {
+			if err == nil {
+				err = count(pick{id: p.ID, post: p, kind: pickPost, leased: leased, ordinary: ordinary})
+				if err == nil {
+					continue
+				}
+			}
+			if leased && err == errEnough { // it does not fit: give it back
+				if _, err := t.Exec(ctx, t.s.q.PostUnlease, p.ID); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	}
+	if head.before(rank) {
+		if err := posts(); err != nil || taken > 0 {
+			return err
+		}
+		head = place{}
+	}
+	for _, p := range ready {
+		p.ordinary = ordinary
+		if err := count(p); err != nil {
+			return err
+		}
+	}
+	if taken == 0 && head != (place{}) {
+		return posts()
+	}
+	return nil
+}
+
+// place is where something stands in the order; the zero place is nowhere.
+type place struct {
+	priority int
+	since    int64
+}
+
+func (p place) before(q place) bool {
+	switch {
+	case p == place{}:
+		return false
+	case q == place{}:
+		return true
+	case p.priority != q.priority:
+		return p.priority > q.priority
+	}
+	return p.since < q.since
+}
+
+func (t *Tx) walkPromoted(ctx context.Context, r backend.ClaimRequest) (picks []pick, err error) {
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var p pick
+		err := rows.Scan(ID(&p.id), Int(&p.kind))
+		picks = append(picks, p)
+		return err
+	}, t.s.q.WalkPromoted, r.Queue, r.MaxGroups)
+	return picks, err
+}
+
+// walkReady lists groups in ready order, each once, and the place of the first.
+func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest) (picks []pick, head place, err error) {
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var p pick
+		var at place
+		if err := rows.Scan(ID(&p.id), &at.priority, &at.since); err != nil {
+			return err
+		}
+		if len(picks) == 0 {
+			head = at
+		}
+		if !slices.ContainsFunc(picks, func(x pick) bool { return x.id == p.id }) {
+			picks = append(picks, p)
+		}
+		return nil
+	}, t.s.q.WalkReady, r.Queue, r.MaxGroups)
+	return picks, head, err
+}
+
+func (t *Tx) headPost(ctx context.Context, queue int64) (head place, err error) {
+	var id backend.ID
+	_, err = t.Row(ctx, []any{ID(&id), &head.priority, &head.since}, t.s.q.HeadPost, queue)
+	return head, err
+}
+
+// takePosts lists posts in their order, with their bodies. Where the engine can,
+// a claim by lease marks them as held in the same statement.
+func (t *Tx) takePosts(ctx context.Context, r backend.ClaimRequest) (posts []*Post, leased bool, err error) {
+	q, args := t.s.q.TakePosts, []any{r.Queue, r.MaxGroups}
+	if r.Lease > 0 && !r.LockOnly && !t.s.q.LeasePosts.Empty() {
+		q, args, leased = t.s.q.LeasePosts, append(args, r.Lease, r.Owner), true
+	}
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		p := new(Post)
+		err := p.Scan(rows)
+		posts = append(posts, p)
+		return err
+	}, q, args...)
+	slices.SortFunc(posts, func(a, b *Post) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return posts, leased, err
+}
