@@ -1,0 +1,72 @@
+package mysql
+
+// A send is three statements. The first takes the guard, and the message's number
+// comes back as the LAST_INSERT_ID. Without the hint MariaDB may find the row by the
+// index held, and locks its entry first, which others lock last.
+//
+// from
+const advanceSQL = `
+	UPDATE parley_stream FORCE INDEX (PRIMARY)
+	   SET next_seq = LAST_INSERT_ID(next_seq + 1), touched = :now
+	 WHERE stream_id IN (?, '') AND kind = 2 AND closed = 0 AND held = 0 AND queue_id IS NOT NULL`
+
+// The second inserts the message if nothing is in its way, and returns the queue
+// as the LAST_INSERT_ID.
+//
+// number, message id, kind, type, body, from, catalog version
+const insertSQL = `
+	INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+	SELECT s.stream_id, ?, ?, ?, ?, ?, :now + 0 * LAST_INSERT_ID(s.queue_id)
+	  FROM parley_stream s
+	 STRAIGHT_JOIN parley_queue q ON q.queue_id = s.queue_id
+	 STRAIGHT_JOIN parley_meta v ON v.id = 1
+	 WHERE s.stream_id = ? AND q.enabled = 1 AND v.catalog_version = ?
+	   AND (SELECT 1 FROM parley_closing c WHERE c.handle = s.stream_id LIMIT 1) IS NULL`
+
+// The third puts the stream into the order unless it is there.
+//
+// from
+const placeSQL = `
+	INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
+	  FROM parley_stream s WHERE s.stream_id = ?`
+
+// The guards of a batch, locked in the order of their ids, and what else a sender
+// depends on. The columns of the stream are those of the locked row; the rest is as
+// of the statement's beginning, which is no older than the caller could know of.
+//
+// streams
+const statesSQL = `
+	SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
+	       s.held,
+	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+	       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+	       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1)
+	  FROM parley_stream s FORCE INDEX (PRIMARY)
+	 WHERE s.stream_id IN (?)
+	 ORDER BY s.stream_id
+	   FOR UPDATE`
+
+// Streams whose guards are ours get their next numbers and their ranks.
+//
+// numbers by stream, ranks by stream, streams
+const nextSQL = `
+	UPDATE parley_stream SET next_seq = ?, priority = ?, touched = :now WHERE stream_id IN (?)`
+
+// stream, number, id, kind, type, body, unique value, time
+const appendSQL = `
+	INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, uniq, since) VALUES ?`
+
+// queue, group, stream, priority, time
+const markSQL = `
+	INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since) VALUES ?`
+
+// id, queue, rank, type, body, time
+const postManySQL = `
+	INSERT INTO parley_post (post_id, queue_id, priority, type, body, since) VALUES ?`
+
+// The streams of keys.
+//
+// queues and names
+const keysSQL = `
+	SELECT queue_id, name, stream_id FROM parley_key WHERE ?`

@@ -1,0 +1,329 @@
+package postgres
+
+import (
+	"slices"
+)
+
+// window is how far a claim of n groups walks into an order. What is beyond is
+// for a claim that walks up to deepWindow, after one that found nothing.
+func window(n int) int { return 8*n + 50 }
+
+const deepWindow = 10000
+
+// limits are the numbers of groups that a claim can ask for. They stand in the
+// text of the statement, which there is once for each, and so does the window: a
+// limit in a parameter is "a tenth of the rows" to the planner. So with a million
+// rows it plans anew for each execution, or, when it does not, expects the
+// statement to be so costly that it compiles it first (jit_above_cost), which
+// takes half a second; and without a limit it prefers sorting all there is to
+// walking an index.
+var limits = [...]int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1000}
+
+// limit returns the greatest of the limits that is not above n.
+func limit(n int) int {
+	i, _ := slices.BinarySearch(limits[:], n+1)
+	return limits[max(i-1, 0)]
+}
+
+// A claim's first statement: what there is to claim, locked.
+//
+// Promotions come first, one at a time: a group and a post locked together could
+// not be returned together. Then one of two orders, that of the streams and that of
+// the posts without key: the one whose head, locked or not, ranks higher, or the
+// one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
+// the other. Posts are one row each, and a locking
+// clause returns that row as it is when the lock is granted, so they come with
+// their bodies, up to $2 bytes. Groups come without messages: these are read by
+// a new statement (rule R-A). Beside what was found the rows say what the heads
+// of both orders are, and whether there is anything but posts; and if there is
+// nothing to claim, how many streams were looked at, and whether something is
+// there that is not blocked.
+//
+// $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
+// :window how far to walk
+const claimSQL = `
+	WITH t AS MATERIALIZED (SELECT :now AS now),
+	promoted AS MATERIALIZED (
+	  SELECT p.group_id, g.group_id IS NULL AS post, g.free
+	    FROM (SELECT x.group_id FROM parley_promotion x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.level DESC, x.since
+	           LIMIT :window) p
+	    LEFT JOIN LATERAL (
+	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
+	             FROM parley_grp g
+	            WHERE g.group_id = p.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = p.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_ready r
+	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                           WHERE r.group_id = p.group_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+	    LEFT JOIN LATERAL (
+	           SELECT o.post_id FROM parley_post o
+	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
+	   LIMIT 1),
+	streams AS MATERIALIZED (
+	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	   WHERE x.queue_id = $1
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :window),
+	ready_head AS MATERIALIZED (
+	  SELECT r.priority, r.since
+	    FROM streams r
+	   CROSS JOIN LATERAL (
+	           SELECT 1 FROM parley_grp g
+	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+	            LIMIT 1) g
+	   CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
+	   WHERE (SELECT count(*) FROM promoted) = 0
+	   LIMIT 1),
+	post_head AS MATERIALIZED (
+	  SELECT x.priority, x.since FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+	     AND (SELECT count(*) FROM promoted) = 0
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT 1),
+	posts_first AS MATERIALIZED (
+	  SELECT CASE $3::int WHEN 1 THEN false WHEN 2 THEN true ELSE
+	         NOT EXISTS (SELECT 1 FROM ready_head)
+	         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) END AS yes
+	    FROM post_head),
+	ready_first AS MATERIALIZED (
+	  SELECT r.group_id, g.free, r.priority, r.since
+	    FROM streams r
+	   CROSS JOIN LATERAL (
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = r.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = r.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g
+	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first) IS NOT TRUE
+	   LIMIT :limit),
+	posts AS MATERIALIZED (
+	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
+	         x.last_error, x.fence, x.lease_until
+	    FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+	     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :limit
+	     FOR NO KEY UPDATE SKIP LOCKED),
+	ready_last AS MATERIALIZED (
+	  SELECT r.group_id, g.free, r.priority, r.since
+	    FROM streams r
+	   CROSS JOIN LATERAL (
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = r.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = r.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g
+	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first)
+	     AND (SELECT count(*) FROM posts) = 0
+	   LIMIT :limit),
+	found AS (
+	  SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
+	         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+	         NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
+	         NULL::bigint AS fence, NULL::bigint AS lease_until
+	    FROM promoted
+	   UNION ALL
+	  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+	    FROM ready_first
+	   UNION ALL
+	  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+	    FROM ready_last
+	   UNION ALL
+	  SELECT 2, post_id, priority, since, type, body, uniq, attempts, suspicion, last_error, fence, lease_until
+	    FROM (SELECT p.*,
+	                 sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
+	                 row_number() OVER w AS n
+	            FROM posts p
+	          WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
+	                       ROWS UNBOUNDED PRECEDING)) p
+	   WHERE p.n = 1 OR p.bytes <= $2)
+	SELECT v.catalog_version, q.enabled,
+	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
+	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h),
+	       EXISTS (SELECT 1 FROM streams)
+	       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
+	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM streams) END,
+	       CASE WHEN f.id IS NULL
+	            THEN EXISTS (SELECT 1 FROM streams r
+	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+	              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
+	                                  WHERE x.queue_id = $1 AND x.blocked = 0
+	                                  ORDER BY x.queue_id, x.priority DESC, x.since
+	                                  LIMIT 1) p) IS NOT NULL END,
+	       f.*
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN found f ON true`
+
+// A claim of a queue in which there have been nothing but posts: the same for
+// less. If there is something else, it returns no posts, and says so.
+//
+// $1 queue, $2 bytes at most; :limit posts at most
+const claimPostsSQL = `
+	WITH other AS MATERIALIZED (
+	  SELECT (SELECT 1 FROM parley_ready x WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL
+	      OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
+	posts AS MATERIALIZED (
+	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
+	         x.last_error, x.fence, x.lease_until
+	    FROM parley_post x
+	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT :now)
+	     AND NOT (SELECT yes FROM other)
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :limit
+	     FOR NO KEY UPDATE SKIP LOCKED)
+	SELECT v.catalog_version, q.enabled, p.post_id, p.priority, p.since, p.type, p.body, p.uniq, p.attempts,
+	       p.suspicion, p.last_error, p.fence, p.lease_until
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN (SELECT p.*,
+	                    sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
+	                    row_number() OVER w AS n
+	               FROM posts p
+	             WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
+	                          ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
+	 WHERE NOT (SELECT yes FROM other)`
+
+// A claim's first statement when it is for one group: $2, or that of endpoint
+// $3. What stands in the way is told apart: there is the group (seen), and it
+// has something to claim for us (group_id).
+//
+// $1 queue, $2 group, $3 handle
+const claimOneSQL = `
+	SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN LATERAL (
+	         SELECT x.group_id FROM parley_grp x
+	          WHERE x.group_id = coalesce((SELECT e.group_id FROM parley_endpoint e WHERE e.handle = $3::uuid), $2::uuid)
+	            AND ($2::uuid IS NULL OR x.group_id = $2::uuid)
+	            AND x.queue_id = $1 AND x.blocked = 0
+	            AND EXISTS (SELECT 1 FROM parley_ready r
+	                         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                              WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                         WHERE r.group_id = x.group_id)
+	          LIMIT 1) s ON true
+	  LEFT JOIN LATERAL (
+	         SELECT x.group_id FROM parley_grp x
+	          WHERE x.group_id = s.group_id AND x.blocked = 0 AND x.lease_until < :now
+	            FOR NO KEY UPDATE SKIP LOCKED) g ON true`
+
+// A claim's second statement: the messages of groups that are locked, in the
+// order in which they are received, read with a snapshot that is younger than
+// the locks; and what is known of the groups. Bodies beyond $4 bytes stay where
+// they are. With a lease the groups that have messages are marked as held; a
+// token that an expired lease left behind is taken away.
+//
+// What is known of a stream's endpoint comes with the first of its messages
+// only. Streams that cannot be received come without messages: those for an
+// endpoint that has ended (state 1), or that is in another group by now (2).
+//
+// $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
+// $7 whether to lock only
+const readSQL = `
+	WITH g AS MATERIALIZED (
+	  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
+	    FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
+	   CROSS JOIN LATERAL (
+	           SELECT y.group_id, y.name, y.fence, y.lease_until, y.ctid AS tid FROM parley_grp y
+	            WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) x
+	    LEFT JOIN LATERAL (
+	           SELECT y.level, y.version, y.sticky FROM parley_promotion y
+	            WHERE y.group_id = k.id LIMIT 1) p ON true),
+	s AS MATERIALIZED (
+	  SELECT g.n, g.group_id, r.stream_id, r.priority, x.kind, x.endpoint, e.conversation, e.initiator,
+	         e.service, e.far, e.contract,
+	         CASE WHEN x.endpoint IS NULL THEN 0
+	              WHEN e.group_id IS NULL OR e.closed_at IS NOT NULL THEN 1
+	              WHEN e.group_id <> g.group_id THEN 2
+	              ELSE 0 END AS state
+	    FROM g
+	   CROSS JOIN LATERAL (
+	           SELECT y.stream_id, y.priority FROM parley_ready y
+	            WHERE y.group_id = g.group_id OFFSET 0) r
+	   CROSS JOIN LATERAL (
+	           SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x
+	    LEFT JOIN LATERAL (
+	           SELECT y.* FROM parley_endpoint y WHERE y.handle = x.endpoint LIMIT 1) e ON true
+	   WHERE $7::int = 0),
+	m AS MATERIALIZED (
+	  SELECT s.*, x.seq, x.message_id, x.kind AS message_kind, x.type, x.body, x.since, x.uniq,
+	         row_number() OVER (PARTITION BY s.n
+	                            ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id, x.seq) AS i
+	    FROM s
+	   CROSS JOIN LATERAL (
+	           SELECT y.* FROM parley_message y
+	            WHERE y.stream_id = s.stream_id ORDER BY y.seq LIMIT $2) x
+	   WHERE s.state = 0 AND ($4::uuid IS NULL OR s.endpoint = $4::uuid)),
+	taken AS MATERIALIZED (
+	  SELECT x.*
+	    FROM (SELECT m.*,
+	                 sum(coalesce(octet_length(m.body), 0)) OVER w AS bytes,
+	                 row_number() OVER w AS k,
+	                 lag(m.stream_id) OVER w IS DISTINCT FROM m.stream_id AS first
+	            FROM m
+	           WHERE m.i <= $2
+	          WINDOW w AS (ORDER BY m.n, m.i ROWS UNBOUNDED PRECEDING)) x
+	   WHERE x.k = 1 OR x.bytes <= $3),
+	held AS (
+	  UPDATE parley_grp y
+	     SET fence = y.fence + 1,
+	         lease_until = CASE WHEN $5::bigint > 0 THEN :now + $5::bigint ELSE 0 END,
+	         held_since = CASE WHEN $5::bigint > 0 THEN :now ELSE 0 END,
+	         owner = CASE WHEN $5::bigint > 0 THEN $6 ELSE '' END
+	   WHERE y.ctid = ANY (ARRAY(
+	           SELECT g.tid FROM g
+	            WHERE ($5::bigint > 0 OR g.lease_until <> 0)
+	              AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
+	SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, x.state, x.stream_id, x.seq, x.message_id,
+	       x.message_kind, x.type, x.body, x.since, x.uniq, f.attempts, f.suspicion, f.last_error,
+	       CASE WHEN x.first THEN x.priority END, CASE WHEN x.first THEN x.endpoint END,
+	       CASE WHEN x.first THEN x.conversation END, CASE WHEN x.first THEN x.initiator END,
+	       CASE WHEN x.first THEN x.service END, CASE WHEN x.first THEN x.far END,
+	       CASE WHEN x.first THEN x.contract END, x.kind
+	  FROM g
+	  LEFT JOIN (
+	         SELECT t.n, t.k, t.state, t.stream_id, t.seq, t.message_id, t.message_kind, t.type, t.body,
+	                t.since, t.uniq, t.first, t.priority, t.endpoint, t.conversation, t.initiator,
+	                t.service, t.far, t.contract, t.kind
+	           FROM taken t
+	          UNION ALL
+	         SELECT s.n, 0, s.state, s.stream_id, NULL, NULL, NULL, NULL, NULL,
+	                NULL, NULL, true, s.priority, s.endpoint, NULL, NULL,
+	                NULL, NULL, NULL, s.kind
+	           FROM s WHERE s.state <> 0) x ON x.n = g.n
+	  LEFT JOIN LATERAL (
+	         SELECT y.attempts, y.suspicion, y.last_error FROM parley_failure y
+	          WHERE y.message_id = x.message_id LIMIT 1) f ON true
+	 ORDER BY g.n, x.k`
+
+// Posts that were locked become held by lease.
+//
+// $1 ids, $2 lease, $3 owner
+const leasePostsSQL = `
+	UPDATE parley_post y
+	   SET fence = y.fence + 1,
+	       suspicion = y.suspicion + CASE WHEN y.lease_until <> 0 THEN 1 ELSE 0 END, -- its receiver died
+	       lease_until = CASE WHEN $2::bigint > 0 THEN :now + $2::bigint ELSE 0 END,
+	       held_since = CASE WHEN $2::bigint > 0 THEN :now ELSE 0 END,
+	       owner = CASE WHEN $2::bigint > 0 THEN $3 ELSE '' END
+	 WHERE y.ctid = ANY (ARRAY(
+	         SELECT x.ctid FROM unnest((SELECT $1::uuid[])) k(id)
+	          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))`
