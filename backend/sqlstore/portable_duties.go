@@ -1,0 +1,104 @@
+package sqlstore
+
+// portableDuties has those for duties.
+func portableDuties(s *Statements[string]) {
+	s.DueDelayed = `
+		SELECT d.post_id
+		  FROM parley_delayed d
+		  JOIN parley_queue q ON q.queue_id = d.queue_id
+		 WHERE d.due <= :now AND q.enabled = 1
+		 ORDER BY d.due, d.post_id
+		 LIMIT ?`
+	s.DueTimers = `
+		SELECT t.handle
+		  FROM parley_timer t
+		  JOIN parley_endpoint e ON e.handle = t.handle
+		  JOIN parley_queue q ON q.queue_id = e.queue_id
+		 WHERE t.kind = ? AND t.due <= :now AND q.enabled = 1
+		 ORDER BY t.due
+		 LIMIT ?`
+	s.NextDelayed = `
+		SELECT d.due - :now
+		  FROM parley_delayed d
+		  JOIN parley_queue q ON q.queue_id = d.queue_id
+		 WHERE q.enabled = 1
+		 ORDER BY d.due LIMIT 1`
+	s.NextTimer = `
+		SELECT t.due - :now
+		  FROM parley_timer t
+		  JOIN parley_endpoint e ON e.handle = t.handle
+		  JOIN parley_queue q ON q.queue_id = e.queue_id
+		 WHERE t.kind = ? AND q.enabled = 1
+		 ORDER BY t.due LIMIT 1`
+	s.DueGroups = `
+		SELECT group_id FROM parley_grp WHERE resweep = 1
+		 UNION ALL
+		SELECT group_id FROM parley_grp WHERE blocked = 1 AND blocked_until <= :now AND resweep = 0
+		 LIMIT ?`
+	s.NextGroup = `
+		SELECT blocked_until - :now FROM parley_grp WHERE blocked = 1 ORDER BY blocked_until LIMIT 1`
+	s.GroupDue = `
+		SELECT 1 FROM parley_grp
+		 WHERE group_id = ? AND (blocked = 1 AND blocked_until <= :now OR blocked = 0 AND resweep = 1)`
+	s.DuePosts = `
+		SELECT post_id FROM parley_post WHERE blocked = 1 AND blocked_until <= :now LIMIT ?`
+	s.NextPost = `
+		SELECT blocked_until - :now FROM parley_post WHERE blocked = 1 ORDER BY blocked_until LIMIT 1`
+	s.DueProcessed = `
+		SELECT post_id FROM parley_processed WHERE keep_until <= :now ORDER BY keep_until LIMIT ?`
+	s.NextProcessed = `
+		SELECT keep_until - :now FROM parley_processed ORDER BY keep_until LIMIT 1`
+	s.ProcessedDelete = `
+		DELETE FROM parley_processed WHERE post_id = ?`
+	s.ReadyQueues = `
+		SELECT q.queue_id FROM parley_queue q
+		 WHERE EXISTS (SELECT 1 FROM parley_ready r WHERE r.queue_id = q.queue_id)`
+	// The entries at the head of a queue's ready order that are in the way:
+	// those of blocked groups, and those without a message that we can see. What
+	// is farther back is in nobody's way.
+	s.Stale = `
+		SELECT r.stream_id, r.group_id, g.blocked
+		  FROM (SELECT x.stream_id, x.group_id
+		          FROM parley_ready x
+		         WHERE x.queue_id = ?
+		         ORDER BY x.queue_id, x.priority DESC, x.since
+		         LIMIT 1000) r
+		  LEFT JOIN parley_grp g ON g.group_id = r.group_id
+		 WHERE coalesce(g.blocked, 1) <> 0
+		    OR NOT EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)`
+	s.FinishedEndpoints = `
+		SELECT handle FROM parley_endpoint WHERE finish_at <= :now ORDER BY finish_at LIMIT ?`
+	s.EndpointsAfter = `
+		SELECT e.handle,
+		       CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
+		             AND (p.handle IS NULL AND NOT EXISTS (
+		                    SELECT 1 FROM parley_stream s
+		                     WHERE s.stream_id = e.handle AND s.held = 1)
+		                  OR p.closed_at IS NOT NULL AND p.finish_at IS NULL) THEN 1 ELSE 0 END
+		  FROM parley_endpoint e
+		  LEFT JOIN parley_endpoint p ON p.handle = e.peer
+		 WHERE e.handle > ? AND e.queue_id > 0
+		 ORDER BY e.handle
+		 LIMIT ?`
+	s.GroupsAfter = `
+		SELECT g.group_id,
+		       CASE WHEN NOT EXISTS (SELECT 1 FROM parley_endpoint e WHERE e.group_id = g.group_id)
+		             AND NOT EXISTS (SELECT 1 FROM parley_stream s
+		                              WHERE s.group_id = g.group_id
+		                                AND (s.kind <> 3 OR s.touched > :now - 60000000))
+		             AND NOT EXISTS (SELECT 1 FROM parley_ready r
+		                              WHERE r.group_id = g.group_id)
+		            THEN 1 ELSE 0 END
+		  FROM parley_grp g
+		 WHERE g.group_id > ? AND g.queue_id > 0
+		 ORDER BY g.group_id
+		 LIMIT ?`
+
+	s.LostPromotions = `
+		SELECT p.group_id FROM parley_promotion p
+		 WHERE p.queue_id > 0
+		   AND NOT EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
+		   AND NOT EXISTS (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id)
+		   AND NOT EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
+		 LIMIT ?`
+}

@@ -1,0 +1,269 @@
+package sqlstore
+
+// Statements are the statements of a dialect, as text or compiled. What a
+// statement does not say stands in the fields' names and groups; those without
+// a text in Portable have to be written for each engine.
+type Statements[T any] struct {
+	// Schema and catalog.
+	SchemaExists  T // a row if there is the table meta
+	SchemaVersion T
+	CatalogVersion,
+	CatalogLock,
+	CatalogBump,
+	CatalogObjects,
+	CatalogQueues,
+	ObjectDelete,
+	ObjectInsert,
+	QueueRead,
+	QueueNumber,
+	QueueInsert,
+	QueueUpdate T
+
+	// Groups. GroupTry locks one without waiting, GroupFree only if nobody has it
+	// by lease. GroupReclaim does not wait for whoever has the row locked,
+	// GroupReclaimWait does.
+	GroupTry,
+	GroupFree,
+	GroupInsert, // nothing if it exists
+	GroupJoin,
+	GroupRead,
+	GroupLease,
+	GroupUnlease,
+	GroupReclaim,
+	GroupReclaimWait,
+	GroupExtend,
+	GroupBlock,
+	GroupUnblock,
+	GroupDue, // a row if it is deferred and due, or ready and to be looked at again
+	GroupDelete,
+	GroupUse T
+
+	// Endpoints and what is known of their other side.
+	EndpointInsert,
+	EndpointRead,
+	EndpointsOfGroup,
+	EndpointHome,
+	EndpointClose,
+	EndpointFinish,
+	EndpointMove,
+	EndpointDelete,
+	ClosingInsert,
+	ClosingDelete T
+
+	// Streams. GuardLock waits for the guard, GuardTry does not.
+	GuardLock,
+	GuardTry,
+	StreamInsert,
+	StreamRead,
+	StreamHome,
+	StreamAdvance,
+	StreamRank,
+	StreamHold,
+	StreamUnhold,
+	StreamClose,
+	StreamSeal,
+	StreamMove,
+	StreamDelete,
+	StreamsOfEndpoint,
+	StreamsOfGroup T
+
+	// Messages.
+	MessageInsert,
+	MessageDelete,
+	MessageRead,
+	MessageFind,
+	MessageKeys,
+	MessageFirst T
+
+	// The ready order.
+	MarkerInsert, // nothing if it exists
+	MarkerDelete,
+	MarkerSince,
+	MarkerMove,
+	MarkerRead,
+	MarkersMissing T
+
+	// Messages that wait for their target.
+	HeldInsert,
+	HeldRead,
+	HeldMove,
+	HeldDelete T
+
+	// Keys of posts.
+	KeyRead,
+	KeyInsert, // nothing if it exists
+	KeyDelete T
+
+	// Posts without key, and those that are not yet due. PostTry and DelayedTry
+	// lock one without waiting, PostFree only if nobody has it by lease.
+	PostTry,
+	PostFree,
+	PostOne, // an insert that checks catalog and queue
+	PostInsert,
+	PostRead,
+	PostLease,
+	PostUnlease,
+	PostReclaim,
+	PostReclaimWait,
+	PostExtend,
+	PostBlock,
+	PostUnblock,
+	PostDue, // unblocks it if it is due
+	PostFail,
+	PostDelete,
+	DelayedTry,
+	DelayedInsert,
+	DelayedRead,
+	DelayedDelete,
+	UniqueRead,
+	UniqueInsert, // nothing if it exists
+	UniqueDelete,
+	ProcessedInsert T
+
+	// The claim.
+	WalkPromoted,
+	WalkReady,
+	HeadPost,
+	TakePosts,
+	LeasePosts, // takes posts and marks them as held by lease; may be empty
+	Waiting, // a row if there is something to claim, or in somebody's hands
+	Claimable, // a row if there is something to claim in a queue
+	GroupVisible,
+	GroupStreams T
+
+	// What deliveries leave behind.
+	FailurePut, // insert or replace
+	FailureDelete,
+	DeadInsert,
+	DeadDelete,
+	RetainedInsert,
+	RetainedDelete T
+
+	// Promotions. PromotionTry locks one, if it has the version, without waiting.
+	PromotionPut, // insert or replace
+	PromotionTry,
+	PromotionRead,
+	PromotionDelete,
+	PromotionDrop T
+
+	TimerPut, // insert or replace
+	TimerDelete,
+	TimerExpire, // deletes it if it is due
+	TimersDelete,
+	TimerTry,
+	OnceInsert T // nothing if it exists
+
+	// Duties.
+	DueDelayed,
+	DueTimers,
+	DueGroups,
+	DuePosts,
+	DueProcessed,
+	NextDelayed,
+	NextTimer,
+	NextGroup,
+	NextPost,
+	NextProcessed,
+	ProcessedDelete,
+	ReadyQueues, // with entries in the ready order
+	Stale,
+	FinishedEndpoints,
+	EndpointsAfter,
+	GroupsAfter,
+	LostPromotions T
+
+	// Application locks. LockTurn locks a stripe of names and draws the next
+	// fence; OwnerTry locks an owner without waiting.
+	LockTurn,
+	LockFence,
+	LockRows,
+	LockInsert,
+	LockChange,
+	LockWait,
+	LockDelete,
+	LockDrop,
+	LockGraph,
+	OwnerInsert,
+	OwnerRead,
+	OwnerTouch,
+	OwnerHold,
+	OwnerRenew,
+	OwnerTry,
+	OwnerExpire,
+	OwnerDelete,
+	OwnersExpired,
+	FenceInsert, // nothing if it exists
+	FenceRaise T
+
+	// Schedules and their tasks. ScheduleLock waits for the schedule,
+	// ScheduleTry does not, nor does TaskTry. TaskHold waits.
+	ScheduleInsert, // nothing if it exists
+	ScheduleLock,
+	ScheduleTry,
+	ScheduleRead,
+	ScheduleServed,
+	ScheduleRest,
+	ScheduleSeal,
+	ScheduleDelete,
+	SchedulesReady,
+	TaskInsert,
+	TaskTry,
+	TaskHold,
+	TaskRead,
+	TasksDue,
+	TasksStart,
+	TaskStart,
+	TaskFinish,
+	TaskReturn,
+	TaskExtend,
+	TaskStop,
+	TasksRunning,
+	TasksCancel,
+	TasksRetry,
+	TasksSkip,
+	TasksDelete,
+	TasksFinished,
+	TaskGiven T
+	// Records of readers. WorkerAttend is a change and a read in one, in a
+	// transaction of its own whose commit need not wait for the disk; without it
+	// WorkerUpdate, WorkerInsert and WorkerOthers are used.
+	WorkerAttend,
+	WorkerUpdate,
+	WorkerInsert,
+	WorkerOthers,
+	WorkerPutDown,
+	WorkerAlive,
+	WorkerLeave,
+	WorkerLeaveOne,
+	WorkerList,
+	WorkerSweep T
+
+	// For operators.
+	ListLocks,
+	ListSchedules,
+	ScheduleCounts,
+	ScheduleError,
+	ListTasks,
+	ListRunning,
+	OneTask,
+	QueueStatus,
+	ListPromoted,
+	ListReady,
+	ListPosts,
+	ListBlocked,
+	ListBlockedPosts,
+	GroupDetail,
+	PostDetail,
+	GroupCount,
+	ListConversations,
+	ListConversation,
+	ListConversationsOfGroup,
+	ConversationCounts,
+	ListWithheld,
+	ListRetained,
+	ListDead,
+	ListDeadOf,
+	PostStatusPost,
+	PostStatusKeyed,
+	PostStatusProcessed T
+}
