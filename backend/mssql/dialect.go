@@ -1103,32 +1103,25 @@ type many struct {
 	submit                                       *sqlstore.Stmt
 }
 
-func (m *many) compile(d *sqlstore.Dialect) (err error) {
-	for _, x := range []struct {
-		to         **sqlstore.Stmt
-		name, text string
-	}{
-		{&m.send, "send", sendSQL},
-		{&m.guards, "guards", guardsSQL},
-		{&m.append, "append", appendSQL},
-		{&m.posts, "posts", postsSQL},
-		{&m.walk, "walk", walkSQL},
-		{&m.take, "take", takeSQL},
-		{&m.lease, "lease", leaseSQL},
-		{&m.held, "held", heldSQL},
-		{&m.read, "read", readSQL},
-		{&m.remove, "remove", removeSQL},
-		{&m.removePosts, "remove posts", removePostsSQL},
-		{&m.finish, "finish", finishSQL},
-		{&m.extend, "extend", extendSQL},
-		{&m.reclaim, "reclaim", reclaimSQL},
-		{&m.submit, "submit", submitSQL},
-	} {
-		if *x.to, err = d.Stmt(x.name, x.text); err != nil {
-			return err
-		}
+// own lists them.
+func (m *many) own() sqlstore.Own {
+	return sqlstore.Own{
+		&m.send:        {"send", sendSQL},
+		&m.guards:      {"guards", guardsSQL},
+		&m.append:      {"append", appendSQL},
+		&m.posts:       {"posts", postsSQL},
+		&m.walk:        {"walk", walkSQL},
+		&m.take:        {"take", takeSQL},
+		&m.lease:       {"lease", leaseSQL},
+		&m.held:        {"held", heldSQL},
+		&m.read:        {"read", readSQL},
+		&m.remove:      {"remove", removeSQL},
+		&m.removePosts: {"remove posts", removePostsSQL},
+		&m.finish:      {"finish", finishSQL},
+		&m.extend:      {"extend", extendSQL},
+		&m.reclaim:     {"reclaim", reclaimSQL},
+		&m.submit:      {"submit", submitSQL},
 	}
-	return nil
 }
 
 // A send of one message, if its guard can be had at once and nothing refuses it.

@@ -37,14 +37,13 @@
 package mssql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"strings"
 	"time"
 
 	driver "github.com/microsoft/go-mssqldb"
@@ -69,7 +68,7 @@ type Options struct {
 
 // Store is a backend on a database of SQL Server.
 type Store struct {
-	*sqlstore.Store
+	sqlstore.Pooled
 	server *server
 }
 
@@ -93,31 +92,15 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.New("parley: mssql: the name is no URL") // and may hold a password
 	}
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
+	opt := *cmp.Or(o, new(Options))
 	params := u.Query()
-	if v := params.Get("parley_schema"); v != "" {
-		opt.Schema = v
-	}
-	if v := params.Get("parley_prefix"); v != "" {
-		opt.Prefix = v
-	}
-	params.Del("parley_schema")
-	params.Del("parley_prefix")
+	sqlstore.TakeParams(params, map[string]*string{"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix})
 	u.RawQuery = params.Encode()
 	connector, err := driver.NewConnector(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("parley: mssql: %w", err)
 	}
-	conns := opt.MaxConns
-	if conns <= 0 {
-		conns = 16
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
+	db := sqlstore.OpenPool(connector, opt.MaxConns)
 	s := newStore(&server{db: db, owned: true}, opt)
 	if err = s.server.invalid; err == nil {
 		err = db.PingContext(ctx)
@@ -132,35 +115,24 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // New makes a store on a pool that the application has opened, and does not
 // close it.
 func New(db *sql.DB, o *Options) *Store {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
-	return newStore(&server{db: db}, opt)
+	return newStore(&server{db: db}, *cmp.Or(o, new(Options)))
 }
 
 func newStore(s *server, o Options) *Store {
-	if o.Prefix == "" {
-		o.Prefix = "parley_"
-	}
 	if o.PollEvery <= 0 {
 		o.PollEvery = 10 * time.Millisecond
 	}
-	s.invalid = o.check()
-	if s.invalid != nil {
-		o.Prefix, o.Schema = "parley_", ""
-	}
+	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema)
+	s.invalid = err
+	o.Prefix = prefix
 	s.options = o
-	dot := ""
-	if o.Schema != "" {
-		dot = o.Schema + "."
-	}
-	s.ids, s.batch = dot+o.Prefix+"ids", dot+o.Prefix+"batch"
-	files, removal := migrations(dot)
+	s.ids, s.batch = dot+prefix+"ids", dot+prefix+"batch"
 	d := &sqlstore.Dialect{
-		Statements:   statements(dot, o.Prefix),
-		Prefix:       o.Prefix,
+		Statements:   statements(dot, prefix),
+		Own:          s.many.own(),
+		Prefix:       prefix,
 		Schema:       dot,
+		Qualify:      true,
 		Placeholder:  func(n int) string { return fmt.Sprintf("@p%d", n) },
 		Now:          now,
 		ID:           func(id backend.ID) any { return key(id) },
@@ -168,8 +140,9 @@ func newStore(s *server, o Options) *Store {
 		Read:         s.reader,
 		Join:         s.join,
 		Classify:     classify,
-		Migrations:   files,
-		Removal:      removal,
+		Migrations:   sqlstore.Files(schema),
+		RemoveFirst:  "DROP PROCEDURE IF EXISTS parley_post_message",
+		RemoveLast:   "DROP TYPE IF EXISTS parley_batch; DROP TYPE IF EXISTS parley_ids",
 		Exclude:      s.exclude,
 		Info:         s.info,
 		Close:        s.close,
@@ -186,53 +159,14 @@ func newStore(s *server, o Options) *Store {
 		SubmitBatch:  s.submit,
 	}
 	store, err := sqlstore.New(d)
-	if err == nil {
-		err = s.many.compile(d)
-	}
 	if err != nil {
 		s.invalid = err
 	}
-	return &Store{store, s}
+	return &Store{sqlstore.OnPool(store, s.db), s}
 }
 
-func (o *Options) check() error {
-	if err := sqlstore.CheckName("prefix", o.Prefix); err != nil {
-		return err
-	}
-	return sqlstore.CheckName("schema", o.Schema)
-}
-
-// HoldsInTransaction implements backend.TransactionHolder.
-func (s *Store) HoldsInTransaction() {}
-
-// MaxConns implements backend.Pool.
-func (s *Store) MaxConns() int { return s.server.db.Stats().MaxOpenConnections }
-
-//go:embed schema/*.sql
+//go:embed schema/0*.sql
 var schema embed.FS
-
-// migrations returns the schema's files, and what undoes them. Names of indexes
-// are those of a table and have no prefix, so every parley_ is a name that the
-// schema stands before.
-func migrations(dot string) (files []string, removal string) {
-	names, err := fs.Glob(schema, "schema/*.sql")
-	if err != nil {
-		panic(err) // the pattern is ours
-	}
-	for _, name := range names {
-		b, err := schema.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		text := strings.ReplaceAll(string(b), "parley_", dot+"parley_")
-		if name == "schema/uninstall.sql" {
-			removal = text
-		} else {
-			files = append(files, text)
-		}
-	}
-	return files, removal
-}
 
 // exclude makes migrations take turns, by an application lock that ends with the
 // transaction, and creates the schema. The name has been validated.
@@ -279,11 +213,7 @@ func (s *server) info(ctx context.Context) (backend.Info, error) {
 	i.Settings["compatibility_level"] = fmt.Sprint(level)
 	i.Settings["read_committed_snapshot"] = fmt.Sprint(versions)
 	i.Settings["updateability"] = access
-	if access == "READ_ONLY" {
-		i.Warnings = append(i.Warnings, "the database is read-only: a secondary replica?")
-	}
-	if !versions {
-		i.Warnings = append(i.Warnings, "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes")
-	}
+	sqlstore.Warn(&i, access == "READ_ONLY", "the database is read-only: a secondary replica?")
+	sqlstore.Warn(&i, !versions, "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes")
 	return i, nil
 }

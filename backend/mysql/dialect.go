@@ -269,67 +269,57 @@ type hot struct {
 	leasedPosts                                        *sqlstore.Stmt
 }
 
-// compile makes the statements; they are a dialect's as well.
-func (h *hot) compile(d *sqlstore.Dialect) error {
-	for _, x := range []struct {
-		to         **sqlstore.Stmt
-		name, text string
-	}{
-		{&h.advance, "advance", advanceSQL},
-		{&h.insert, "insert", insertSQL},
-		{&h.place, "place", placeSQL},
-		{&h.states, "state of streams", statesSQL},
-		{&h.next, "next numbers", nextSQL},
-		{&h.append, "append", appendSQL},
-		{&h.mark, "mark", markSQL},
-		{&h.postMany, "post many", postManySQL},
-		{&h.keys, "keys", keysSQL},
-		{&h.head, "heads", headSQL},
-		{&h.promoted, "walk promotions", promotedSQL},
-		{&h.walk, "walk streams", walkSQL},
-		{&h.flow, "walk streams alone", flowSQL},
-		{&h.posts, "take posts", postsSQL},
-		{&h.postsOnly, "take posts alone", postsOnlySQL},
-		{&h.readyAfter, "next stream", readyAfterSQL},
-		{&h.postAfter, "next post", postAfterSQL},
-		{&h.claimOne, "claim one", claimOneSQL},
-		{&h.lockOne, "lock one", lockOneSQL},
-		{&h.read, "read groups", readSQL},
-		{&h.messages, "read messages", messagesSQL},
-		{&h.leaseGroups, "lease groups", leaseGroupsSQL},
-		{&h.unleaseGroups, "unlease groups", unleaseGroupsSQL},
-		{&h.leasePosts, "lease posts", leasePostsSQL},
-		{&h.remove, "remove", removeSQL},
-		{&h.removePosts, "remove posts", removePostsSQL},
-		{&h.guards, "guards", guardsSQL},
-		{&h.look, "look", lookSQL},
-		{&h.dropMarkers, "drop markers", dropMarkersSQL},
-		{&h.dropNotes, "drop notes", dropNotesSQL},
-		{&h.restand, "restand", restandSQL},
-		{&h.probe, "probe", probeSQL},
-		{&h.probed, "insert probe", probedSQL},
-		{&h.unprobe, "delete probe", unprobeSQL},
-		{&h.submit, "submit tasks", submitSQL},
-		{&h.start, "start tasks", startSQL},
-		{&h.retain, "retain", retainSQL},
-		{&h.keep, "keep", keepSQL},
-		{&h.keepPosts, "keep posts", keepPostsSQL},
-		{&h.reclaimGroups, "reclaim groups", reclaimGroupsSQL},
-		{&h.reclaimPosts, "reclaim posts", reclaimPostsSQL},
-		{&h.tookGroups, "took groups", tookGroupsSQL},
-		{&h.tookPosts, "took posts", tookPostsSQL},
-		{&h.extendGroups, "extend groups", extendGroupsSQL},
-		{&h.extendPosts, "extend posts", extendPostsSQL},
-		{&h.leasedGroups, "leased groups", leasedGroupsSQL},
-		{&h.leasedPosts, "leased posts", leasedPostsSQL},
-	} {
-		s, err := d.Stmt(x.name, x.text)
-		if err != nil {
-			return err
-		}
-		*x.to = s
+// own lists them.
+func (h *hot) own() sqlstore.Own {
+	return sqlstore.Own{
+		&h.advance:       {"advance", advanceSQL},
+		&h.insert:        {"insert", insertSQL},
+		&h.place:         {"place", placeSQL},
+		&h.states:        {"state of streams", statesSQL},
+		&h.next:          {"next numbers", nextSQL},
+		&h.append:        {"append", appendSQL},
+		&h.mark:          {"mark", markSQL},
+		&h.postMany:      {"post many", postManySQL},
+		&h.keys:          {"keys", keysSQL},
+		&h.head:          {"heads", headSQL},
+		&h.promoted:      {"walk promotions", promotedSQL},
+		&h.walk:          {"walk streams", walkSQL},
+		&h.flow:          {"walk streams alone", flowSQL},
+		&h.posts:         {"take posts", postsSQL},
+		&h.postsOnly:     {"take posts alone", postsOnlySQL},
+		&h.readyAfter:    {"next stream", readyAfterSQL},
+		&h.postAfter:     {"next post", postAfterSQL},
+		&h.claimOne:      {"claim one", claimOneSQL},
+		&h.lockOne:       {"lock one", lockOneSQL},
+		&h.read:          {"read groups", readSQL},
+		&h.messages:      {"read messages", messagesSQL},
+		&h.leaseGroups:   {"lease groups", leaseGroupsSQL},
+		&h.unleaseGroups: {"unlease groups", unleaseGroupsSQL},
+		&h.leasePosts:    {"lease posts", leasePostsSQL},
+		&h.remove:        {"remove", removeSQL},
+		&h.removePosts:   {"remove posts", removePostsSQL},
+		&h.guards:        {"guards", guardsSQL},
+		&h.look:          {"look", lookSQL},
+		&h.dropMarkers:   {"drop markers", dropMarkersSQL},
+		&h.dropNotes:     {"drop notes", dropNotesSQL},
+		&h.restand:       {"restand", restandSQL},
+		&h.probe:         {"probe", probeSQL},
+		&h.probed:        {"insert probe", probedSQL},
+		&h.unprobe:       {"delete probe", unprobeSQL},
+		&h.submit:        {"submit tasks", submitSQL},
+		&h.start:         {"start tasks", startSQL},
+		&h.retain:        {"retain", retainSQL},
+		&h.keep:          {"keep", keepSQL},
+		&h.keepPosts:     {"keep posts", keepPostsSQL},
+		&h.reclaimGroups: {"reclaim groups", reclaimGroupsSQL},
+		&h.reclaimPosts:  {"reclaim posts", reclaimPostsSQL},
+		&h.tookGroups:    {"took groups", tookGroupsSQL},
+		&h.tookPosts:     {"took posts", tookPostsSQL},
+		&h.extendGroups:  {"extend groups", extendGroupsSQL},
+		&h.extendPosts:   {"extend posts", extendPostsSQL},
+		&h.leasedGroups:  {"leased groups", leasedGroupsSQL},
+		&h.leasedPosts:   {"leased posts", leasedPostsSQL},
 	}
-	return nil
 }
 
 // A row by which the level of a transaction is found out.

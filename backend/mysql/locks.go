@@ -18,7 +18,7 @@ import (
 
 // pool is the database and how to run statements on it.
 type pool struct {
-	options Options
+	prefix  string
 	invalid error   // what is wrong with the options
 	db      *sql.DB // Open's, if there is side
 	side    *sql.DB // for ending statements; nil: they are ended on db
@@ -139,19 +139,8 @@ func (p *pool) session(ctx context.Context, c *sql.Conn) (*session, error) {
 // variables returns those of a session's variables that the server has.
 func variables(ctx context.Context, c *sql.Conn, names ...string) (map[string]string, error) {
 	rows, err := c.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	v := make(map[string]string, len(names))
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		v[strings.ToLower(name)] = value
-	}
-	return v, rows.Err()
+	return v, sqlstore.Settings(v, rows, err)
 }
 
 func (p *pool) close() error {

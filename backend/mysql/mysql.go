@@ -46,12 +46,12 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"strings"
 
@@ -71,7 +71,7 @@ type Options struct {
 
 // Store is a backend on a database of MySQL or MariaDB.
 type Store struct {
-	*sqlstore.Store
+	sqlstore.Pooled
 	pool *pool
 }
 
@@ -93,10 +93,7 @@ func init() {
 // for socket, the path of a Unix socket to be used in the place of the host, and
 // parley_prefix, which sets the option of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
+	opt := *cmp.Or(o, new(Options))
 	config, err := opt.take(dsn)
 	if err != nil {
 		return nil, err
@@ -105,13 +102,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parley: mysql: %w", err)
 	}
-	db := sql.OpenDB(committed{connector})
-	if opt.MaxConns <= 0 {
-		opt.MaxConns = 16
-	}
-	db.SetMaxOpenConns(opt.MaxConns)
-	db.SetMaxIdleConns(opt.MaxConns)
-	s := newStore(db, opt)
+	s := newStore(sqlstore.OpenPool(committed{connector}, opt.MaxConns), opt)
 	s.pool.side = sql.OpenDB(connector)
 	s.pool.side.SetMaxIdleConns(1)
 	conn, _, err := s.pool.conn(ctx)
@@ -133,19 +124,15 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 	if database == "" || strings.Contains(database, "/") {
 		return nil, errors.New("parley: mysql: the name has no database: write it like mysql://user@host/database")
 	}
-	q := u.Query()
-	if v := q.Get("parley_prefix"); v != "" {
-		o.Prefix = v
-	}
-	q.Del("parley_prefix")
-	network, address := "tcp", u.Host
+	network, address, socket := "tcp", u.Host, ""
 	if u.Port() == "" {
 		address += ":3306"
 	}
-	if v := q.Get("socket"); v != "" {
-		network, address = "unix", v
+	q := u.Query()
+	sqlstore.TakeParams(q, map[string]*string{"parley_prefix": &o.Prefix, "socket": &socket})
+	if socket != "" {
+		network, address = "unix", socket
 	}
-	q.Del("socket")
 	// The driver reads its parameters from names of its own only.
 	config, err := driver.ParseDSN("/?" + strings.ReplaceAll(q.Encode(), "+", "%20"))
 	if err != nil {
@@ -161,24 +148,16 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 // New makes a store on a pool that the application has opened, and does not
 // close it.
 func New(db *sql.DB, o *Options) *Store {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
-	return newStore(db, opt)
+	return newStore(db, *cmp.Or(o, new(Options)))
 }
 
 func newStore(db *sql.DB, o Options) *Store {
-	if o.Prefix == "" {
-		o.Prefix = "parley_"
-	}
-	p := &pool{options: o, db: db, known: make(map[any]*session), invalid: sqlstore.CheckName("prefix", o.Prefix)}
-	if p.invalid != nil {
-		o.Prefix = "parley_"
-	}
+	p := &pool{db: db, known: make(map[any]*session)}
+	p.prefix, _, p.invalid = sqlstore.Names(o.Prefix, "")
 	d := &sqlstore.Dialect{
-		Statements:  statements(o.Prefix),
-		Prefix:      o.Prefix,
+		Statements:  statements(p.prefix),
+		Own:         p.hot.own(),
+		Prefix:      p.prefix,
 		Placeholder: func(int) string { return "?" },
 		Now:         now,
 		ID:          func(id backend.ID) any { return id[:] },
@@ -186,8 +165,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		Read:        p.reader,
 		Join:        p.join,
 		Classify:    classify,
-		Migrations:  migrations(),
-		Removal:     removal,
+		Migrations:  sqlstore.Files(schema),
+		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
 		Script:      script,
 		Exclude:     p.exclude,
 		Info:        p.info,
@@ -203,42 +182,15 @@ func newStore(db *sql.DB, o Options) *Store {
 		StartTasks:  p.start,
 	}
 	store, err := sqlstore.New(d)
-	if err == nil {
-		err = p.hot.compile(d)
-	}
 	if err != nil {
 		p.invalid = err
 	}
 	p.store = store
-	return &Store{store, p}
+	return &Store{sqlstore.OnPool(store, db), p}
 }
-
-// HoldsInTransaction implements backend.TransactionHolder.
-func (s *Store) HoldsInTransaction() {}
-
-// MaxConns implements backend.Pool.
-func (s *Store) MaxConns() int { return s.pool.db.Stats().MaxOpenConnections }
 
 //go:embed schema/0*.sql
 var schema embed.FS
-
-//go:embed schema/uninstall.sql
-var removal string
-
-func migrations() (files []string) {
-	names, err := fs.Glob(schema, "schema/0*.sql")
-	if err != nil {
-		panic(err) // the pattern is ours
-	}
-	for _, name := range names {
-		b, err := schema.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		files = append(files, string(b))
-	}
-	return files
-}
 
 // script runs a file statement by statement, as the command mysql does: each ends
 // at the end of a line, with a semicolon or what DELIMITER says.
@@ -269,7 +221,7 @@ func script(ctx context.Context, tx backend.Execer, text string) error {
 }
 
 func (p *pool) info(ctx context.Context) (backend.Info, error) {
-	i := backend.Info{Engine: "mysql", Settings: map[string]string{"prefix": p.options.Prefix}}
+	i := backend.Info{Engine: "mysql", Settings: map[string]string{"prefix": p.prefix}}
 	conn, _, err := p.conn(ctx)
 	if err != nil {
 		return i, err
@@ -289,17 +241,12 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	if strings.Contains(i.Version, "MariaDB") {
 		i.Engine = "mariadb"
 	}
-	warn := func(when bool, text string) {
-		if when {
-			i.Warnings = append(i.Warnings, text)
-		}
-	}
-	warn(v["innodb_flush_log_at_trx_commit"] != "1", "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed")
-	warn(v["log_bin"] == "ON" && v["sync_binlog"] != "1", "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many")
-	warn(v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED; set it to ROW")
-	warn(v["read_only"] == "ON" || v["super_read_only"] == "ON", "the server is read-only: a replica?")
-	warn(v["wsrep_on"] == "ON", "the server is a node of a Galera cluster, whose nodes do not know each other's locks: all programs that use this store must use the same node at a time")
-	warn(v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF",
+	sqlstore.Warn(&i, v["innodb_flush_log_at_trx_commit"] != "1", "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed")
+	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["sync_binlog"] != "1", "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many")
+	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED; set it to ROW")
+	sqlstore.Warn(&i, v["read_only"] == "ON" || v["super_read_only"] == "ON", "the server is read-only: a replica?")
+	sqlstore.Warn(&i, v["wsrep_on"] == "ON", "the server is a node of a Galera cluster, whose nodes do not know each other's locks: all programs that use this store must use the same node at a time")
+	sqlstore.Warn(&i, v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF",
 		"the server is a member of a group with several primaries, which do not know each other's locks: all programs that use this store must use the same one at a time")
 	return i, nil
 }

@@ -157,7 +157,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		p.deep.Delete(r.Queue)
 	}
 	f, err := p.walk(ctx, tx, r, p.hot.claims[n], prefer)
-	if err != nil || !f.nothing() || f.seen < window(n) {
+	if err != nil || !f.nothing() || f.seen < window(limits[n]) {
 		return f, err
 	}
 	p.deep.Store(r.Queue, time.Now())

@@ -203,66 +203,49 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
 	postMany, postKeyed                           *sqlstore.Stmt
-	claims, deepClaims, postClaims                map[int]*sqlstore.Stmt // by their limit
+	claims, deepClaims, postClaims                [len(limits)]*sqlstore.Stmt // by their limit
 	claimOne, read                                *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
 	submit, finishTasks                           *sqlstore.Stmt
 	retain, keep, keepPosts                       *sqlstore.Stmt
 	leasePosts, extend, reclaim                   *sqlstore.Stmt
+	notify                                        *sqlstore.Stmt
 }
 
-// compile makes the statements; they are a dialect's as well.
-func (h *hot) compile(d *sqlstore.Dialect) error {
-	for _, x := range []struct {
-		to         **sqlstore.Stmt
-		name, text string
-	}{
-		{&h.send, "send", sendSQL},
-		{&h.sendRetain, "send and retain", sendRetainSQL},
-		{&h.sendState, "state of streams", sendStateSQL},
-		{&h.append, "append", appendSQL},
-		{&h.keyState, "state of keys", keyStateSQL},
-		{&h.postMany, "post many", postManySQL},
-		{&h.postKeyed, "post with a key", postKeyedSQL},
-		{&h.claimOne, "claim one", claimOneSQL},
-		{&h.read, "read", readSQL},
-		{&h.remove, "remove", removeSQL},
-		{&h.removePosts, "remove posts", removePostsSQL},
-		{&h.submit, "submit tasks", submitSQL},
-		{&h.finishTasks, "finish tasks", finishTasksSQL},
-		{&h.guards, "guards", guardsSQL},
-		{&h.finish, "finish", finishSQL},
-		{&h.retain, "retain", retainSQL},
-		{&h.keep, "keep", keepSQL},
-		{&h.keepPosts, "keep posts", keepPostsSQL},
-		{&h.leasePosts, "lease posts", leasePostsSQL},
-		{&h.extend, "extend", extendSQL},
-		{&h.reclaim, "reclaim", reclaimSQL},
-	} {
-		s, err := d.Stmt(x.name, x.text)
-		if err != nil {
-			return err
-		}
-		*x.to = s
+// own lists them.
+func (h *hot) own() sqlstore.Own {
+	own := sqlstore.Own{
+		&h.send:        {"send", sendSQL},
+		&h.sendRetain:  {"send and retain", sendRetainSQL},
+		&h.sendState:   {"state of streams", sendStateSQL},
+		&h.append:      {"append", appendSQL},
+		&h.keyState:    {"state of keys", keyStateSQL},
+		&h.postMany:    {"post many", postManySQL},
+		&h.postKeyed:   {"post with a key", postKeyedSQL},
+		&h.claimOne:    {"claim one", claimOneSQL},
+		&h.read:        {"read", readSQL},
+		&h.remove:      {"remove", removeSQL},
+		&h.removePosts: {"remove posts", removePostsSQL},
+		&h.submit:      {"submit tasks", submitSQL},
+		&h.finishTasks: {"finish tasks", finishTasksSQL},
+		&h.guards:      {"guards", guardsSQL},
+		&h.finish:      {"finish", finishSQL},
+		&h.retain:      {"retain", retainSQL},
+		&h.keep:        {"keep", keepSQL},
+		&h.keepPosts:   {"keep posts", keepPostsSQL},
+		&h.leasePosts:  {"lease posts", leasePostsSQL},
+		&h.extend:      {"extend", extendSQL},
+		&h.reclaim:     {"reclaim", reclaimSQL},
+		&h.notify:      {"notify", notifySQL},
 	}
-	for _, x := range []struct {
-		to         *map[int]*sqlstore.Stmt
-		name, text string
-		window     func(int) int
-	}{
-		{&h.claims, "claim", claimSQL, window},
-		{&h.deepClaims, "deep claim", claimSQL, func(int) int { return deepWindow }},
-		{&h.postClaims, "claim of posts", claimPostsSQL, window},
-	} {
-		*x.to = make(map[int]*sqlstore.Stmt, len(limits))
-		for _, n := range limits {
-			values := strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(x.window(n)))
-			s, err := d.Stmt(x.name, values.Replace(x.text))
-			if err != nil {
-				return err
-			}
-			(*x.to)[n] = s
+	for i, n := range limits {
+		near, deep := strconv.Itoa(window(n)), strconv.Itoa(deepWindow)
+		text := func(sql, window string) string {
+			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", window).Replace(sql)
 		}
+		own[&h.claims[i]] = [2]string{"claim", text(claimSQL, near)}
+		own[&h.deepClaims[i]] = [2]string{"deep claim", text(claimSQL, deep)}
+		own[&h.postClaims[i]] = [2]string{"claim of posts", text(claimPostsSQL, near)}
 	}
-	return nil
+	return own
 }

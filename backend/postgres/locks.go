@@ -20,15 +20,14 @@ import (
 
 // pool is the database and how to run statements on it.
 type pool struct {
-	options Options
-	invalid error // what is wrong with the options
+	options Options // with the prefix that it has come to
+	invalid error   // what is wrong with them
 	db      *sql.DB
 	owned   bool
 	listen  string // data source name of the listener
 	libpq   bool   // the driver is lib/pq
 	store   *sqlstore.Store
 	hot     hot
-	notify  *sqlstore.Stmt
 
 	probing sync.Mutex
 	probed  atomic.Bool

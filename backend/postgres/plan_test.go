@@ -134,8 +134,8 @@ func TestPlans(t *testing.T) {
 			q    *sqlstore.Stmt
 			args []any
 		}{
-			{h.claims[10], []any{1, 1 << 20, 0}},
-			{h.claims[10], []any{2, 1 << 20, 0}}, // of a queue without anything
+			{h.claims[limit(10)], []any{1, 1 << 20, 0}},
+			{h.claims[limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
 			{h.read, []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
 			{h.send, []any{one, one, "m", "body", 2, 0}},
 			{h.sendState, []any{stream}},

@@ -37,12 +37,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"strings"
 
@@ -82,7 +82,7 @@ const (
 
 // Store is a backend on a PostgreSQL database.
 type Store struct {
-	*sqlstore.Store
+	sqlstore.Pooled
 	pool *pool
 }
 
@@ -104,10 +104,7 @@ func init() {
 // parley_schema, parley_prefix, parley_listen and parley_pooler (auto, always or
 // never), which set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
+	opt := *cmp.Or(o, new(Options))
 	dsn, err := opt.take(dsn)
 	if err != nil {
 		return nil, err
@@ -119,13 +116,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parley: postgres: %w", err)
 	}
-	db := sql.OpenDB(connector)
-	if opt.MaxConns <= 0 {
-		opt.MaxConns = 16
-	}
-	db.SetMaxOpenConns(opt.MaxConns)
-	db.SetMaxIdleConns(opt.MaxConns)
-	s := newStore(db, opt)
+	s := newStore(sqlstore.OpenPool(connector, opt.MaxConns), opt)
 	s.pool.owned = true
 	if err := s.pool.probe(ctx); err != nil {
 		s.Close()
@@ -144,16 +135,11 @@ func (o *Options) take(dsn string) (string, error) {
 		return "", errors.New("parley: postgres: the name is no URL") // and may hold a password
 	}
 	q := u.Query()
-	for _, x := range []struct {
-		name string
-		to   *string
-	}{{"parley_schema", &o.Schema}, {"parley_prefix", &o.Prefix}, {"parley_listen", &o.Listen}} {
-		if v := q.Get(x.name); v != "" {
-			*x.to = v
-		}
-		q.Del(x.name)
-	}
-	switch v := q.Get("parley_pooler"); v {
+	pooler := ""
+	sqlstore.TakeParams(q, map[string]*string{
+		"parley_schema": &o.Schema, "parley_prefix": &o.Prefix, "parley_listen": &o.Listen, "parley_pooler": &pooler,
+	})
+	switch pooler {
 	case "":
 	case "auto":
 		o.Pooler = PoolerAuto
@@ -162,9 +148,8 @@ func (o *Options) take(dsn string) (string, error) {
 	case "never":
 		o.Pooler = PoolerNever
 	default:
-		return "", fmt.Errorf("parley: postgres: parley_pooler=%s: want auto, always or never", v)
+		return "", fmt.Errorf("parley: postgres: parley_pooler=%s: want auto, always or never", pooler)
 	}
-	q.Del("parley_pooler")
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }
@@ -172,30 +157,19 @@ func (o *Options) take(dsn string) (string, error) {
 // New makes a store on a pool that the application has opened, and does not
 // close it.
 func New(db *sql.DB, o *Options) *Store {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
-	return newStore(db, opt)
+	return newStore(db, *cmp.Or(o, new(Options)))
 }
 
 func newStore(db *sql.DB, o Options) *Store {
-	if o.Prefix == "" {
-		o.Prefix = "parley_"
-	}
 	_, libpq := db.Driver().(*pq.Driver)
-	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: o.check()}
-	if p.invalid != nil {
-		o.Prefix, o.Schema = "parley_", ""
-	}
-	schemaDot := ""
-	if o.Schema != "" {
-		schemaDot = o.Schema + "."
-	}
+	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema)
+	o.Prefix = prefix
+	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: err}
 	d := &sqlstore.Dialect{
-		Statements:  statements(schemaDot, o.Prefix),
-		Prefix:      o.Prefix,
-		Schema:      schemaDot,
+		Statements:  statements(dot, prefix),
+		Own:         p.hot.own(),
+		Prefix:      prefix,
+		Schema:      dot,
 		Placeholder: func(n int) string { return fmt.Sprintf("$%d", n) },
 		Now:         now,
 		ID:          func(id backend.ID) any { return id.String() },
@@ -203,8 +177,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		Read:        p.reader,
 		Join:        p.join,
 		Classify:    classify,
-		Migrations:  migrations(),
-		Removal:     removal,
+		Migrations:  sqlstore.Files(schema),
+		RemoveFirst: "DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text)",
 		Exclude:     p.exclude,
 		Info:        p.info,
 		Close:       p.close,
@@ -221,31 +195,12 @@ func newStore(db *sql.DB, o Options) *Store {
 		FinishTasks: p.finishTasks,
 	}
 	store, err := sqlstore.New(d)
-	if err == nil {
-		err = p.hot.compile(d)
-	}
-	if err == nil {
-		p.notify, err = d.Stmt("notify", notifySQL)
-	}
 	if err != nil {
 		p.invalid = err
 	}
 	p.store = store
-	return &Store{store, p}
+	return &Store{sqlstore.OnPool(store, db), p}
 }
-
-func (o *Options) check() error {
-	if err := sqlstore.CheckName("prefix", o.Prefix); err != nil {
-		return err
-	}
-	return sqlstore.CheckName("schema", o.Schema)
-}
-
-// HoldsInTransaction implements backend.TransactionHolder.
-func (s *Store) HoldsInTransaction() {}
-
-// MaxConns implements backend.Pool.
-func (s *Store) MaxConns() int { return s.pool.db.Stats().MaxOpenConnections }
 
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
@@ -259,24 +214,6 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 
 //go:embed schema/0*.sql
 var schema embed.FS
-
-//go:embed schema/uninstall.sql
-var removal string
-
-func migrations() (files []string) {
-	names, err := fs.Glob(schema, "schema/0*.sql")
-	if err != nil {
-		panic(err) // the pattern is ours
-	}
-	for _, name := range names {
-		b, err := schema.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		files = append(files, string(b))
-	}
-	return files
-}
 
 // exclude makes migrations take turns, by an advisory lock that ends with the
 // transaction, and looks names up in the schema until then.
@@ -312,33 +249,17 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		 WHERE name IN ('synchronous_commit', 'fsync', 'default_transaction_isolation',
 		                'max_connections', 'autovacuum', 'idle_in_transaction_session_timeout',
 		                'transaction_read_only')`)
-	if err != nil {
-		return i, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name, setting string
-		if err := rows.Scan(&name, &setting); err != nil {
-			return i, err
-		}
-		i.Settings[name] = setting
-	}
-	if err := rows.Err(); err != nil {
+	if err := sqlstore.Settings(i.Settings, rows, err); err != nil {
 		return i, err
 	}
 	i.Settings["schema"] = p.options.Schema
 	i.Settings["channel"] = p.channel
 	i.Settings["pooler"] = fmt.Sprint(p.pooled.Load())
-	warn := func(when bool, text string) {
-		if when {
-			i.Warnings = append(i.Warnings, text)
-		}
-	}
-	warn(i.Settings["fsync"] == "off", "fsync is off: a crash of the machine may destroy the database")
-	warn(i.Settings["synchronous_commit"] == "off", "synchronous_commit is off: a crash may lose messages whose sending had been confirmed")
-	warn(i.Settings["autovacuum"] == "off", "autovacuum is off: queues become slow")
-	warn(i.Settings["transaction_read_only"] == "on", "the server is read-only: a standby?")
-	warn(p.pooled.Load() && p.listen == "", "behind a transaction pooler and without Options.Listen there are no wake-ups: receivers poll")
-	warn(p.libpq && p.listen == "" && !p.pooled.Load(), "without Options.Listen there are no wake-ups: receivers poll")
+	sqlstore.Warn(&i, i.Settings["fsync"] == "off", "fsync is off: a crash of the machine may destroy the database")
+	sqlstore.Warn(&i, i.Settings["synchronous_commit"] == "off", "synchronous_commit is off: a crash may lose messages whose sending had been confirmed")
+	sqlstore.Warn(&i, i.Settings["autovacuum"] == "off", "autovacuum is off: queues become slow")
+	sqlstore.Warn(&i, i.Settings["transaction_read_only"] == "on", "the server is read-only: a standby?")
+	sqlstore.Warn(&i, p.pooled.Load() && p.listen == "", "behind a transaction pooler and without Options.Listen there are no wake-ups: receivers poll")
+	sqlstore.Warn(&i, p.libpq && p.listen == "" && !p.pooled.Load(), "without Options.Listen there are no wake-ups: receivers poll")
 	return i, nil
 }

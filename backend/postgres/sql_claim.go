@@ -19,10 +19,10 @@ const deepWindow = 10000
 // walking an index.
 var limits = [...]int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1000}
 
-// limit returns the greatest of the limits that is not above n.
+// limit returns which of the limits is the greatest that is not above n.
 func limit(n int) int {
 	i, _ := slices.BinarySearch(limits[:], n+1)
-	return limits[max(i-1, 0)]
+	return max(i-1, 0)
 }
 
 // A claim's first statement: what there is to claim, locked.

@@ -188,7 +188,7 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 		return s.Classify(err)
 	}
 	// Without parameters the statement is one message, also for a pooler.
-	text, args := s.pool.unprepared(s.pool.notify, []any{s.pool.channel, payload(queues)})
+	text, args := s.pool.unprepared(s.pool.hot.notify, []any{s.pool.channel, payload(queues)})
 	_, err := s.pool.db.ExecContext(ctx, text, args...)
 	return s.Classify(err)
 }
@@ -232,6 +232,6 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	_, err := t.Row(ctx, []any{new(any)}, t.pool.notify, t.pool.channel, payload(queues))
+	_, err := t.Row(ctx, []any{new(any)}, t.pool.hot.notify, t.pool.channel, payload(queues))
 	return err
 }

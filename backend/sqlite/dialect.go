@@ -129,20 +129,13 @@ const (
 // many are the statements for many rows.
 type many struct{ removePosts, reclaimGroups, reclaimPosts *sqlstore.Stmt }
 
-func (m *many) compile(d *sqlstore.Dialect) (err error) {
-	for _, x := range []struct {
-		to         **sqlstore.Stmt
-		name, text string
-	}{
-		{&m.removePosts, "remove posts", removePostsSQL},
-		{&m.reclaimGroups, "reclaim groups", reclaimGroupsSQL},
-		{&m.reclaimPosts, "reclaim posts", reclaimPostsSQL},
-	} {
-		if *x.to, err = d.Stmt(x.name, x.text); err != nil {
-			return err
-		}
+// own lists them.
+func (m *many) own() sqlstore.Own {
+	return sqlstore.Own{
+		&m.removePosts:   {"remove posts", removePostsSQL},
+		&m.reclaimGroups: {"reclaim groups", reclaimGroupsSQL},
+		&m.reclaimPosts:  {"reclaim posts", reclaimPostsSQL},
 	}
-	return nil
 }
 
 // remove removes posts and returns how many there were.

@@ -41,12 +41,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"strings"
 	"time"
@@ -88,7 +88,7 @@ func init() {
 	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlite")
 }
 
-//go:embed schema/*.sql
+//go:embed schema/0*.sql
 var schema embed.FS
 
 // Open opens the database "sqlite:path", and makes the file if there is none.
@@ -105,18 +105,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("parley: sqlite: no path: write it like sqlite:app.db")
 	}
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
-	if v := params.Get("parley_prefix"); v != "" {
-		opt.Prefix = v
-	}
-	if v := params.Get("parley_synchronous"); v != "" {
-		opt.Synchronous = v
-	}
-	params.Del("parley_prefix")
-	params.Del("parley_synchronous")
+	opt := *cmp.Or(o, new(Options))
+	sqlstore.TakeParams(params, map[string]*string{"parley_prefix": &opt.Prefix, "parley_synchronous": &opt.Synchronous})
 	s := newStore(&file{path: path, params: params}, opt)
 	if err := s.file.open(ctx); err != nil {
 		return nil, s.Classify(err)
@@ -130,31 +120,25 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // when it is first used; db is not used otherwise and is not closed. A database
 // in memory, which has no name, cannot be shared in this way: use Open.
 func New(db *sql.DB, o *Options) *Store {
-	var opt Options
-	if o != nil {
-		opt = *o
-	}
-	return newStore(&file{user: db}, opt)
+	return newStore(&file{user: db}, *cmp.Or(o, new(Options)))
 }
 
 func newStore(f *file, o Options) *Store {
-	if o.Prefix == "" {
-		o.Prefix = "parley_"
-	}
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 10 * time.Second
 	}
 	if o.PollEvery <= 0 {
 		o.PollEvery = 5 * time.Millisecond
 	}
-	f.options, f.turn = o, make(chan struct{}, 1)
-	f.invalid = o.check()
-	if f.invalid != nil {
-		o.Prefix = "parley_"
+	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "")
+	if f.invalid == nil {
+		f.invalid = o.check()
 	}
+	f.options, f.turn = o, make(chan struct{}, 1)
 	var m many
 	d := &sqlstore.Dialect{
 		Statements:  statements(o.Prefix),
+		Own:         m.own(),
 		Prefix:      o.Prefix,
 		Placeholder: func(n int) string { return fmt.Sprintf("?%d", n) },
 		Clock:       clock,
@@ -163,8 +147,8 @@ func newStore(f *file, o Options) *Store {
 		Read:        f.reader,
 		Join:        f.join,
 		Classify:    classify,
-		Migrations:  migrations(),
-		Removal:     removal,
+		Migrations:  sqlstore.Files(schema),
+		RemoveFirst: "DROP VIEW IF EXISTS parley_outbox",
 		Exclude:     func(context.Context, backend.Execer) error { return nil }, // there is one writer
 		Info:        f.info,
 		Close:       f.close,
@@ -174,9 +158,6 @@ func newStore(f *file, o Options) *Store {
 		Reclaim:     m.reclaim,
 	}
 	store, err := sqlstore.New(d)
-	if err == nil {
-		err = m.compile(d)
-	}
 	if err != nil {
 		f.invalid = err
 	}
@@ -186,33 +167,12 @@ func newStore(f *file, o Options) *Store {
 }
 
 func (o *Options) check() error {
-	if err := sqlstore.CheckName("prefix", o.Prefix); err != nil {
-		return err
-	}
 	switch strings.ToUpper(o.Synchronous) {
 	case "", "OFF", "NORMAL", "FULL", "EXTRA":
 		return nil
 	}
 	return fmt.Errorf("parley: sqlite: synchronous %q: want OFF, NORMAL or FULL", o.Synchronous)
 }
-
-func migrations() (files []string) {
-	names, err := fs.Glob(schema, "schema/0*.sql")
-	if err != nil {
-		panic(err) // the pattern is ours
-	}
-	for _, name := range names {
-		b, err := schema.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		files = append(files, string(b))
-	}
-	return files
-}
-
-//go:embed schema/uninstall.sql
-var removal string
 
 func (f *file) info(ctx context.Context) (backend.Info, error) {
 	i := backend.Info{Engine: "sqlite", Settings: map[string]string{"prefix": f.options.Prefix}}
@@ -230,11 +190,8 @@ func (f *file) info(ctx context.Context) (backend.Info, error) {
 		return i, err
 	}
 	i.Settings["journal_mode"] = mode
-	if mode != "wal" && mode != "memory" {
-		i.Warnings = append(i.Warnings, "the journal mode is "+mode+": readers and the writer wait for each other; WAL mode needs a file on a local disk")
-	}
-	if f.synchronous == "OFF" {
-		i.Warnings = append(i.Warnings, "synchronous is OFF: a power loss may corrupt the database")
-	}
+	sqlstore.Warn(&i, mode != "wal" && mode != "memory",
+		"the journal mode is "+mode+": readers and the writer wait for each other; WAL mode needs a file on a local disk")
+	sqlstore.Warn(&i, f.synchronous == "OFF", "synchronous is OFF: a power loss may corrupt the database")
 	return i, nil
 }

@@ -13,6 +13,8 @@ type Dialect struct {
 	// Statements are the engine's statements, usually those of Portable with
 	// some fields replaced. They name tables with the prefix parley_.
 	Statements Statements[string]
+	// Own are further statements, for the engine's own operations.
+	Own Own
 
 	// Prefix replaces parley_ in the names of tables and whatever else is made.
 	// Schema, if any, ends with a dot and stands before it in statements. Both
@@ -49,8 +51,12 @@ type Dialect struct {
 	// Migrations are the schema's files in order: the n-th brings the schema to
 	// version n, counted from 1, and records that itself.
 	Migrations []string
-	// Removal undoes them all.
-	Removal string
+	// Qualify says that the schema's files name things with the Schema before them.
+	// Otherwise they are run where names are looked up in it.
+	Qualify bool
+	// RemoveFirst and RemoveLast drop what those files make besides tables and
+	// views: what depends on these, and what these depend on.
+	RemoveFirst, RemoveLast string
 
 	// Script runs one of these in the transaction that it is given. If it is nil,
 	// the engine takes several statements at once.
@@ -106,6 +112,10 @@ type Dialect struct {
 	// GroupReclaim and PostReclaim.
 	Reclaim func(ctx context.Context, tx *Tx, holds []*backend.Hold) (had []backend.ID, err error)
 }
+
+// Own has names and texts of statements, by where these go when they have been
+// made of them.
+type Own map[**Stmt][2]string
 
 // Session runs statements.
 type Session interface {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -84,13 +85,26 @@ func (s *Store) MigrationSQL() string {
 	return b.String()
 }
 
+// removal drops the tables and views that every engine has.
+//
+//go:embed uninstall.sql
+var removal string
+
 // Uninstall implements backend.Backend.
 func (s *Store) Uninstall(ctx context.Context) error {
 	return s.atomically(ctx, func(tx *Tx) error {
 		if err := s.d.Exclude(ctx, tx.SQL()); err != nil {
 			return s.fail(ctx, err)
 		}
-		return s.script(ctx, tx, s.d.Removal)
+		for _, file := range []string{s.d.RemoveFirst, removal, s.d.RemoveLast} {
+			if file == "" {
+				continue
+			}
+			if err := s.script(ctx, tx, file); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -104,8 +104,12 @@ func number(s string) (n, digits int) {
 	return n, digits
 }
 
-// Rewrite applies the prefix to a file of the schema, which is run where names
-// are looked up in the right schema.
+// Rewrite applies the prefix to a file of the schema, and the schema's name if
+// it needs that.
 func (d *Dialect) Rewrite(text string) string {
-	return strings.ReplaceAll(text, "parley_", d.Prefix)
+	name := d.Prefix
+	if d.Qualify {
+		name = d.Schema + name
+	}
+	return strings.ReplaceAll(text, "parley_", name)
 }

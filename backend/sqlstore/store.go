@@ -40,6 +40,11 @@ func New(d *Dialect) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	for to, own := range d.Own {
+		if *to, err = d.Stmt(own[0], own[1]); err != nil {
+			return nil, err
+		}
+	}
 	return &Store{d: d, q: q, open: map[*Tx]struct{}{}}, nil
 }
 
@@ -50,9 +55,9 @@ func (s *Store) Q() *Statements[*Stmt] { return &s.q }
 // engine.
 var names = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// CheckName returns an error unless name is empty or may stand in a statement
+// checkName returns an error unless name is empty or may stand in a statement
 // without quotes.
-func CheckName(what, name string) error {
+func checkName(what, name string) error {
 	if name == "" || len(name) <= 32 && names.MatchString(name) {
 		return nil
 	}

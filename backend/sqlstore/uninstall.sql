@@ -1,5 +1,4 @@
 -- Removes everything of Parley, messages included.
-DROP PROCEDURE IF EXISTS parley_post;
 DROP VIEW IF EXISTS parley_locks;
 DROP VIEW IF EXISTS parley_executions;
 DROP VIEW IF EXISTS parley_dead;
@@ -7,15 +6,14 @@ DROP VIEW IF EXISTS parley_conversations;
 DROP VIEW IF EXISTS parley_messages;
 DROP VIEW IF EXISTS parley_groups;
 DROP VIEW IF EXISTS parley_queues;
-DROP TABLE IF EXISTS parley_probe;
 DROP TABLE IF EXISTS parley_task;
 DROP TABLE IF EXISTS parley_schedule;
 DROP TABLE IF EXISTS parley_fence;
 DROP TABLE IF EXISTS parley_lock;
 DROP TABLE IF EXISTS parley_lock_owner;
 DROP TABLE IF EXISTS parley_lock_stripe;
-DROP TABLE IF EXISTS parley_worker;
 DROP TABLE IF EXISTS parley_once;
+DROP TABLE IF EXISTS parley_worker;
 DROP TABLE IF EXISTS parley_failure;
 DROP TABLE IF EXISTS parley_dead_letter;
 DROP TABLE IF EXISTS parley_processed;

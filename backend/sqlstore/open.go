@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"io/fs"
+	"net/url"
+	"strings"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// This file has what the engines' packages do in the same way when they make a
+// store and when they describe it.
+
+// Pooled is a store on a pool of connections, each of which can hold what it
+// has claimed for as long as its transaction lasts.
+type Pooled struct {
+	*Store
+	db *sql.DB
+}
+
+var (
+	_ backend.TransactionHolder = Pooled{}
+	_ backend.Pool              = Pooled{}
+)
+
+// OnPool says on which pool a store is.
+func OnPool(s *Store, db *sql.DB) Pooled { return Pooled{s, db} }
+
+// HoldsInTransaction implements backend.TransactionHolder.
+func (Pooled) HoldsInTransaction() {}
+
+// MaxConns implements backend.Pool.
+func (p Pooled) MaxConns() int { return p.db.Stats().MaxOpenConnections }
+
+// OpenPool opens a pool of so many connections, 16 if that is 0, and keeps them
+// open.
+func OpenPool(c driver.Connector, conns int) *sql.DB {
+	if conns <= 0 {
+		conns = 16
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db
+}
+
+// TakeParams takes Parley's own parameters out of those of a data source name.
+func TakeParams(q url.Values, to map[string]*string) {
+	for name, value := range to {
+		if v := q.Get(name); v != "" {
+			*value = v
+		}
+		q.Del(name)
+	}
+}
+
+// Names returns the prefix of a store's names, "parley_" if none is given, and
+// its schema with a dot behind it, as Dialect wants them. Where one of them
+// cannot stand in a statement it says so and returns the defaults, so that a
+// store can be made whose every call fails with the error.
+func Names(prefix, schema string) (p, dot string, err error) {
+	if prefix == "" {
+		prefix = "parley_"
+	}
+	if schema != "" {
+		dot = schema + "."
+	}
+	if err = checkName("prefix", prefix); err == nil {
+		err = checkName("schema", schema)
+	}
+	if err != nil {
+		return "parley_", "", err
+	}
+	return prefix, dot, nil
+}
+
+// Files returns what is in schema/0*.sql, in the order of the files' names.
+func Files(schema embed.FS) (files []string) {
+	names, err := fs.Glob(schema, "schema/0*.sql")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for _, name := range names {
+		text, err := schema.ReadFile(name)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		files = append(files, string(text))
+	}
+	return files
+}
+
+// Settings adds rows of a name and a value to settings, the names in lower case.
+func Settings(settings map[string]string, rows *sql.Rows, err error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		settings[strings.ToLower(name)] = value
+	}
+	return rows.Err()
+}
+
+// Warn adds a warning to what is said of a store.
+func Warn(i *backend.Info, when bool, text string) {
+	if when {
+		i.Warnings = append(i.Warnings, text)
+	}
+}
