@@ -149,8 +149,10 @@ func newStore(s *server, o Options) *Store {
 		SetPoint:     setPoint,
 		BackToPoint:  backToPoint,
 		ReleasePoint: func(string) string { return "" }, // T-SQL has no such thing
-		SendBatch:    s.send,
-		PostBatch:    s.post,
+		SendOne:      s.send,
+		Guards:       s.streams,
+		Append:       s.append,
+		PostPlain:    s.post,
 		ClaimBatch:   s.claim,
 		SettleBatch:  s.settle,
 		Finish:       s.finish,

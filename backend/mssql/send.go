@@ -2,7 +2,6 @@ package mssql
 
 import (
 	"context"
-	"database/sql"
 
 	driver "github.com/microsoft/go-mssqldb"
 
@@ -49,130 +48,42 @@ func (s *server) batchTable(rows []batchRow) driver.TVP {
 	return driver.TVP{TypeName: s.batch, Value: rows}
 }
 
-// send sends one message in one call if nobody is in the way, otherwise in two, as
-// many as there are. What writes is not given a context that can end: cancelled, it
-// would leave a part of itself in a transaction that goes on.
-func (s *server) send(ctx context.Context, tx *sqlstore.Tx, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
-	if len(messages) == 1 {
-		m := messages[0]
-		sent := make([]backend.Sent, 1)
-		found, err := tx.Row(context.WithoutCancel(ctx), []any{&sent[0].Seq, &sent[0].Queue}, s.many.send,
-			m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain)
-		if err != nil || found {
-			return sent, err
+// send sends one message in one call if nobody is in the way and nothing refuses it.
+// What writes is not given a context that can end: cancelled, it would leave a part of
+// itself in a transaction that goes on.
+func (s *server) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
+	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, s.many.send,
+		m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain)
+	return sent, done, err
+}
+
+// streams locks guards and reads their streams.
+func (s *server) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
+	return tx.Streams(ctx, s.many.guards, s.idTable(idRows(ids, nil)))
+}
+
+// append writes messages to streams whose guards are ours, in one statement.
+func (s *server) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
+	rows := make([]batchRow, len(b.Messages))
+	for i, m := range b.Messages {
+		rows[i] = batchRow{
+			N: int32(i + 1), Stream: m.Stream.ID[:], Seq: m.Seq, ID: m.ID[:], Kind: int16(m.Kind), Type: m.Type, Body: m.Body,
+			Queue: m.Stream.Queue, Group: m.Stream.Group[:], Priority: int16(m.Stream.Priority),
 		}
-		// Somebody else is writing, or it is refused.
-	}
-	streams, err := s.streams(ctx, tx, messages)
-	if err != nil {
-		return nil, err
-	}
-	if err := sqlstore.Refuse(version, messages, streams); err != nil {
-		return nil, err
-	}
-	sent := make([]backend.Sent, len(messages))
-	rows := make([]batchRow, len(messages))
-	for i, m := range messages {
-		to := streams[m.From]
-		sent[i] = backend.Sent{Seq: to.Next, Queue: to.Queue}
-		rows[i] = appended(to, i, m.ID, int16(m.Kind), m.Type, m.Body)
-	}
-	ctx = context.WithoutCancel(ctx)
-	if _, err := tx.Exec(ctx, s.many.append, s.batchTable(rows)); err != nil {
-		return nil, err
-	}
-	for i, m := range messages {
-		if m.Retain {
-			if err := tx.RetainSent(ctx, m, sent[i].Seq); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return sent, nil
-}
-
-// streams locks the guards of messages, in one order for all senders, and reads them.
-func (s *server) streams(ctx context.Context, tx *sqlstore.Tx, messages []backend.Outgoing) (map[backend.ID]*sqlstore.Stream, error) {
-	ids := make([]backend.ID, len(messages))
-	for i, m := range messages {
-		ids[i] = m.From
-	}
-	ids = sqlstore.SortIDs(ids)
-	streams := make(map[backend.ID]*sqlstore.Stream, len(ids))
-	err := tx.Rows(ctx, func(rows *sql.Rows) error {
-		x := new(sqlstore.Stream)
-		err := x.Scan(rows)
-		streams[x.ID] = x
-		return err
-	}, s.many.guards, s.idTable(idRows(ids, nil)))
-	return streams, err
-}
-
-// appended is the row of the i-th message of a call, which is the stream's next.
-func appended(to *sqlstore.Stream, i int, id backend.ID, kind int16, typ string, body []byte) batchRow {
-	row := batchRow{
-		N: int32(i + 1), Stream: to.ID[:], Seq: to.Next, ID: id[:], Kind: kind, Type: typ, Body: body,
-		Queue: to.Queue, Group: to.Group[:], Priority: int16(to.Priority),
-	}
-	to.Next++
-	return row
-}
-
-// post adds many posts: plain ones in one statement, those of keys in one more, after
-// each key has been looked up, and the rest, which are rarer, one by one.
-func (s *server) post(ctx context.Context, tx *sqlstore.Tx, version int64, posts []backend.Posting) ([]backend.Posted, error) {
-	if err := tx.CheckQueues(ctx, version, posts); err != nil {
-		return nil, err
-	}
-	posted := make([]backend.Posted, len(posts))
-	var plain, keyed []batchRow
-	var to *sqlstore.Stream // of the last post with a key
-	var last backend.Posting
-	for _, i := range sqlstore.PostOrder(posts) {
-		x := posts[i]
-		switch {
-		case x.Unique != "" || x.Delay > 0:
-			// A key's order is that of the call: what has been collected goes first.
-			if err := s.append(ctx, tx, keyed); err != nil {
-				return nil, err
-			}
-			keyed, to = nil, nil
-			done, err := tx.PostOne(ctx, x)
-			if err != nil {
-				return nil, err
-			}
-			posted[i] = done
-		case x.Key != "":
-			if to == nil || x.Queue != last.Queue || x.Key != last.Key {
-				var err error
-				if to, err = tx.KeyStream(ctx, x); err != nil {
-					return nil, err
-				}
-				to.Priority = x.Rank // of the post that makes the marker
-			}
-			last = x
-			keyed = append(keyed, appended(to, len(keyed), x.ID, sqlstore.KindKeyed, x.Type, x.Body))
-		default:
-			plain = append(plain, batchRow{
-				N: int32(len(plain) + 1), ID: x.ID[:], Type: x.Type, Body: x.Body, Queue: x.Queue,
-				Priority: int16(x.Rank), Stream: x.ID[:], Group: x.ID[:],
-			})
-		}
-	}
-	if err := s.append(ctx, tx, keyed); err != nil {
-		return nil, err
-	}
-	if len(plain) == 0 {
-		return posted, nil
-	}
-	_, err := tx.Exec(ctx, s.many.posts, s.batchTable(plain))
-	return posted, err
-}
-
-func (s *server) append(ctx context.Context, tx *sqlstore.Tx, rows []batchRow) error {
-	if len(rows) == 0 {
-		return nil
 	}
 	_, err := tx.Exec(context.WithoutCancel(ctx), s.many.append, s.batchTable(rows))
+	return err
+}
+
+// post adds posts without key in one statement.
+func (s *server) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
+	rows := make([]batchRow, len(posts))
+	for i, x := range posts {
+		rows[i] = batchRow{
+			N: int32(i + 1), ID: x.ID[:], Type: x.Type, Body: x.Body, Queue: x.Queue,
+			Priority: int16(x.Rank), Stream: x.ID[:], Group: x.ID[:],
+		}
+	}
+	_, err := tx.Exec(ctx, s.many.posts, s.batchTable(rows))
 	return err
 }

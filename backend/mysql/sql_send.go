@@ -53,9 +53,9 @@ const statesSQL = `
 const nextSQL = `
 	UPDATE parley_stream SET next_seq = ?, priority = ?, touched = :now WHERE stream_id IN (?)`
 
-// stream, number, id, kind, type, body, unique value, time
+// stream, number, id, kind, type, body, time
 const appendSQL = `
-	INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, uniq, since) VALUES ?`
+	INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since) VALUES ?`
 
 // queue, group, stream, priority, time
 const markSQL = `

@@ -39,17 +39,12 @@ func ints[T ~int | ~int64](list []T) string {
 	return string(append(b, '}'))
 }
 
-// texts writes an array of texts; those for which null is true are NULL.
-func texts(list []string, null func(int) bool) string {
+func texts(list []string) string {
 	var b strings.Builder
 	b.WriteByte('{')
 	for i, s := range list {
 		if i > 0 {
 			b.WriteByte(',')
-		}
-		if null != nil && null(i) {
-			b.WriteString("NULL")
-			continue
 		}
 		b.WriteByte('"')
 		for j := range len(s) {

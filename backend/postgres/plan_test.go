@@ -139,7 +139,7 @@ func TestPlans(t *testing.T) {
 			{h.read, []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
 			{h.send, []any{one, one, "m", "body", 2, 0}},
 			{h.sendState, []any{stream}},
-			{h.append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
+			{h.append, []any{stream, ones, stream, ones, ones, ones, stream, ones, ones, stream, ones}},
 			{h.postKeyed, []any{1, "k", one, "m", "body", 5, 0}},
 			{h.remove, []any{stream, zeros, stream}},
 			{h.finish, []any{stream}},

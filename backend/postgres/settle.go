@@ -129,7 +129,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		}
 	}
 	for k, x := range keys {
-		if _, err := tx.Exec(ctx, p.hot.keep, uuids(x.streams), ints(x.seqs), texts(x.names, nil), k.queue, k.keep); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.keep, uuids(x.streams), ints(x.seqs), texts(x.names), k.queue, k.keep); err != nil {
 			return err
 		}
 	}

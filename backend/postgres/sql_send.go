@@ -100,16 +100,16 @@ const postKeyedSQL = `
 
 // Messages appended to streams whose guards are ours.
 //
-// messages: $1 streams, $2 seqs, $3 ids, $4 kinds, $5 types, $6 bodies, $7 unique values
-// streams: $8 ids, $9 next numbers, $10 queues, $11 groups, $12 priorities
+// messages: $1 streams, $2 seqs, $3 ids, $4 kinds, $5 types, $6 bodies
+// streams: $7 ids, $8 next numbers, $9 queues, $10 groups, $11 priorities
 const appendSQL = `
 	WITH s AS MATERIALIZED (
-	  SELECT k.* FROM unnest((SELECT $8::uuid[]), (SELECT $9::bigint[]), (SELECT $10::bigint[]), (SELECT $11::uuid[]), (SELECT $12::smallint[]))
+	  SELECT k.* FROM unnest((SELECT $7::uuid[]), (SELECT $8::bigint[]), (SELECT $9::bigint[]), (SELECT $10::uuid[]), (SELECT $11::smallint[]))
 	         WITH ORDINALITY k(id, next, queue_id, group_id, priority, n)),
 	m AS (
-	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, uniq, since)
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
 	  SELECT k.*, :now
-	    FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::uuid[]), (SELECT $4::smallint[]), (SELECT $5::text[]), (SELECT $6::bytea[]), (SELECT $7::text[])) k),
+	    FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::uuid[]), (SELECT $4::smallint[]), (SELECT $5::text[]), (SELECT $6::bytea[])) k),
 	r AS (
 	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 	  SELECT s.queue_id, s.group_id, s.id, s.priority, :now FROM s ORDER BY s.n

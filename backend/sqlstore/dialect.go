@@ -93,8 +93,27 @@ type Dialect struct {
 
 	// The operations that an engine may do better than row by row. A nil field
 	// leaves it to this package.
-	SendBatch   func(ctx context.Context, tx *Tx, version int64, messages []backend.Outgoing) ([]backend.Sent, error)
-	PostBatch   func(ctx context.Context, tx *Tx, version int64, posts []backend.Posting) ([]backend.Posted, error)
+
+	// SendOne sends a message, and does nothing, but perhaps lock its guard, if
+	// something refuses it.
+	SendOne func(ctx context.Context, tx *Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error)
+	// Guards locks streams, in their order, and reads them. It leaves out those that
+	// do not exist.
+	Guards func(ctx context.Context, tx *Tx, streams []backend.ID) (map[backend.ID]*Stream, error)
+	// Append writes messages, the next numbers and ranks of their streams, and the
+	// entries of these in the ready order.
+	Append func(ctx context.Context, tx *Tx, b *Batch) error
+	// PostPlain adds posts without key, delay or unique value. Without it all posts
+	// are added one by one.
+	PostPlain func(ctx context.Context, tx *Tx, posts []backend.Posting) error
+	// PostKeyed adds a post with a key, and does nothing if the key is new or
+	// something refuses it.
+	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
+	// KeyStreams locks the streams of those of the keys that there are, and reads
+	// them. Keys that there are not come after all of these: whoever makes one holds
+	// it until he commits, and must not wait for guards then.
+	KeyStreams func(ctx context.Context, tx *Tx, keys []Key) (map[Key]*Stream, error)
+
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)

@@ -25,25 +25,90 @@ func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) (
 		}
 		return make([]backend.Posted, 1), err
 	}
-	if t.s.d.PostBatch != nil {
-		return t.s.d.PostBatch(ctx, t, version, posts)
+	return t.postMany(ctx, version, posts)
+}
+
+// postMany adds the posts that engines add many at a time together, those with a
+// key after the others, and the rest, which are rarer, one by one.
+func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Posting) ([]backend.Posted, error) {
+	posted := make([]backend.Posted, len(posts))
+	if x := posts[0]; t.s.d.PostKeyed != nil && len(posts) == 1 && x.Key != "" && x.Unique == "" && x.Delay <= 0 {
+		if done, err := t.s.d.PostKeyed(ctx, t, version, x); err != nil || done {
+			return posted, err
+		}
 	}
-	if err := t.CheckQueues(ctx, version, posts); err != nil {
+	if err := t.checkQueues(ctx, version, posts); err != nil {
 		return nil, err
 	}
-	posted := make([]backend.Posted, len(posts))
-	for _, i := range PostOrder(posts) {
-		var err error
-		if posted[i], err = t.PostOne(ctx, posts[i]); err != nil {
+	var plain, keyed []backend.Posting
+	for _, i := range postOrder(posts) {
+		x := posts[i]
+		switch {
+		case x.Unique != "" || x.Delay > 0 || t.s.d.PostPlain == nil:
+			// A key's order is that of the call: what has been collected for it goes
+			// first.
+			if err := t.appendKeyed(ctx, keyed); err != nil {
+				return nil, err
+			}
+			keyed = nil
+			var err error
+			if posted[i], err = t.postOne(ctx, x); err != nil {
+				return nil, err
+			}
+		case x.Key != "":
+			keyed = append(keyed, x)
+		default:
+			plain = append(plain, x)
+		}
+	}
+	if len(plain) > 0 {
+		if err := t.s.d.PostPlain(ctx, t, plain); err != nil {
 			return nil, err
 		}
 	}
-	return posted, nil
+	return posted, t.appendKeyed(ctx, keyed)
 }
 
-// CheckQueues returns an error unless the catalog has the version and the
+// Key is the key of posts in a queue.
+type Key struct {
+	Queue int64
+	Name  string
+}
+
+// appendKeyed adds posts that are sorted by key.
+func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err error) {
+	if len(posts) == 0 {
+		return nil
+	}
+	streams := make(map[Key]*Stream)
+	if t.s.d.KeyStreams != nil {
+		var keys []Key
+		for _, x := range posts {
+			keys = append(keys, Key{x.Queue, x.Key})
+		}
+		if streams, err = t.s.d.KeyStreams(ctx, t, slices.Compact(keys)); err != nil {
+			return err
+		}
+	}
+	var b Batch
+	for _, x := range posts {
+		k := Key{x.Queue, x.Key}
+		if streams[k] == nil { // it is used for the first time, or was swept a moment ago
+			if streams[k], err = t.keyStream(ctx, x); err != nil {
+				return err
+			}
+		}
+		if !slices.Contains(b.Streams, streams[k]) {
+			streams[k].Priority = x.Rank // of the post that makes the marker
+		}
+		b.add(streams[k], x.ID, KindKeyed, x.Type, x.Body)
+	}
+	return t.append(ctx, &b)
+}
+
+// checkQueues returns an error unless the catalog has the version and the
 // queues of all posts are on.
-func (t *Tx) CheckQueues(ctx context.Context, version int64, posts []backend.Posting) error {
+func (t *Tx) checkQueues(ctx context.Context, version int64, posts []backend.Posting) error {
 	var seen []int64
 	for _, p := range posts {
 		if slices.Contains(seen, p.Queue) {
@@ -57,10 +122,10 @@ func (t *Tx) CheckQueues(ctx context.Context, version int64, posts []backend.Pos
 	return nil
 }
 
-// PostOrder returns the indexes of posts in the order in which all posters take
+// postOrder returns the indexes of posts in the order in which all posters take
 // the keys that others may wait for. Posts of one key, and those without, keep
 // their order.
-func PostOrder(posts []backend.Posting) []int {
+func postOrder(posts []backend.Posting) []int {
 	order := make([]int, len(posts))
 	for i := range order {
 		order[i] = i
@@ -75,8 +140,8 @@ func PostOrder(posts []backend.Posting) []int {
 	return order
 }
 
-// PostOne adds one post whose queue has been looked at.
-func (t *Tx) PostOne(ctx context.Context, p backend.Posting) (done backend.Posted, err error) {
+// postOne adds one post whose queue has been looked at.
+func (t *Tx) postOne(ctx context.Context, p backend.Posting) (done backend.Posted, err error) {
 	var uniq any
 	if p.Unique != "" {
 		uniq = p.Unique
@@ -113,7 +178,7 @@ func (t *Tx) claimUnique(ctx context.Context, p backend.Posting) (other backend.
 
 // postKeyed appends a post to the stream of its key, which it makes if need be.
 func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
-	s, err := t.KeyStream(ctx, p)
+	s, err := t.keyStream(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -132,8 +197,8 @@ func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
 	return t.mark(ctx, *s)
 }
 
-// KeyStream returns the stream of a post's key with its guard locked.
-func (t *Tx) KeyStream(ctx context.Context, p backend.Posting) (*Stream, error) {
+// keyStream returns the stream of a post's key with its guard locked.
+func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*Stream, error) {
 	for {
 		var id backend.ID
 		found, err := t.Row(ctx, []any{ID(&id)}, t.s.q.KeyRead, p.Queue, p.Key)

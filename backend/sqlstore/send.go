@@ -15,11 +15,7 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 	if len(messages) == 0 {
 		return nil, nil
 	}
-	send := t.s.d.SendBatch
-	if send == nil {
-		send = sendEach
-	}
-	sent, err := send(ctx, t, version, messages)
+	sent, err := t.send(ctx, version, messages)
 	if err == nil {
 		err = t.seal(ctx, messages)
 	}
@@ -40,54 +36,66 @@ func (t *Tx) seal(ctx context.Context, messages []backend.Outgoing) error {
 	return nil
 }
 
-// sendEach sends messages one by one.
-func sendEach(ctx context.Context, t *Tx, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
-	streams, err := t.guards(ctx, messages)
+// send sends one message in as few trips as the engine can, and several together.
+func (t *Tx) send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	if one := t.s.d.SendOne; one != nil && len(messages) == 1 {
+		sent, done, err := one(ctx, t, version, messages[0])
+		if err != nil || done {
+			return []backend.Sent{sent}, err
+		}
+		// It was refused, and what follows says why. If the reason has vanished
+		// meanwhile, it is sent.
+	}
+	streams, err := t.guardsOfBatch(ctx, messages)
 	if err != nil {
 		return nil, err
 	}
-	if err := Refuse(version, messages, streams); err != nil {
+	if err := refuse(version, messages, streams); err != nil {
 		return nil, err
 	}
+	var b Batch
 	sent := make([]backend.Sent, len(messages))
 	for i, m := range messages {
 		s := streams[m.From]
-		if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
-			return nil, err
-		}
+		sent[i] = backend.Sent{Seq: s.Next, Queue: s.Queue}
+		b.add(s, m.ID, int64(m.Kind), m.Type, m.Body)
+	}
+	if err := t.append(ctx, &b); err != nil {
+		return nil, err
+	}
+	for i, m := range messages {
 		if m.Retain {
-			if err := t.RetainSent(ctx, m, s.Next); err != nil {
+			if err := t.RetainSent(ctx, m, sent[i].Seq); err != nil {
 				return nil, err
 			}
-		}
-		sent[i] = backend.Sent{Seq: s.Next, Queue: s.Queue}
-		s.Next++
-	}
-	for _, m := range messages { // in their order, which is that of the markers
-		s := streams[m.From]
-		if s == nil {
-			continue
-		}
-		delete(streams, m.From)
-		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next, s.ID); err != nil {
-			return nil, err
-		}
-		if err := t.mark(ctx, *s); err != nil {
-			return nil, err
 		}
 	}
 	return sent, nil
 }
 
-// guards locks the streams of messages, in one order for all senders, and reads
-// them. Streams that do not exist are left out.
-func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*Stream, error) {
+// guardsOfBatch is guards in as few trips as the engine can.
+func (t *Tx) guardsOfBatch(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*Stream, error) {
+	if t.s.d.Guards == nil {
+		return t.guards(ctx, messages)
+	}
+	return t.s.d.Guards(ctx, t, senders(messages))
+}
+
+// senders returns the streams of messages, each once and in the order in which
+// all senders take their guards.
+func senders(messages []backend.Outgoing) []backend.ID {
 	ids := make([]backend.ID, len(messages))
 	for i, m := range messages {
 		ids[i] = m.From
 	}
+	return SortIDs(ids)
+}
+
+// guards locks the streams of messages, in one order for all senders, and reads
+// them. Streams that do not exist are left out.
+func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backend.ID]*Stream, error) {
 	streams := make(map[backend.ID]*Stream, 1)
-	for _, id := range SortIDs(ids) {
+	for _, id := range senders(messages) {
 		if _, err := t.TryLock(ctx, t.s.q.GuardLock, id); err != nil {
 			return nil, err
 		}
@@ -102,8 +110,8 @@ func (t *Tx) guards(ctx context.Context, messages []backend.Outgoing) (map[backe
 	return streams, nil
 }
 
-// Refuse returns a *backend.Refused if any of the messages cannot be sent.
-func Refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*Stream) error {
+// refuse returns a *backend.Refused if any of the messages cannot be sent.
+func refuse(version int64, messages []backend.Outgoing, streams map[backend.ID]*Stream) error {
 	refusals := make(map[int]backend.Refusal)
 	for i, m := range messages {
 		if r := refusal(version, streams[m.From]); r != 0 {

@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Batch is what is appended to streams whose guards are the transaction's.
+type Batch struct {
+	Messages []Appended
+	Streams  []*Stream // each once, in the order of their first messages; Next counts these
+}
+
+// Appended is a message for a stream.
+type Appended struct {
+	Stream *Stream
+	Seq    int64
+	ID     backend.ID
+	Kind   int64
+	Type   string
+	Body   []byte
+}
+
+// add gives the stream a message and counts its numbers on.
+func (b *Batch) add(s *Stream, id backend.ID, kind int64, typ string, body []byte) {
+	if !slices.Contains(b.Streams, s) {
+		b.Streams = append(b.Streams, s)
+	}
+	b.Messages = append(b.Messages, Appended{s, s.Next, id, kind, typ, body})
+	s.Next++
+}
+
+// append writes a batch: the messages, the streams' next numbers, and their
+// entries in the ready order.
+func (t *Tx) append(ctx context.Context, b *Batch) error {
+	if t.s.d.Append != nil {
+		return t.s.d.Append(ctx, t, b)
+	}
+	for _, m := range b.Messages {
+		if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
+			return err
+		}
+	}
+	for _, s := range b.Streams {
+		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next, s.ID); err != nil {
+			return err
+		}
+		if err := t.mark(ctx, *s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Streams returns what a statement reads of streams, as Stream.Scan wants it.
+func (t *Tx) Streams(ctx context.Context, q *Stmt, args ...any) (map[backend.ID]*Stream, error) {
+	streams := make(map[backend.ID]*Stream)
+	err := t.Rows(ctx, func(rows *sql.Rows) error {
+		s := new(Stream)
+		err := s.Scan(rows)
+		streams[s.ID] = s
+		return err
+	}, q, args...)
+	return streams, err
+}
