@@ -69,7 +69,7 @@ func (s *server) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 	if err != nil {
 		return nil, false, err
 	}
-	if err := catalogState(version, enabled, r.Version); err != nil {
+	if err := sqlstore.CatalogState(version, enabled, r.Version); err != nil {
 		return nil, false, err
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int {
@@ -85,17 +85,6 @@ func (s *server) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 		return dup
 	})
 	return all, counts[0]+counts[1] >= window || counts[2] >= window || counts[3] >= window, nil
-}
-
-// catalogState is what a walk says of the catalog and the queue.
-func catalogState(version int64, enabled sql.NullInt64, want int64) error {
-	switch {
-	case version != want || !enabled.Valid:
-		return backend.ErrStaleCatalog
-	case enabled.Int64 == 0:
-		return backend.ErrQueueDisabled
-	}
-	return nil
 }
 
 // claimFirst claims the first candidates that can be had: promoted ones, of one kind,
@@ -167,12 +156,8 @@ func (s *server) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 	if r.Lease > 0 {
 		grown = 1
 	}
-	var handle any
-	if !r.Handle.IsZero() {
-		handle = r.Handle
-	}
 	c, err = tx.ReadHolds(ctx, r, had, s.many.read,
-		s.idTable(idRows(had, orphans)), max(r.MaxMessages, 1), max(r.MaxBytes, 0), handle, r.LockOnly, grown)
+		s.idTable(idRows(had, orphans)), max(r.MaxMessages, 1), max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.LockOnly, grown)
 	if err != nil || len(c.Holds) == len(had) {
 		return c, err
 	}

@@ -70,13 +70,13 @@ func (s *server) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.
 
 // fences are holds as arguments: groups with their fences, and posts with theirs.
 func (s *server) fences(holds []*backend.Hold) (groups, posts any) {
-	list := [2][]idRow{{}, {}} // not nil, of which the driver makes no table
-	for _, h := range holds {
-		i := 0
-		if sqlstore.IsPost(h) {
-			i = 1
+	g, p := sqlstore.SplitHolds(holds)
+	table := func(list []*backend.Hold) any {
+		rows := make([]idRow, len(list)) // not nil, of which the driver makes no table
+		for i, h := range list {
+			rows[i] = idRow{int32(i + 1), h.Group[:], h.Fence}
 		}
-		list[i] = append(list[i], idRow{int32(len(list[i]) + 1), h.Group[:], h.Fence})
+		return s.idTable(rows)
 	}
-	return s.idTable(list[0]), s.idTable(list[1])
+	return table(g), table(p)
 }

@@ -65,7 +65,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		sqlstore.Bool(&streams), sqlstore.Bool(&posts)},
 		p.hot.head, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue)
 	if err == nil {
-		err = state(version, enabled, r)
+		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
 	if err != nil {
 		return f, err
@@ -210,23 +210,12 @@ func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		f.groups = once(f.groups)
 	}
 	if err == nil && len(f.posts)+len(f.groups) > 0 {
-		err = state(version, enabled, r)
+		err = sqlstore.CatalogState(version, enabled, r.Version)
 	} else {
 		p.plain.Delete(r.Queue)
 		p.flow.Delete(r.Queue)
 	}
 	return f, err
-}
-
-// state is what the first statement says of the catalog and the queue.
-func state(version int64, enabled sql.NullInt64, r backend.ClaimRequest) error {
-	switch {
-	case version != r.Version || !enabled.Valid:
-		return backend.ErrStaleCatalog
-	case enabled.Int64 == 0:
-		return backend.ErrQueueDisabled
-	}
-	return nil
 }
 
 // claimOne claims the group that the request names.
@@ -235,14 +224,14 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	var enabled sql.NullInt64
 	var seen backend.ID
 	ok, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen)},
-		p.hot.claimOne, r.Queue, some(r.Handle), some(r.Group), some(r.Group), r.Queue)
+		p.hot.claimOne, r.Queue, sqlstore.Null(r.Handle), sqlstore.Null(r.Group), sqlstore.Null(r.Group), r.Queue)
 	if err != nil {
 		return c, err
 	}
 	if !ok {
 		return c, backend.ErrNotMigrated
 	}
-	if err := state(version, enabled, r); err != nil {
+	if err := sqlstore.CatalogState(version, enabled, r.Version); err != nil {
 		return c, err
 	}
 	if !seen.IsZero() {
@@ -256,49 +245,20 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		}
 		return p.read(ctx, tx, r, locked)
 	}
-	if r.Group.IsZero() || !r.Handle.IsZero() {
-		return c, nil
-	}
-	// It may be a post.
-	po, err := tx.ReadPost(ctx, r.Group)
-	if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
-		return c, err
-	}
-	c.Holds, err = tx.ClaimPosts(ctx, r, []backend.ID{r.Group})
-	c.Contended = len(c.Holds) == 0
-	return c, err
-}
-
-// some is an id that may be none.
-func some(id backend.ID) any {
-	if id.IsZero() {
-		return nil
-	}
-	return id
+	return tx.ClaimNamedPost(ctx, r)
 }
 
 // holdPosts makes holds of posts that are locked, as many as have room.
-func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, posts []*sqlstore.Post) (holds []*backend.Hold, err error) {
-	var leased ids
-	size := 0
-	for _, po := range posts {
-		size += len(po.Body)
-		if len(holds) > 0 && (size > r.MaxBytes || r.LockOnly) {
-			break
-		}
-		holds = append(holds, po.Hold(r))
-		if r.Lease > 0 || po.Lease != 0 {
-			leased = append(leased, po.ID)
-		}
-	}
-	if len(leased) == 0 {
+func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, posts []*sqlstore.Post) ([]*backend.Hold, error) {
+	holds, leases := sqlstore.HoldPosts(r, posts)
+	if len(leases) == 0 {
 		return holds, nil
 	}
 	owner := r.Owner
 	if r.Lease <= 0 {
 		owner = ""
 	}
-	_, err = tx.Exec(ctx, p.hot.leasePosts, r.Lease, r.Lease, r.Lease, owner, leased)
+	_, err := tx.Exec(ctx, p.hot.leasePosts, r.Lease, r.Lease, r.Lease, owner, ids(leases))
 	return holds, err
 }
 

@@ -18,18 +18,8 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 	if err := p.keepCopies(ctx, tx, s); err != nil {
 		return err
 	}
-	if len(s.Posts) > 0 {
-		list := make(ids, len(s.Posts))
-		for i, r := range s.Posts {
-			list[i] = r.Message.ID
-		}
-		n, err := tx.Exec(ctx, p.hot.removePosts, list)
-		if err != nil {
-			return err
-		}
-		if int(n) != len(list) {
-			return backend.ErrFenced
-		}
+	if err := tx.RemovePosts(ctx, s.Posts); err != nil {
+		return err
 	}
 	if len(s.Messages) > 0 {
 		n, err := tx.Exec(ctx, p.hot.remove, keysOf(s.Messages))
@@ -61,48 +51,32 @@ type keeping struct {
 
 // keepCopies keeps what is to be kept of messages before they are removed.
 func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
-	retained := make(map[backend.ID][]sqlstore.Removal)
-	keyed := make(map[keeping][]sqlstore.Removal)
-	for _, r := range s.Messages {
-		m := r.Message
-		switch {
-		case r.Dead:
-			if err := tx.Bury(ctx, r); err != nil {
-				return err
-			}
-		case r.Retain && !m.Handle.IsZero():
-			retained[m.Handle] = append(retained[m.Handle], r)
-		case r.Keep > 0 && m.Handle.IsZero():
-			k := keeping{r.Hold.Queue, m.Key, r.Keep}
-			keyed[k] = append(keyed[k], r)
-		}
-		if err := tx.Forget(ctx, r); err != nil {
-			return err
-		}
+	c, err := tx.CopiesOf(ctx, s)
+	if err != nil {
+		return err
 	}
-	posts := make(map[time.Duration]ids)
-	for _, r := range s.Posts {
-		switch {
-		case r.Dead:
-			if err := tx.Bury(ctx, r); err != nil {
-				return err
-			}
-		case r.Keep > 0:
-			posts[r.Keep] = append(posts[r.Keep], r.Message.ID)
-		}
-		if err := tx.Forget(ctx, r); err != nil {
-			return err
-		}
+	retained := make(map[backend.ID][]sqlstore.Removal)
+	for _, r := range c.Retained {
+		retained[r.Message.Handle] = append(retained[r.Message.Handle], r)
 	}
 	for handle, list := range retained {
 		if _, err := tx.Exec(ctx, p.hot.retain, handle, keysOf(list)); err != nil {
 			return err
 		}
 	}
+	keyed := make(map[keeping][]sqlstore.Removal)
+	for _, r := range c.Keyed {
+		k := keeping{r.Hold.Queue, r.Message.Key, r.Keep}
+		keyed[k] = append(keyed[k], r)
+	}
 	for k, list := range keyed {
 		if _, err := tx.Exec(ctx, p.hot.keep, k.queue, k.name, k.keep, keysOf(list)); err != nil {
 			return err
 		}
+	}
+	posts := make(map[time.Duration]ids)
+	for _, r := range c.Posts {
+		posts[r.Keep] = append(posts[r.Keep], r.Message.ID)
 	}
 	for keep, list := range posts {
 		if _, err := tx.Exec(ctx, p.hot.keepPosts, keep, list); err != nil {
@@ -110,6 +84,11 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		}
 	}
 	return nil
+}
+
+// removePosts removes posts in one statement.
+func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
+	return tx.Exec(ctx, p.hot.removePosts, ids(list))
 }
 
 // finish puts the ready order right: the guards, then a look, then what it says.
@@ -154,28 +133,24 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	return len(locked) < len(streams), err
 }
 
-// fences are holds of one kind as a condition, groups or posts.
-func fences(holds []*backend.Hold, posts bool) either {
-	e := either{columns: []string{"group_id", "fence"}}
-	if posts {
-		e.columns[0] = "post_id"
-	}
+// fences are holds of groups, or of posts, as a condition.
+func fences(id string, holds []*backend.Hold) either {
+	e := either{columns: []string{id, "fence"}}
 	for _, h := range holds {
-		if sqlstore.IsPost(h) == posts {
-			e.rows = append(e.rows, []any{h.Group, h.Fence})
-		}
+		e.rows = append(e.rows, []any{h.Group, h.Fence})
 	}
 	return e
 }
 
 // reclaim takes leases into the transaction and returns those that it had.
 func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) (had []backend.ID, err error) {
+	groups, posts := sqlstore.SplitHolds(holds)
 	for _, x := range []struct {
 		fences     either
 		lock, took *sqlstore.Stmt
 	}{
-		{fences(holds, false), p.hot.reclaimGroups, p.hot.tookGroups},
-		{fences(holds, true), p.hot.reclaimPosts, p.hot.tookPosts},
+		{fences("group_id", groups), p.hot.reclaimGroups, p.hot.tookGroups},
+		{fences("post_id", posts), p.hot.reclaimPosts, p.hot.tookPosts},
 	} {
 		if len(x.fences.rows) == 0 {
 			continue
@@ -198,12 +173,13 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 // extend prolongs leases. A row that is locked is in its owner's own transaction,
 // or in that of somebody who has taken it over: it is not waited for.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
+	groups, posts := sqlstore.SplitHolds(holds)
 	for _, x := range []struct {
 		fences               either
 		lock, extend, leased *sqlstore.Stmt
 	}{
-		{fences(holds, false), p.hot.reclaimGroups, p.hot.extendGroups, p.hot.leasedGroups},
-		{fences(holds, true), p.hot.reclaimPosts, p.hot.extendPosts, p.hot.leasedPosts},
+		{fences("group_id", groups), p.hot.reclaimGroups, p.hot.extendGroups, p.hot.leasedGroups},
+		{fences("post_id", posts), p.hot.reclaimPosts, p.hot.extendPosts, p.hot.leasedPosts},
 	} {
 		if len(x.fences.rows) == 0 {
 			continue

@@ -190,7 +190,7 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		return err
 	}, p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytes)
 	if err == nil && some {
-		err = state(version, enabled, r)
+		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
 	if err != nil || len(f.posts) > 0 {
 		return &f, err
@@ -243,18 +243,7 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	if err != nil {
 		return nil, err
 	}
-	return &f, state(version, enabled, r)
-}
-
-// state is what the first statement says of the catalog and the queue.
-func state(version int64, enabled sql.NullInt64, r backend.ClaimRequest) error {
-	switch {
-	case version != r.Version || !enabled.Valid:
-		return backend.ErrStaleCatalog
-	case enabled.Int64 == 0:
-		return backend.ErrQueueDisabled
-	}
-	return nil
+	return &f, sqlstore.CatalogState(version, enabled, r.Version)
 }
 
 // claimOne claims the group that the request names.
@@ -263,14 +252,14 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	var enabled sql.NullInt64
 	var seen, group backend.ID
 	found, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen), sqlstore.ID(&group)},
-		p.hot.claimOne, r.Queue, null(r.Group), null(r.Handle))
+		p.hot.claimOne, r.Queue, sqlstore.Null(r.Group), sqlstore.Null(r.Handle))
 	if err != nil {
 		return c, err
 	}
 	if !found {
 		return c, backend.ErrNotMigrated
 	}
-	if err := state(version, enabled, r); err != nil {
+	if err := sqlstore.CatalogState(version, enabled, r.Version); err != nil {
 		return c, err
 	}
 	if !group.IsZero() {
@@ -280,47 +269,21 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		c.Contended = true
 		return c, nil
 	}
-	if r.Group.IsZero() || !r.Handle.IsZero() {
-		return c, nil
-	}
-	// It may be a post.
-	po, err := tx.ReadPost(ctx, r.Group)
-	if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
-		return c, err
-	}
-	c.Holds, err = tx.ClaimPosts(ctx, r, []backend.ID{r.Group})
-	c.Contended = len(c.Holds) == 0
-	return c, err
+	return tx.ClaimNamedPost(ctx, r)
 }
 
 // holdPosts makes holds of posts that are locked.
 func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, posts []*sqlstore.Post) ([]*backend.Hold, error) {
-	holds := make([]*backend.Hold, len(posts))
-	ids := make([]backend.ID, 0, len(posts))
-	for i, po := range posts {
-		po.Queue = r.Queue
-		holds[i] = po.Hold(r)
-		if r.Lease > 0 || po.Lease != 0 {
-			ids = append(ids, po.ID)
-		}
-	}
-	if len(ids) == 0 {
+	holds, leases := sqlstore.HoldPosts(r, posts)
+	if len(leases) == 0 {
 		return holds, nil
 	}
-	_, err := tx.Exec(ctx, p.hot.leasePosts, uuids(ids), r.Lease, r.Owner)
+	_, err := tx.Exec(ctx, p.hot.leasePosts, uuids(leases), r.Lease, r.Owner)
 	return holds, err
 }
 
 // read is the second statement of a claim, for groups that are locked.
 func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (backend.Claim, error) {
 	return tx.ReadHolds(ctx, r, groups, p.hot.read,
-		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), null(r.Handle), r.Lease, r.Owner, r.LockOnly)
-}
-
-// null is an id that may be none.
-func null(id backend.ID) any {
-	if id.IsZero() {
-		return nil
-	}
-	return id
+		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.Lease, r.Owner, r.LockOnly)
 }

@@ -190,6 +190,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		KeyStreams:  p.keyStreams,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
+		RemovePosts: p.removePosts,
 		Finish:      p.finish,
 		Extend:      p.extend,
 		OnlyInTx:    p.pooled.Load,

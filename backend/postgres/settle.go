@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -23,27 +24,14 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 	if err := p.keepCopies(ctx, tx, s); err != nil {
 		return err
 	}
-	if len(s.Posts) > 0 {
-		ids := make([]backend.ID, len(s.Posts))
-		for i, r := range s.Posts {
-			ids[i] = r.Message.ID
-		}
-		n, err := tx.Exec(ctx, p.hot.removePosts, uuids(ids))
-		if err != nil {
-			return err
-		}
-		if int(n) != len(ids) {
-			return backend.ErrFenced
-		}
+	if err := tx.RemovePosts(ctx, s.Posts); err != nil {
+		return err
 	}
 	if len(s.Messages) == 0 {
 		return nil
 	}
-	streams, seqs := make([]backend.ID, len(s.Messages)), make([]int64, len(s.Messages))
-	for i, r := range s.Messages {
-		streams[i], seqs[i] = r.Message.Stream, r.Message.Seq
-	}
-	guards := sqlstore.SortIDs(append(append([]backend.ID(nil), streams...), s.Touched()...))
+	streams, seqs := keysOf(s.Messages)
+	guards := sqlstore.SortIDs(slices.Concat(streams, s.Touched()))
 	if tx.Joined() || s.Consumed {
 		guards = nil // user code follows
 	}
@@ -67,73 +55,67 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 	return nil
 }
 
+// keysOf are the primary keys of messages.
+func keysOf(list []sqlstore.Removal) (streams []backend.ID, seqs []int64) {
+	for _, r := range list {
+		streams, seqs = append(streams, r.Message.Stream), append(seqs, r.Message.Seq)
+	}
+	return streams, seqs
+}
+
+// keeping is what is kept in the same way.
+type keeping struct {
+	queue int64
+	keep  time.Duration
+}
+
 // keepCopies keeps what is to be kept of messages before they are removed.
 func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
-	var handles, streams []backend.ID
-	var seqs []int64
-	type keeping struct {
-		queue int64
-		keep  time.Duration
+	c, err := tx.CopiesOf(ctx, s)
+	if err != nil {
+		return err
 	}
-	posts := make(map[keeping][]backend.ID)
-	type keyed struct {
-		streams []backend.ID
-		seqs    []int64
-		names   []string
-	}
-	keys := make(map[keeping]*keyed)
-	for _, r := range s.Messages {
-		m := r.Message
-		switch {
-		case r.Dead:
-			if err := tx.Bury(ctx, r); err != nil {
-				return err
-			}
-		case r.Retain && !m.Handle.IsZero():
-			handles, streams, seqs = append(handles, m.Handle), append(streams, m.Stream), append(seqs, m.Seq)
-		case r.Keep > 0 && m.Handle.IsZero():
-			k := keeping{r.Hold.Queue, r.Keep}
-			if keys[k] == nil {
-				keys[k] = new(keyed)
-			}
-			keys[k].streams = append(keys[k].streams, m.Stream)
-			keys[k].seqs = append(keys[k].seqs, m.Seq)
-			keys[k].names = append(keys[k].names, m.Key)
+	if len(c.Retained) > 0 {
+		var handles []backend.ID
+		for _, r := range c.Retained {
+			handles = append(handles, r.Message.Handle)
 		}
-		if err := tx.Forget(ctx, r); err != nil {
-			return err
-		}
-	}
-	for _, r := range s.Posts {
-		switch {
-		case r.Dead:
-			if err := tx.Bury(ctx, r); err != nil {
-				return err
-			}
-		case r.Keep > 0:
-			k := keeping{r.Hold.Queue, r.Keep}
-			posts[k] = append(posts[k], r.Message.ID)
-		}
-		if err := tx.Forget(ctx, r); err != nil {
-			return err
-		}
-	}
-	if len(handles) > 0 {
+		streams, seqs := keysOf(c.Retained)
 		if _, err := tx.Exec(ctx, p.hot.retain, uuids(handles), uuids(streams), ints(seqs)); err != nil {
 			return err
 		}
+	}
+	posts := make(map[keeping][]backend.ID)
+	for _, r := range c.Posts {
+		k := keeping{r.Hold.Queue, r.Keep}
+		posts[k] = append(posts[k], r.Message.ID)
 	}
 	for k, ids := range posts {
 		if _, err := tx.Exec(ctx, p.hot.keepPosts, uuids(ids), k.keep); err != nil {
 			return err
 		}
 	}
-	for k, x := range keys {
-		if _, err := tx.Exec(ctx, p.hot.keep, uuids(x.streams), ints(x.seqs), texts(x.names), k.queue, k.keep); err != nil {
+	keyed := make(map[keeping][]sqlstore.Removal)
+	for _, r := range c.Keyed {
+		k := keeping{r.Hold.Queue, r.Keep}
+		keyed[k] = append(keyed[k], r)
+	}
+	for k, list := range keyed {
+		var names []string
+		for _, r := range list {
+			names = append(names, r.Message.Key)
+		}
+		streams, seqs := keysOf(list)
+		if _, err := tx.Exec(ctx, p.hot.keep, uuids(streams), ints(seqs), texts(names), k.queue, k.keep); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removePosts removes posts in one statement.
+func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
+	return tx.Exec(ctx, p.hot.removePosts, uuids(ids))
 }
 
 // finish puts the ready order right: one statement if settle has taken the
@@ -165,15 +147,15 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 }
 
 // fences are holds as arguments: groups and their fences, posts and theirs.
-func fences(holds []*backend.Hold) []any {
-	var groups, posts []backend.ID
-	var groupFences, postFences []int64
-	for _, h := range holds {
-		if sqlstore.IsPost(h) {
-			posts, postFences = append(posts, h.Group), append(postFences, h.Fence)
-		} else {
-			groups, groupFences = append(groups, h.Group), append(groupFences, h.Fence)
+func fences(holds []*backend.Hold) (args []any) {
+	groups, posts := sqlstore.SplitHolds(holds)
+	for _, list := range [][]*backend.Hold{groups, posts} {
+		var ids []backend.ID
+		var fences []int64
+		for _, h := range list {
+			ids, fences = append(ids, h.Group), append(fences, h.Fence)
 		}
+		args = append(args, uuids(ids), ints(fences))
 	}
-	return []any{uuids(groups), ints(groupFences), uuids(posts), ints(postFences)}
+	return args
 }

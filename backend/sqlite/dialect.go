@@ -140,6 +140,9 @@ func (m *many) own() sqlstore.Own {
 
 // remove removes posts and returns how many there were.
 func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
+	if len(ids) == 1 {
+		return tx.Exec(ctx, tx.Q().PostDelete, ids[0])
+	}
 	b := []byte{'['}
 	for i, id := range ids {
 		if i > 0 {

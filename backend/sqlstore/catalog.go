@@ -163,8 +163,14 @@ func (r run) queueState(ctx context.Context, version, queue int64) error {
 	if _, err := r.Row(ctx, []any{&now, &enabled}, r.s.q.QueueRead, queue); err != nil {
 		return err
 	}
+	return CatalogState(now, enabled, version)
+}
+
+// CatalogState judges what a statement has read of the catalog and a queue, for a
+// caller who knows the version want.
+func CatalogState(version int64, enabled sql.NullInt64, want int64) error {
 	switch {
-	case now != version || !enabled.Valid:
+	case version != want || !enabled.Valid:
 		return backend.ErrStaleCatalog
 	case enabled.Int64 == 0:
 		return backend.ErrQueueDisabled

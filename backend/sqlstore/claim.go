@@ -123,6 +123,21 @@ func (t *Tx) claimOne(ctx context.Context, r backend.ClaimRequest, claim func(pi
 	return true, claim(p)
 }
 
+// ClaimNamedPost claims the post that a request names in the place of a group, if
+// it does.
+func (t *Tx) ClaimNamedPost(ctx context.Context, r backend.ClaimRequest) (c backend.Claim, err error) {
+	if r.Group.IsZero() || !r.Handle.IsZero() {
+		return c, nil
+	}
+	po, err := t.post(ctx, r.Group)
+	if err != nil || po == nil || po.Queue != r.Queue || po.Blocked != 0 {
+		return c, err
+	}
+	c.Holds, err = t.ClaimPosts(ctx, r, []backend.ID{r.Group})
+	c.Contended = len(c.Holds) == 0
+	return c, err
+}
+
 // FindOne returns the group that a request names, or the post, if it may have
 // something to claim, and a zero id if not.
 func (t *Tx) FindOne(ctx context.Context, r backend.ClaimRequest) (id backend.ID, post bool, err error) {

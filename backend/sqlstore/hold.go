@@ -292,8 +292,35 @@ func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
 // IsPost reports whether a hold is of a post without key.
 func IsPost(h *backend.Hold) bool { return heldOf(h).post }
 
-// ReadPost reads a post without key, nil if there is none.
-func (t *Tx) ReadPost(ctx context.Context, id backend.ID) (*Post, error) { return t.post(ctx, id) }
+// HoldPosts makes holds of posts that are locked, as many as the claim r has room
+// for. It returns as well whose leases are to be written: those of all posts for a
+// claim by lease, and else the tokens that expired ones have left behind.
+func HoldPosts(r backend.ClaimRequest, posts []*Post) (holds []*backend.Hold, leases []backend.ID) {
+	size := 0
+	for _, p := range posts {
+		size += len(p.Body)
+		if len(holds) > 0 && (size > max(r.MaxBytes, 0) || r.LockOnly) {
+			break
+		}
+		holds = append(holds, p.Hold(r))
+		if r.Lease > 0 || p.Lease != 0 {
+			leases = append(leases, p.ID)
+		}
+	}
+	return holds, leases
+}
+
+// SplitHolds returns which holds are of groups and which of posts without key.
+func SplitHolds(holds []*backend.Hold) (groups, posts []*backend.Hold) {
+	for _, h := range holds {
+		if heldOf(h).post {
+			posts = append(posts, h)
+		} else {
+			groups = append(groups, h)
+		}
+	}
+	return groups, posts
+}
 
 // message is the post as delivered. A token that a lease left behind shows that
 // a receiver died.

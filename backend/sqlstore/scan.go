@@ -122,8 +122,8 @@ func (d *boolDest) Scan(src any) error {
 	return nil
 }
 
-// null is an id that may be none.
-func null(id backend.ID) any {
+// Null is an id that may be none.
+func Null(id backend.ID) any {
 	if id.IsZero() {
 		return nil
 	}

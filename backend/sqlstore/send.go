@@ -362,7 +362,7 @@ func (t *Tx) Resend(ctx context.Context, from, to backend.ID, status string) (in
 // bury records a dead letter.
 func (t *Tx) bury(ctx context.Context, queue int64, m *backend.Message, since int64, reason string) error {
 	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, since,
-		m.Key, null(m.Handle), null(m.Conversation), m.Initiator, m.Service, m.Far, m.Contract,
+		m.Key, Null(m.Handle), Null(m.Conversation), m.Initiator, m.Service, m.Far, m.Contract,
 		m.Priority, m.Attempts, m.Suspicion, m.LastError, reason)
 	return err
 }

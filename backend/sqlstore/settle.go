@@ -181,7 +181,7 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 			return err
 		}
 	}
-	if err := t.removePosts(ctx, s.Posts); err != nil {
+	if err := t.RemovePosts(ctx, s.Posts); err != nil {
 		return err
 	}
 	for _, r := range s.Posts {
@@ -192,9 +192,9 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 	return t.LeaveBehind(ctx, s)
 }
 
-// removePosts removes posts without key, all or none of which must be there.
-func (t *Tx) removePosts(ctx context.Context, posts []Removal) error {
-	if len(posts) > 1 && t.s.d.RemovePosts != nil {
+// RemovePosts removes posts without key, all of which must be there.
+func (t *Tx) RemovePosts(ctx context.Context, posts []Removal) error {
+	if len(posts) > 0 && t.s.d.RemovePosts != nil {
 		ids := make([]backend.ID, len(posts))
 		for i, r := range posts {
 			ids[i] = r.Message.ID
@@ -257,6 +257,36 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 		return err
 	}
 	return t.Forget(ctx, r)
+}
+
+// Copies are what a settlement keeps of messages.
+type Copies struct {
+	Retained []Removal // for their receivers
+	Keyed    []Removal // posts with a key
+	Posts    []Removal // posts without
+}
+
+// CopiesOf buries the dead of a settlement, removes what is kept beside its
+// messages, and returns what is to be copied before these are removed.
+func (t *Tx) CopiesOf(ctx context.Context, s *Settlement) (c Copies, err error) {
+	for _, r := range slices.Concat(s.Messages, s.Posts) {
+		switch {
+		case r.Dead:
+			if err := t.Bury(ctx, r); err != nil {
+				return c, err
+			}
+		case r.Retain && !r.Message.Handle.IsZero():
+			c.Retained = append(c.Retained, r)
+		case r.Keep > 0 && IsPost(r.Hold):
+			c.Posts = append(c.Posts, r)
+		case r.Keep > 0 && r.Message.Handle.IsZero():
+			c.Keyed = append(c.Keyed, r)
+		}
+		if err := t.Forget(ctx, r); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
 }
 
 // LeaveBehind carries out what a settlement does besides removing messages.

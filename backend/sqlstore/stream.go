@@ -68,7 +68,7 @@ func (t *Tx) putStream(ctx context.Context, s Stream) error {
 	if s.Queue != 0 {
 		queue = s.Queue
 	}
-	_, err := t.Exec(ctx, t.s.q.StreamInsert, s.ID, s.Kind, null(s.Group), queue, null(s.Endpoint),
+	_, err := t.Exec(ctx, t.s.q.StreamInsert, s.ID, s.Kind, Null(s.Group), queue, Null(s.Endpoint),
 		s.Priority, s.Next, s.Closed)
 	return err
 }
