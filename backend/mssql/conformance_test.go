@@ -2,11 +2,11 @@ package mssql_test
 
 import (
 	"context"
-	"net/url"
 	"os"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mssql"
 	"github.com/parleymq/parley/conformance"
 )
@@ -28,15 +28,9 @@ func TestConformance(t *testing.T) {
 // when the test ends.
 func under(t *testing.T, prefix string) string {
 	t.Helper()
-	u, err := url.Parse(address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("parley_prefix", prefix)
-	u.RawQuery = q.Encode()
+	dsn := backendtest.WithParam(t, address(t), "parley_prefix", prefix)
 	t.Cleanup(func() {
-		b, err := mssql.Open(context.Background(), u.String(), nil)
+		b, err := mssql.Open(context.Background(), dsn, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,5 +39,5 @@ func under(t *testing.T, prefix string) string {
 			t.Error(err)
 		}
 	})
-	return u.String()
+	return dsn
 }

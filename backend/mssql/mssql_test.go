@@ -5,10 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,32 +17,16 @@ import (
 // address returns the name of the server for tests.
 func address(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv("PARLEY_TEST_MSSQL")
-	if dsn == "" {
-		if slices.Contains(strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ","), "mssql") {
-			t.Fatal("PARLEY_TEST_MSSQL is not set, but PARLEY_TEST_REQUIRE asks for mssql")
-		}
-		t.Skip("PARLEY_TEST_MSSQL is not set: it is the sqlserver:// URL of a SQL Server for tests")
-	}
-	return dsn
+	return backendtest.Server(t, "mssql", "PARLEY_TEST_MSSQL", "the sqlserver:// URL of a SQL Server for tests")
 }
-
-var prefixes atomic.Int64
 
 // prefix returns one that is the test's own.
-func prefix(testing.TB) string {
-	return fmt.Sprintf("t%d_%d_%d_", os.Getpid(), time.Now().Unix()%100000, prefixes.Add(1))
-}
+func prefix(testing.TB) string { return backendtest.Name() + "_" }
 
 // connect opens a pool as an application would.
 func connect(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlserver", address(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	return backendtest.Connect(t, "sqlserver", address(t))
 }
 
 // open returns a migrated store under a prefix of its own.
@@ -136,44 +117,15 @@ func TestPostProcedure(t *testing.T) {
 	db := connect(t)
 	p := prefix(t)
 	f := backendtest.New(t, open(t, db, mssql.Options{Prefix: p}))
-	post := func(queue, typ string, body []byte, key any) (id string, err error) {
+	post := func(queue string, typ sql.NullString, body []byte, key sql.NullString) (id string, err error) {
 		err = db.QueryRowContext(f.Ctx, `
 			DECLARE @id char(36);
 			EXEC `+p+`post_message @queue = @p1, @type = @p2, @body = @p3, @key = @p4, @id = @id OUTPUT;
 			SELECT @id`, queue, typ, body, key).Scan(&id)
 		return id, err
 	}
-	f.Post(backend.Posting{Key: "k", Body: []byte("api 1")})
-	for _, x := range [][2]string{{"k", "sql 2"}, {"K", "other case"}, {"k ", "other space"}, {"new", "sql new"}} {
-		id, err := post("qp", "m", []byte(x[1]), x[0])
-		f.OK(err)
-		parsed, err := backend.ParseID(id)
-		if err != nil || parsed[6]>>4 != 7 || parsed[8]>>6 != 2 {
-			t.Errorf("id %s is no UUID of version 7, %v", id, err)
-		}
-		if s, err := f.Backend.PostStatus(f.Ctx, f.QP, parsed); err != nil || s.State != "pending" || s.Key != x[0] {
-			t.Errorf("status %+v, %v", s, err)
-		}
-	}
-	f.Post(backend.Posting{Key: "k", Body: []byte("api 3")})
-	if _, err := post("qp", "m", []byte("alone"), sql.NullString{}); err != nil {
-		t.Error(err)
-	}
-	got := map[string][]string{}
-	for range 5 {
-		h := f.One(f.Request(f.QP))
-		for _, m := range h.Messages {
-			got[m.Key] = append(got[m.Key], string(m.Body))
-		}
-		f.Ack(h)
-	}
-	f.None(f.Request(f.QP))
-	f.Equal("received", got, map[string][]string{
-		"k": {"api 1", "sql 2", "api 3"}, "K": {"other case"}, "k ": {"other space"}, "new": {"sql new"}, "": {"alone"},
-	})
-	if _, err := post("no such queue", "m", []byte{}, sql.NullString{}); number(err) != 51001 {
-		t.Errorf("posting to no queue: %v", err)
-	}
+	state := func(err error) string { return fmt.Sprint(number(err)) }
+	backendtest.PlainPosts(f, post, state, "51001", "51002")
 }
 
 // number returns the number of a server's error.

@@ -12,13 +12,7 @@ func TestInterleavings(t *testing.T) {
 		next := emptied(t, server, database(t, server), nil)
 		backendtest.Interleavings(t, func(t *testing.T) (backend.Backend, func(string) int) {
 			b, db := next(t)
-			return b, func(query string) (n int) {
-				t.Helper()
-				if err := db.QueryRow(query).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
-			}
+			return b, func(query string) int { return backendtest.Number(t, db, query) }
 		})
 	})
 }

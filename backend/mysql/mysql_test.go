@@ -3,14 +3,8 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"net/url"
-	"os"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
@@ -29,14 +23,7 @@ var servers = []struct{ name, variable string }{
 func each(t *testing.T, test func(t *testing.T, server string)) {
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
-			dsn := os.Getenv(s.variable)
-			if dsn == "" {
-				if slices.Contains(strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ","), s.name) {
-					t.Fatalf("%s is not set, but PARLEY_TEST_REQUIRE asks for %s", s.variable, s.name)
-				}
-				t.Skipf("%s is not set: it is the URL of a database for tests", s.variable)
-			}
-			test(t, dsn)
+			test(t, backendtest.Server(t, s.name, s.variable, "the URL of a database for tests"))
 		})
 	}
 }
@@ -60,20 +47,13 @@ func name(t testing.TB, server, database string, set func(*driver.Config)) strin
 // connect opens a pool.
 func connect(t testing.TB, server, database string, set func(*driver.Config)) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("mysql", name(t, server, database, set))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	return backendtest.Connect(t, "mysql", name(t, server, database, set))
 }
-
-var databases atomic.Int64
 
 // database makes a database that is the test's own.
 func database(t testing.TB, server string) string {
 	t.Helper()
-	name := fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, databases.Add(1))
+	name := backendtest.Name()
 	db := connect(t, server, "", nil)
 	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
@@ -119,23 +99,12 @@ func emptied(t testing.TB, server, base string, set func(*driver.Config)) func(t
 		t.Helper()
 		db := connect(t, server, base, set)
 		plain := connect(t, server, base, nil)
-		rows, err := plain.Query(`
+		tables := backendtest.Texts(t, plain, `
 			SELECT table_name FROM information_schema.tables
 			 WHERE table_schema = database() AND table_type = 'BASE TABLE'
 			   AND table_name NOT IN ('parley_meta', 'parley_lock_stripe')`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var tables []string
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				t.Fatal(err)
-			}
-			tables = append(tables, name)
-		}
-		if err := rows.Err(); err != nil || len(tables) < 20 {
-			t.Fatalf("tables %q, %v", tables, err)
+		if len(tables) < 20 {
+			t.Fatalf("tables %q", tables)
 		}
 		for _, name := range tables {
 			if _, err := plain.Exec("DELETE FROM " + name); err != nil {

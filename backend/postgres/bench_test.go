@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"net/url"
 	"os"
 	"testing"
 
@@ -17,17 +16,11 @@ func BenchmarkRecycling(b *testing.B) {
 		b.Skip("PARLEY_TEST_POSTGRES is not set")
 	}
 	backendtest.BenchmarkRecycling(b, func() (backend.Backend, error) {
-		u, err := url.Parse(dsn)
-		if err != nil {
-			return nil, err
-		}
-		q := u.Query()
-		q.Set("parley_prefix", "parley_bench_"+backend.NewID().String()[24:]+"_")
-		u.RawQuery = q.Encode()
-		be, err := postgres.Open(context.Background(), u.String(), nil)
+		own := backendtest.WithParam(b, dsn, "parley_prefix", "parley_bench_"+backend.NewID().String()[24:]+"_")
+		be, err := postgres.Open(context.Background(), own, nil)
 		if err == nil {
 			b.Cleanup(func() {
-				again, err := postgres.Open(context.Background(), u.String(), nil)
+				again, err := postgres.Open(context.Background(), own, nil)
 				if err == nil {
 					err = again.Uninstall(context.Background())
 					again.Close()

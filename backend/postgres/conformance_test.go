@@ -2,11 +2,11 @@ package postgres_test
 
 import (
 	"context"
-	"net/url"
 	"os"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/conformance"
 )
@@ -14,16 +14,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
-	in := func(name string) string {
-		u, err := url.Parse(server(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		q.Set("parley_schema", name)
-		u.RawQuery = q.Encode()
-		return u.String()
-	}
+	in := func(name string) string { return backendtest.WithParam(t, server(t), "parley_schema", name) }
 	var fresh string
 	if dsn == "" {
 		db := connect(t, "postgres", server(t))

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,22 +19,13 @@ import (
 // server returns the data source name of the server for tests.
 func server(t testing.TB) string {
 	t.Helper()
-	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
-	if dsn == "" {
-		if slices.Contains(strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ","), "postgres") {
-			t.Fatal("PARLEY_TEST_POSTGRES is not set, but PARLEY_TEST_REQUIRE asks for postgres")
-		}
-		t.Skip("PARLEY_TEST_POSTGRES is not set: it is the data source name of a PostgreSQL server for tests")
-	}
-	return dsn
+	return backendtest.Server(t, "postgres", "PARLEY_TEST_POSTGRES", "the data source name of a PostgreSQL server for tests")
 }
-
-var schemas atomic.Int64
 
 // schema returns the name of a schema that is the test's own.
 func schema(t testing.TB, db *sql.DB) string {
 	t.Helper()
-	name := fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, schemas.Add(1))
+	name := backendtest.Name()
 	t.Cleanup(func() {
 		if _, err := db.Exec("DROP SCHEMA IF EXISTS " + name + " CASCADE"); err != nil {
 			t.Error(err)
@@ -49,12 +37,7 @@ func schema(t testing.TB, db *sql.DB) string {
 // connect opens a pool.
 func connect(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	return backendtest.Connect(t, driver, dsn)
 }
 
 // open returns a migrated store in a schema of its own.
@@ -146,22 +129,11 @@ func TestPrefix(t *testing.T) {
 	if err := two.Check(ctx); err != nil {
 		t.Fatal(err)
 	}
-	f := backendtest.New(t, two)
-	f.Post(backend.Posting{Body: []byte("x")})
-	if err := one.Uninstall(ctx); err != nil {
-		t.Fatal(err)
-	}
-	f.Equal("drained", f.Drain(f.QP), []string{"x"})
-	if err := two.Uninstall(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var left int
-	err = db.QueryRow(`
-		SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
-		     + (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)`, name).Scan(&left)
-	if err != nil || left != 0 {
-		t.Errorf("%d things are left after Uninstall, %v", left, err)
-	}
+	backendtest.Uninstalls(t, one, two, func() int {
+		return backendtest.Number(t, db, `
+			SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
+			     + (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)`, name)
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -33,12 +33,7 @@ func open(t *testing.T, file string) *sqlite.Store {
 // user opens the file as an application would.
 func user(t *testing.T, file string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	return backendtest.Connect(t, "sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
 }
 
 func TestBackend(t *testing.T) {
@@ -323,69 +318,18 @@ func TestOutbox(t *testing.T) {
 	file := path(t)
 	f := backendtest.New(t, open(t, file))
 	db := user(t, file)
-	insert := func(args ...any) error {
-		_, err := db.Exec("INSERT INTO parley_outbox (queue, type, body, key) VALUES (?, ?, ?, ?)", args...)
-		return err
+	post := func(queue string, typ sql.NullString, body []byte, key sql.NullString) (id string, err error) {
+		_, err = db.Exec("INSERT INTO parley_outbox (queue, type, body, key) VALUES (?, ?, ?, ?)", queue, typ, body, key)
+		return "", err
 	}
-	f.Post(backend.Posting{Body: []byte("api")})
-	f.Post(backend.Posting{Key: "k", Body: []byte("api k1")})
-	for i := range 3 {
-		f.OK(insert("qp", "m", fmt.Sprint("sql ", i), nil))
-	}
-	f.OK(insert("qp", "m", []byte("sql k2"), "k"))
-	f.OK(insert("qp", nil, nil, "new"))
-	f.OK(insert("qp", "m", "sql l1", "l"))
-	f.Post(backend.Posting{Key: "k", Body: []byte("api k3")})
-	f.Post(backend.Posting{Key: "l", Body: []byte("api l2")})
-	if err := insert("nowhere", "m", nil, nil); err == nil {
-		t.Error("a queue that is not defined was accepted")
-	}
-	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qa", Disabled: true}}})
-	if err := insert("qa", "m", nil, nil); err == nil {
-		t.Error("a disabled queue was accepted")
-	}
-	r := f.Request(f.QP)
-	r.MaxGroups = 10
-	got := map[string]string{}
-	var plain []string
-	for c := f.Claim(r); len(c.Holds) > 0; c = f.Claim(r) {
-		for _, h := range c.Holds {
-			m := h.Messages[0]
-			if m.Key == "" {
-				plain = append(plain, string(m.Body))
-			} else {
-				got[m.Key] = fmt.Sprint(m.Type, " ", m.Priority, " ", m.Handle.IsZero(), " ", backendtest.Bodies(h.Messages))
-			}
-			f.Ack(h)
-		}
-	}
-	f.Equal("posts without key", plain, []string{"api", "sql 0", "sql 1", "sql 2"})
-	f.Equal("posts with keys", got, map[string]string{
-		"k":   "m 5 true [api k1 sql k2 api k3]",
-		"new": "DEFAULT 5 true []",
-		"l":   "m 5 true [sql l1 api l2]",
-	})
+	backendtest.PlainPosts(f, post, func(err error) string { return fmt.Sprint(err != nil) }, "true", "true")
 }
 
 func TestViews(t *testing.T) {
 	file := path(t)
 	f := backendtest.New(t, open(t, file))
 	db := user(t, file)
-	backendtest.Views(f, func(query string) (out []string) {
-		rows, err := db.Query(query)
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var s string
-			if err := rows.Scan(&s); err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, s)
-		}
-		return out
-	})
+	backendtest.Views(f, func(query string) []string { return backendtest.Texts(t, db, query) })
 }
 
 // TestTwoStores lets two stores, as two processes would, work on one file.

@@ -41,15 +41,12 @@ SELECT q.name AS queue,
        strftime('%Y-%m-%d %H:%M:%f', nullif(CASE x.blocked WHEN 0 THEN x.held_since ELSE x.blocked_since END, 0) / 1e6, 'unixepoch') AS since,
        strftime('%Y-%m-%d %H:%M:%f', nullif(CASE x.blocked WHEN 0 THEN x.lease_until WHEN 1 THEN x.blocked_until END, 0) / 1e6, 'unixepoch') AS until
   FROM (SELECT g.queue_id, g.group_id, nullif(g.service, '') AS service, nullif(g.name, '') AS key, 0 AS post,
-               (SELECT max(r.priority) FROM parley_ready r
-                 WHERE r.group_id = g.group_id) AS priority,
-               (SELECT min(r.since) FROM parley_ready r
-                 WHERE r.group_id = g.group_id) AS oldest,
+               (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id) AS priority,
+               (SELECT min(r.since) FROM parley_ready r WHERE r.group_id = g.group_id) AS oldest,
                g.blocked, g.blocked_since, g.blocked_until, g.reason, g.lease_until, g.held_since, g.owner
           FROM parley_grp g
          WHERE g.blocked <> 0
-            OR EXISTS (SELECT 1 FROM parley_ready r
-                        WHERE r.group_id = g.group_id)
+            OR EXISTS (SELECT 1 FROM parley_ready r WHERE r.group_id = g.group_id)
          UNION ALL
         SELECT o.queue_id, o.post_id, NULL, NULL, 1, o.priority, o.since,
                o.blocked, o.blocked_since, o.blocked_until, o.reason, o.lease_until, o.held_since, o.owner
@@ -82,12 +79,10 @@ SELECT x.queue,
           JOIN parley_grp g ON g.group_id = s.group_id
          UNION ALL
         SELECT q.name, p.post_id, p.post_id, NULL, NULL, p.type, p.body, 'pending', NULL, 0, p.since, NULL
-          FROM parley_post p
-          JOIN parley_queue q ON q.queue_id = p.queue_id
+          FROM parley_post p JOIN parley_queue q ON q.queue_id = p.queue_id
          UNION ALL
         SELECT q.name, d.post_id, d.post_id, nullif(d.name, ''), NULL, d.type, d.body, 'delayed', NULL, 0, d.begun, d.due
-          FROM parley_delayed d
-          JOIN parley_queue q ON q.queue_id = d.queue_id
+          FROM parley_delayed d JOIN parley_queue q ON q.queue_id = d.queue_id
          UNION ALL
         SELECT q.name, h.message_id, coalesce(s.group_id, h.stream_id), NULL, s.endpoint, h.type, h.body,
                'withheld', h.status, h.seq, h.since, NULL

@@ -1,0 +1,95 @@
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// PlainPosts posts by SQL and by the API and compares what arrives. post does what
+// clients without Parley do, and returns the new post's id, or "" where they do not
+// get to know it. state tells an error's code; unknown and disabled are those of a
+// queue that is not there, or off.
+func PlainPosts(f *Fixture, post func(queue string, typ sql.NullString, body []byte, key sql.NullString) (id string, err error),
+	state func(error) string, unknown, disabled string) {
+	f.Helper()
+	text := func(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+	f.Post(backend.Posting{Body: []byte("api")})
+	f.Post(backend.Posting{Key: "k", Body: []byte("api k1")})
+	for _, x := range []struct{ typ, body, key string }{
+		{"m", "sql 0", ""},
+		{"m", "sql 1", ""},
+		{"m", "sql 2", ""},
+		{"m", "sql k2", "k"},
+		{"m", "other case", "K"},
+		{"m", "other space", "k "},
+		{"", "", "new"},
+		{"m", "sql l1", "l"},
+	} {
+		var body []byte
+		if x.body != "" {
+			body = []byte(x.body)
+		}
+		id, err := post("qp", text(x.typ), body, text(x.key))
+		f.OK(err)
+		if id == "" {
+			continue
+		}
+		parsed, err := backend.ParseID(id)
+		if err != nil || parsed[6]>>4 != 7 || parsed[8]>>6 != 2 {
+			f.Errorf("id %s is no UUID of version 7, %v", id, err)
+		}
+		if s, err := f.Backend.PostStatus(f.Ctx, f.QP, parsed); err != nil || s.State != "pending" || s.Key != x.key {
+			f.Errorf("status of %+v: %+v, %v", x, s, err)
+		}
+	}
+	f.Post(backend.Posting{Key: "k", Body: []byte("api k3")})
+	f.Post(backend.Posting{Key: "l", Body: []byte("api l2")})
+
+	r := f.Request(f.QP)
+	r.MaxGroups = 10
+	var plain []string
+	keyed := map[string]string{}
+	for c := f.Claim(r); len(c.Holds) > 0; c = f.Claim(r) {
+		for _, h := range c.Holds {
+			m := h.Messages[0]
+			if m.Key == "" {
+				plain = append(plain, string(m.Body))
+			} else {
+				keyed[m.Key] = fmt.Sprint(m.Type, " ", m.Priority, " ", m.Handle.IsZero(), " ", Bodies(h.Messages))
+			}
+			f.Ack(h)
+		}
+	}
+	f.Equal("posts without key", plain, []string{"api", "sql 0", "sql 1", "sql 2"})
+	f.Equal("posts with keys", keyed, map[string]string{
+		"k":   "m 5 true [api k1 sql k2 api k3]",
+		"K":   "m 5 true [other case]",
+		"k ":  "m 5 true [other space]",
+		"new": "DEFAULT 5 true []",
+		"l":   "m 5 true [sql l1 api l2]",
+	})
+
+	for _, queue := range []string{"nowhere", "QP"} {
+		_, err := post(queue, text("m"), nil, text(""))
+		f.Equal("a post to "+queue, state(err), unknown)
+	}
+	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qp", Disabled: true}}})
+	_, err := post("qp", text("m"), nil, text(""))
+	f.Equal("a post to a disabled queue", state(err), disabled)
+}
+
+// Uninstalls removes one of two stores that are side by side, while the other
+// works, and then the other. left counts what there is of them.
+func Uninstalls(t *testing.T, one, two backend.Backend, left func() int) {
+	t.Helper()
+	f := New(t, two)
+	f.Post(backend.Posting{Body: []byte("x")})
+	f.OK(one.Uninstall(context.Background()))
+	f.Equal("drained", f.Drain(f.QP), []string{"x"})
+	f.OK(two.Uninstall(context.Background()))
+	f.Equal("left after Uninstall", left(), 0)
+}
