@@ -37,14 +37,7 @@ var Demos = map[string]struct {
 // Priority runs the sample of priority order.
 func Priority(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o sample.Options
-	flags := flag.NewFlagSet("priority", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
-	o.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return with(ctx, *db, func(b *parley.Broker) error {
+	return run(ctx, "priority", &o, args, stderr, func(b *parley.Broker, _ string) error {
 		return sample.Run(ctx, b, o, stdout)
 	})
 }
@@ -52,50 +45,40 @@ func Priority(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 // Phases runs the sample of phases.
 func Phases(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o phases.Options
-	flags := flag.NewFlagSet("phases", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
-	o.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return with(ctx, *db, func(b *parley.Broker) error { return phases.Run(ctx, b, o, stdout) })
+	return run(ctx, "phases", &o, args, stderr, func(b *parley.Broker, _ string) error {
+		return phases.Run(ctx, b, o, stdout)
+	})
 }
 
 // Scheduler runs the sample of the caller's scheduler.
 func Scheduler(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o scheduler.Options
-	flags := flag.NewFlagSet("scheduler", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
-	o.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return with(ctx, *db, func(b *parley.Broker) error { return scheduler.Run(ctx, b, o, stdout) })
+	return run(ctx, "scheduler", &o, args, stderr, func(b *parley.Broker, _ string) error {
+		return scheduler.Run(ctx, b, o, stdout)
+	})
 }
 
 // Recycling pushes an audit log over recycled dialogs.
 func Recycling(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o auditlog.Options
-	flags := flag.NewFlagSet("recycling", flag.ContinueOnError)
+	return run(ctx, "recycling", &o, args, stderr, func(b *parley.Broker, _ string) error {
+		return auditlog.Run(ctx, b, o, stdout)
+	})
+}
+
+// run reads the flags of a sample, which has options o of its own, and runs it on
+// a migrated broker: on a temporary file, or beside whatever is in the database
+// that the flags name, in tables of its own that are removed at the end.
+func run(ctx context.Context, name string, o interface{ Flags(*flag.FlagSet) }, args []string, stderr io.Writer,
+	f func(b *parley.Broker, db string) error) (err error) {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
+	named := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
 	o.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return with(ctx, *db, func(b *parley.Broker) error { return auditlog.Run(ctx, b, o, stdout) })
-}
-
-// with runs f on a migrated broker: on a temporary file, or beside whatever is in
-// the database, in tables of its own that are removed at the end.
-func with(ctx context.Context, db string, f func(*parley.Broker) error) error {
-	return withNamed(ctx, db, func(b *parley.Broker, _ string) error { return f(b) })
-}
-
-// withNamed is with for those who need the database's name.
-func withNamed(ctx context.Context, db string, f func(b *parley.Broker, db string) error) (err error) {
+	db := *named
 	if db == "" {
 		dir, err := os.MkdirTemp("", "parley-demo-")
 		if err != nil {

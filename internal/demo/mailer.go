@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -24,15 +23,8 @@ func Mailer(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return die(ctx, db, stdout)
 	}
 	var o mailer.Options
-	flags := flag.NewFlagSet("mailer", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	db := flags.String("db", "", "run on this `database` instead of a temporary SQLite file")
-	o.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return withNamed(ctx, *db, func(b *parley.Broker, name string) error {
-		return mailer.Run(ctx, b, o, stdout, func() (parley.ID, error) { return doom(ctx, name) })
+	return run(ctx, "mailer", &o, args, stderr, func(b *parley.Broker, db string) error {
+		return mailer.Run(ctx, b, o, stdout, func() (parley.ID, error) { return doom(ctx, db) })
 	})
 }
 
