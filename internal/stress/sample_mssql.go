@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -27,10 +26,7 @@ func openMSSQL(db, run string) (engine, error) {
 	}
 	m := &mssql{run: run}
 	params := u.Query()
-	if m.prefix = params.Get("parley_prefix"); m.prefix == "" {
-		m.prefix = "stress_" + run + "_"
-		params.Set("parley_prefix", m.prefix)
-	}
+	m.prefix = withPrefix(params, run)
 	u.RawQuery = params.Encode()
 	m.url = *u
 	if schema := params.Get("parley_schema"); schema != "" {
@@ -74,15 +70,7 @@ func (m *mssql) stranded(ctx context.Context) (n int, ok bool, err error) {
 	if !m.versioned {
 		return 0, false, nil
 	}
-	err = m.db.QueryRowContext(ctx, strings.ReplaceAll(`
-		SELECT count(*)
-		  FROM (SELECT DISTINCT stream_id FROM parley_message) m
-		  JOIN parley_stream s ON s.stream_id = m.stream_id
-		  JOIN parley_grp g ON g.group_id = s.group_id
-		 WHERE g.blocked = 0 AND g.resweep = 0
-		   AND NOT EXISTS (SELECT 1 FROM parley_ready r WHERE r.group_id = s.group_id AND r.stream_id = s.stream_id)`,
-		"parley_", m.prefix)).Scan(&n)
-	return n, err == nil, err
+	return countStranded(ctx, m.db, m.prefix)
 }
 
 // cut ends a session.

@@ -37,11 +37,9 @@ func openMySQL(db, run string) (engine, error) {
 		return nil, err
 	}
 	q := u.Query()
-	if q.Get("parley_prefix") == "" {
-		q.Set("parley_prefix", "stress_"+run+"_")
-	}
+	prefix := withPrefix(q, run)
 	u.RawQuery = q.Encode()
-	m := &mysql{url: *u, run: run, prefix: q.Get("parley_prefix"), users: make(map[string]bool)}
+	m := &mysql{url: *u, run: run, prefix: prefix, users: make(map[string]bool)}
 	c := driver.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
 	c.Passwd, _ = u.User.Password()
@@ -104,15 +102,7 @@ func (m *mysql) effects() *effectTable {
 }
 
 func (m *mysql) stranded(ctx context.Context) (n int, ok bool, err error) {
-	err = m.db.QueryRowContext(ctx, strings.ReplaceAll(`
-		SELECT count(*)
-		  FROM (SELECT DISTINCT stream_id FROM parley_message) m
-		  JOIN parley_stream s ON s.stream_id = m.stream_id
-		  JOIN parley_grp g ON g.group_id = s.group_id
-		  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-		 WHERE g.blocked = 0 AND g.resweep = 0 AND r.stream_id IS NULL`,
-		"parley_", m.prefix)).Scan(&n)
-	return n, err == nil, err
+	return countStranded(ctx, m.db, m.prefix)
 }
 
 // cut ends a connection, which is all that a client sees of most troubles.
@@ -137,7 +127,7 @@ func (m *mysql) cut(ctx context.Context, role string) (bool, error) {
 }
 
 func (m *mysql) watch(ctx context.Context, l *ledger) (wait func(), err error) {
-	w := &lockSampler{mysql: m, led: l, seen: make(map[[2]int64]bool), told: make(map[[2]int64]bool)}
+	w := &lockSampler{m, newWaits[[2]int64](l)}
 	samples := every(ctx, 50*time.Millisecond, func() { sampleStranded(ctx, m, l) })
 	// The server makes a new picture of its transactions when the last one is a
 	// tenth of a second old and nobody has asked for it since.
@@ -148,9 +138,7 @@ func (m *mysql) watch(ctx context.Context, l *ledger) (wait func(), err error) {
 // lockSampler looks who waits for whom.
 type lockSampler struct {
 	*mysql
-	led  *ledger
-	seen map[[2]int64]bool // waiter and blocker in the sample before, and whether the blocker was at work
-	told map[[2]int64]bool // counted
+	waits[[2]int64] // by waiter and blocker
 }
 
 // What waits for what, in milliseconds; and what the blocker is at, or was last.
@@ -203,7 +191,7 @@ func (w *lockSampler) sample(ctx context.Context) {
 		return
 	}
 	defer rows.Close()
-	now := make(map[[2]int64]bool)
+	var sample []wait[[2]int64]
 	for rows.Next() {
 		var pair [2]int64
 		var waited int64
@@ -213,33 +201,18 @@ func (w *lockSampler) sample(ctx context.Context) {
 			w.led.problem("errors", "sampler: %v", err)
 			return
 		}
-		who, whom := w.short(waiter), w.short(blocker)
-		lasted := time.Duration(waited) * time.Millisecond
-		what := fmt.Sprintf("%.160q for %s behind %s %.160q", squeeze(statement), table, command, squeeze(last))
-		w.led.count("waits", 1)
-		w.led.lasted(who+"-behind-"+whom, lasted, what)
-		if whom != "receiver" {
-			continue
-		}
-		// What is read of a statement may be a moment younger than the locks: one
-		// sample is no proof.
 		working := command == "Sleep" && atWork.MatchString(last)
 		if w.mariadb {
 			working = command == "Sleep" && time.Duration(quiet*float64(time.Millisecond)) > idle
 		}
-		now[pair] = working
-		switch {
-		case working && w.seen[pair] && who == "sender":
-			w.led.problem("sender behind receiver", "%v in %s", lasted, what)
-		case working && w.seen[pair] && !w.told[pair]:
-			w.told[pair] = true
-			w.led.count(who+" behind handler", 1)
-		case lasted > senderLimit && who == "sender" && !w.told[pair]:
-			w.told[pair] = true
-			w.led.count("slow commits", 1)
-		}
+		sample = append(sample, wait[[2]int64]{
+			key: pair, who: w.short(waiter), whom: w.short(blocker),
+			lasted:  time.Duration(waited) * time.Millisecond,
+			what:    fmt.Sprintf("%.160q for %s behind %s %.160q", squeeze(statement), table, command, squeeze(last)),
+			working: working,
+		})
 	}
-	w.seen = now
+	w.judge(sample)
 }
 
 // short is the role of a user.

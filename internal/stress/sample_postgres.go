@@ -30,11 +30,9 @@ func openPostgres(db, run string) (engine, error) {
 		return nil, err
 	}
 	q := u.Query()
-	if q.Get("parley_prefix") == "" {
-		q.Set("parley_prefix", "stress_"+run+"_")
-	}
+	prefix := withPrefix(q, run)
 	u.RawQuery = q.Encode()
-	p := &postgres{url: *u, run: run, prefix: q.Get("parley_prefix")}
+	p := &postgres{url: *u, run: run, prefix: prefix}
 	if schema := q.Get("parley_schema"); schema != "" {
 		p.prefix = schema + "." + p.prefix
 	}
@@ -75,17 +73,7 @@ func (p *postgres) effects() *effectTable {
 }
 
 func (p *postgres) stranded(ctx context.Context) (n int, ok bool, err error) {
-	err = p.db.QueryRowContext(ctx, strings.ReplaceAll(`
-		SELECT count(*)
-		  FROM (SELECT DISTINCT stream_id FROM parley_message) m
-		  JOIN parley_stream s ON s.stream_id = m.stream_id
-		  JOIN parley_grp g ON g.group_id = s.group_id
-		 WHERE g.blocked = 0 AND g.resweep = 0
-		   AND NOT EXISTS (SELECT 1
-		                     FROM parley_ready r
-		                    WHERE r.queue_id = s.queue_id AND r.group_id = s.group_id AND r.stream_id = s.stream_id)`,
-		"parley_", p.prefix)).Scan(&n)
-	return n, err == nil, err
+	return countStranded(ctx, p.db, p.prefix)
 }
 
 // cut ends a server process, which is all that a client sees of most troubles.
@@ -102,38 +90,36 @@ func (p *postgres) cut(ctx context.Context, role string) (bool, error) {
 }
 
 func (p *postgres) watch(ctx context.Context, l *ledger) (wait func(), err error) {
-	waits, err := p.db.Conn(ctx)
+	conn, err := p.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Before version 14 the server does not know, and the whole statement counts.
 	since := `SELECT NULL::timestamptz AS since`
 	var version int
-	if err := waits.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
-		waits.Close()
+	if err := conn.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
+		conn.Close()
 		return nil, err
 	}
 	if version >= 140000 {
 		since = `SELECT min(waitstart) AS since FROM pg_locks WHERE pid = w.pid AND NOT granted`
 	}
-	w := &waitSampler{run: p.run, conn: waits, since: since, led: l, seen: make(map[blocked]bool), told: make(map[blocked]bool)}
+	w := &waitSampler{newWaits[blocked](l), p.run, conn, since}
 	samples := every(ctx, 50*time.Millisecond, func() { sampleStranded(ctx, p, l) })
 	others := every(ctx, 25*time.Millisecond, func() { w.sample(ctx) })
 	return sync.OnceFunc(func() {
 		samples()
 		others()
-		waits.Close()
+		conn.Close()
 	}), nil
 }
 
 // waitSampler looks who waits for whom.
 type waitSampler struct {
+	waits[blocked]
 	run   string
 	conn  *sql.Conn
 	since string // a query that tells since when w waits for its lock
-	led   *ledger
-	seen  map[blocked]bool // in the sample before, and whether the blocker was at work
-	told  map[blocked]bool // counted
 }
 
 // blocked is a statement that waits for a process.
@@ -147,10 +133,6 @@ type blocked struct {
 // the last statement is one of these: the claim, savepoints, and what handlers
 // do themselves.
 var handling = regexp.MustCompile(`(?is)^\s*(BEGIN|SAVEPOINT|RELEASE|ROLLBACK TO|WITH (t|g|s) AS|INSERT INTO \S*_(once|effect|timer)\b)`)
-
-// senderLimit is how long a sender should wait at most for a receiver that is
-// about to commit. Beyond it the disk or the processor is to blame.
-const senderLimit = 100 * time.Millisecond
 
 func (w *waitSampler) sample(ctx context.Context) {
 	rows, err := w.conn.QueryContext(ctx, `
@@ -168,7 +150,7 @@ func (w *waitSampler) sample(ctx context.Context) {
 		return
 	}
 	defer rows.Close()
-	now := make(map[blocked]bool)
+	var sample []wait[blocked]
 	for rows.Next() {
 		var b blocked
 		var seconds float64
@@ -177,30 +159,14 @@ func (w *waitSampler) sample(ctx context.Context) {
 			w.led.problem("errors", "sampler: %v", err)
 			return
 		}
-		lasted := time.Duration(seconds * float64(time.Second))
-		who, whom := short(waiter.String, w.run), short(blocker.String, w.run)
-		w.led.count("waits", 1)
-		what := fmt.Sprintf("%.160q for %s behind %s %.160q", squeeze(statement.String), event.String, state.String, squeeze(last.String))
-		w.led.lasted(who+"-behind-"+whom, lasted, what)
-		if whom != "receiver" {
-			continue
-		}
-		// The texts are read a moment after the locks, so that a statement which
-		// has just ended may stand there: one sample is no proof.
-		working := handling.MatchString(last.String)
-		now[b] = working
-		switch {
-		case working && w.seen[b] && who == "sender":
-			w.led.problem("sender behind receiver", "%v in %s", lasted, what)
-		case working && w.seen[b] && !w.told[b]:
-			w.told[b] = true
-			w.led.count(who+" behind handler", 1)
-		case lasted > senderLimit && who == "sender" && !w.told[b]:
-			w.told[b] = true
-			w.led.count("slow commits", 1)
-		}
+		sample = append(sample, wait[blocked]{
+			key: b, who: short(waiter.String, w.run), whom: short(blocker.String, w.run),
+			lasted:  time.Duration(seconds * float64(time.Second)),
+			what:    fmt.Sprintf("%.160q for %s behind %s %.160q", squeeze(statement.String), event.String, state.String, squeeze(last.String)),
+			working: handling.MatchString(last.String),
+		})
 	}
-	w.seen = now
+	w.judge(sample)
 }
 
 func short(application, run string) string {
