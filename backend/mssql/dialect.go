@@ -68,7 +68,20 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()
 	s.SchemaExists = `
 		SELECT 1 WHERE OBJECT_ID(N'` + schema + prefix + `meta') IS NOT NULL`
+	catalogStatements(&s)
+	groupStatements(&s)
+	dialogStatements(&s)
+	postStatements(&s)
+	claimStatements(&s)
+	dutyStatements(&s)
+	readerStatements(&s)
+	lockStatements(&s)
+	taskStatements(&s)
+	workerStatements(&s)
+	return s
+}
 
+func catalogStatements(s *sqlstore.Statements[string]) {
 	// The catalog. Whoever uses it waits for whoever is changing it, for the length of
 	// a short transaction, and for nobody who only holds its lock.
 	s.SchemaVersion = `
@@ -110,7 +123,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks queue row X end wait option
 		UPDATE parley_queue SET enabled = @p1, retention = @p2, keep_processed = @p3
 		 WHERE name = @p4 AND bytes = DATALENGTH(@p4)`
+}
 
+func groupStatements(s *sqlstore.Statements[string]) {
 	// Groups. The claim's lock is U on the row: it skips what others have claimed or
 	// are changing, and readers of the row do not wait for it. The statement returns
 	// nothing but that; the next one looks.
@@ -121,15 +136,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks grp key U end skip current
 		SELECT 1 FROM parley_grp WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST)
 		 WHERE group_id = @p1 AND lease_until < :now`
-	s.GroupInsert = `
+	s.GroupInsert = unlessThere(`
 		-- locks grp row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (@p1, @p2, @p3, @p4);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (@p1, @p2, @p3, @p4)`)
 	// A group that another transaction is changing is read as that leaves it. Its
 	// queue, service and name do not change. Whoever needs the rest has it locked, or
 	// only asks whether the fence is still his.
@@ -137,11 +146,6 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks grp row none row never dirty
 		SELECT queue_id, service, name, fence, lease_until, blocked, resweep, :now
 		  FROM parley_grp WITH (READUNCOMMITTED) WHERE group_id = @p1`
-	s.GroupDue = `
-		-- locks grp row none row never dirty
-		SELECT 1
-		  FROM parley_grp WITH (READUNCOMMITTED)
-		 WHERE group_id = @p1 AND (blocked = 1 AND blocked_until <= :now OR blocked = 0 AND resweep = 1)`
 	// "When specified in an UPDATE statement, READPAST is applied only when reading
 	// data to identify which records to update." A row that is locked belongs to
 	// somebody who has taken over, or to a heartbeat.
@@ -172,7 +176,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		     + (SELECT count(*) FROM parley_stream s WITH (READUNCOMMITTED)
 		         WHERE s.stream_id = g.group_id AND (s.kind <> 3 OR s.touched > :now - 60000000))
 		  FROM parley_grp g WITH (READUNCOMMITTED) WHERE g.group_id = @p1`
+}
 
+func dialogStatements(s *sqlstore.Statements[string]) {
 	// Endpoints. Whether a side has ended is asked of the row as it is committed: one
 	// that is locked is being ended or moved, and has not ended yet for us.
 	s.EndpointInsert = `
@@ -324,22 +330,18 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		SELECT seq, message_id, kind, type, body, since
 		  FROM parley_held WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE stream_id = @p1 ORDER BY seq`
+}
 
+func postStatements(s *sqlstore.Statements[string]) {
 	// Keys. Of two who make one at once the second does not see it, and waits in the
 	// insert.
 	s.KeyRead = `
 		-- locks key key S row skip current
 		SELECT stream_id FROM parley_key WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE queue_id = @p1 AND name = @p2 AND bytes = DATALENGTH(@p2)`
-	s.KeyInsert = `
+	s.KeyInsert = unlessThere(`
 		-- locks key row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_key (queue_id, name, bytes, stream_id) VALUES (@p1, @p2, DATALENGTH(@p2), @p3);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_key (queue_id, name, bytes, stream_id) VALUES (@p1, @p2, DATALENGTH(@p2), @p3)`)
 	s.KeyDelete = `
 		-- locks key row X end wait option
 		DELETE FROM parley_key WHERE queue_id = @p1 AND name = @p2 AND bytes = DATALENGTH(@p2)`
@@ -382,15 +384,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks uniq key S row skip current
 		SELECT post_id FROM parley_uniq WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE queue_id = @p1 AND value = @p2 AND bytes = DATALENGTH(@p2)`
-	s.UniqueInsert = `
+	s.UniqueInsert = unlessThere(`
 		-- locks uniq row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_uniq (queue_id, value, bytes, post_id) VALUES (@p1, @p2, DATALENGTH(@p2), @p3);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_uniq (queue_id, value, bytes, post_id) VALUES (@p1, @p2, DATALENGTH(@p2), @p3)`)
 	s.UniqueDelete = `
 		-- locks uniq row X end wait option
 		DELETE FROM parley_uniq WHERE queue_id = @p1 AND value = @p2 AND bytes = DATALENGTH(@p2)`
@@ -400,7 +396,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		  FROM parley_post WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE queue_id = @p1 AND blocked = 0 AND lease_until < :now
 		 ORDER BY priority DESC, since`
+}
 
+func claimStatements(s *sqlstore.Statements[string]) {
 	// Whether a claim that returned nothing should look again soon. Rows that others
 	// have locked count.
 	s.Waiting = `
@@ -499,16 +497,12 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks timer key U end skip current
 		SELECT 1 FROM parley_timer WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST)
 		 WHERE handle = @p1 AND kind = @p2`
-	s.OnceInsert = `
+	s.OnceInsert = unlessThere(`
 		-- locks once row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_once (name, bytes, since) VALUES (@p1, DATALENGTH(@p1), :now);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_once (name, bytes, since) VALUES (@p1, DATALENGTH(@p1), :now)`)
+}
 
+func dutyStatements(s *sqlstore.Statements[string]) {
 	// Duties skip what is locked and come again.
 	s.DueDelayed = `
 		-- locks delayed key S row skip current
@@ -636,7 +630,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		   AND NOT EXISTS (SELECT 1 FROM parley_grp g WITH (READUNCOMMITTED) WHERE g.group_id = p.group_id)
 		   AND NOT EXISTS (SELECT 1 FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = p.group_id)
 		   AND NOT EXISTS (SELECT 1 FROM parley_delayed d WITH (READUNCOMMITTED) WHERE d.post_id = p.group_id)`
+}
 
+func readerStatements(s *sqlstore.Statements[string]) {
 	// For operators. Rows that are added and removed are shown as committed, without
 	// those that somebody is changing; those that are changed in place, groups above all,
 	// as their transactions leave them. Nobody waits for anybody.
@@ -873,6 +869,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		-- locks processed key S row skip current
 		SELECT name, type, body FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE post_id = @p1 AND queue_id = @p2`
+}
+
+func lockStatements(s *sqlstore.Statements[string]) {
 	// Application locks are rows, and so are their owners. Who decides about a lock has
 	// its stripe, so the rows of its name are his. An owner that is a transaction has its
 	// row locked by a change for as long as it lives: it is read without a lock, and
@@ -941,23 +940,19 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		  FROM parley_lock l WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		  LEFT JOIN parley_lock_owner o WITH (READUNCOMMITTED) ON o.owner_id = l.owner_id
 		 ORDER BY l.name, l.bytes, l.waiting, l.seq`
+}
 
+func taskStatements(s *sqlstore.Statements[string]) {
 	// Schedules and tasks. Who submits or claims has the schedule's row. Whether a phase
 	// is over is asked of indexes that the lock of a transactional handler does not
 	// touch: skipping his task would end its phase early, and so would a look at what he
 	// has not committed. What is waited for there is a change of state, which is followed
 	// by a commit.
-	s.ScheduleInsert = `
+	s.ScheduleInsert = unlessThere(`
 		-- locks schedule row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_schedule (name, bytes, schedule_id, max_active, go_on, accept_late, max_attempts,
-		         caller, purpose, made)
-		  VALUES (@p1, DATALENGTH(@p1), @p2, @p3, @p4, @p5, @p6, @p7, @p8, :now);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_schedule (name, bytes, schedule_id, max_active, go_on, accept_late, max_attempts,
+		       caller, purpose, made)
+		VALUES (@p1, DATALENGTH(@p1), @p2, @p3, @p4, @p5, @p6, @p7, @p8, :now)`)
 	s.ScheduleLock = `
 		-- locks schedule row X end wait option
 		UPDATE parley_schedule SET serial = serial + @p1, live = 1
@@ -1078,7 +1073,9 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		  FROM parley_task t WITH (READUNCOMMITTED)
 		  JOIN parley_schedule s WITH (READUNCOMMITTED) ON s.schedule_id = t.schedule_id
 		 WHERE t.task_id = @p1`
+}
 
+func workerStatements(s *sqlstore.Statements[string]) {
 	// Records of readers, which only their own reader changes.
 	s.WorkerOthers = `
 		-- locks worker row none row never dirty
@@ -1089,7 +1086,17 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 		SELECT reader_id, worker_id, queue_id, owner, readers, :now - since, until - :now, in_hand, alone
 		  FROM parley_worker WITH (READUNCOMMITTED)
 		 ORDER BY queue_id, worker_id, reader_id`
-	return s
+}
+
+// unlessThere makes an insert do nothing if its row is there.
+func unlessThere(insert string) string {
+	return `
+		SET XACT_ABORT OFF;
+		BEGIN TRY` + insert + `;
+		END TRY
+		BEGIN CATCH
+		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
+		END CATCH`
 }
 
 // many are the statements that do in one trip what package sqlstore does row by

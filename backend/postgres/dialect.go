@@ -11,8 +11,7 @@ import (
 // with the time of the statement, not with that of the transaction.
 const now = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-// statements are the portable ones and those below: the statements that lock,
-// and inserts that may find their row there.
+// statements are the portable ones and those below, mostly statements that lock.
 //
 // Rows of groups and streams are locked FOR NO KEY UPDATE, "which is weaker and
 // does not block SELECT FOR KEY SHARE" (Explicit Locking, 13.3.2): tables of
@@ -79,34 +78,6 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	s.FenceInsert = `
 		INSERT INTO parley_fence (name, fence, uses) VALUES ($1, $2, 1)
 		ON CONFLICT DO NOTHING`
-	s.ScheduleInsert = `
-		INSERT INTO parley_schedule (name, schedule_id, max_active, go_on, accept_late, max_attempts,
-		       caller, purpose, made)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, :now)
-		ON CONFLICT DO NOTHING`
-	s.GroupInsert = `
-		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES ($1, $2, $3, $4)
-		ON CONFLICT DO NOTHING`
-	s.MarkerInsert = `
-		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-		VALUES ($1, $2, $3, $4, :now)
-		ON CONFLICT DO NOTHING`
-	s.KeyInsert = `
-		INSERT INTO parley_key (queue_id, name, stream_id) VALUES ($1, $2, $3)
-		ON CONFLICT DO NOTHING`
-	s.UniqueInsert = `
-		INSERT INTO parley_uniq (queue_id, value, post_id) VALUES ($1, $2, $3)
-		ON CONFLICT DO NOTHING`
-	s.OnceInsert = `
-		INSERT INTO parley_once (name, since) VALUES ($1, :now)
-		ON CONFLICT DO NOTHING`
-	s.TimerPut = `
-		INSERT INTO parley_timer (handle, kind, due) VALUES ($1, $2, :now + $3)
-		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
-	s.FailurePut = `
-		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (message_id) DO UPDATE
-		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
 	// The commit of a record need not wait for the disk: it has to survive the
 	// death of its process, not that of the machine.
 	s.WorkerAttend = `

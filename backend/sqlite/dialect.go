@@ -20,37 +20,9 @@ func statements(prefix string) sqlstore.Statements[string] {
 		SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '` + prefix + `meta'`
 	s.CatalogLock = `
 		SELECT 1 FROM parley_meta`
-	s.GroupInsert = `
-		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`
-	s.MarkerInsert = `
-		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-		VALUES (?, ?, ?, ?, :now)
-		ON CONFLICT DO NOTHING`
-	s.KeyInsert = `
-		INSERT INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
-		ON CONFLICT DO NOTHING`
-	s.UniqueInsert = `
-		INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (?, ?, ?)
-		ON CONFLICT DO NOTHING`
-	s.OnceInsert = `
-		INSERT INTO parley_once (name, since) VALUES (?, :now)
-		ON CONFLICT DO NOTHING`
 	s.FenceInsert = `
 		INSERT INTO parley_fence (name, fence, uses) VALUES (?, ?, 1)
 		ON CONFLICT DO NOTHING`
-	s.ScheduleInsert = `
-		INSERT INTO parley_schedule (name, schedule_id, max_active, go_on, accept_late, max_attempts,
-		       caller, purpose, made)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, :now)
-		ON CONFLICT DO NOTHING`
-	s.TimerPut = `
-		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
-		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
-	s.FailurePut = `
-		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
-		ON CONFLICT (message_id) DO UPDATE
-		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
 	s.GroupReclaim, s.PostReclaim = s.GroupReclaimWait, s.PostReclaimWait // nobody to wait for
 	s.PromotionPut = `
 		INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)

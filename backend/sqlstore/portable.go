@@ -1,7 +1,8 @@
 package sqlstore
 
 // Portable returns the statements that are the same on every engine: plain
-// reads, and changes of rows that the transaction has to itself.
+// reads, and changes of rows that the transaction has to itself. Inserts that may
+// find their row there have ON CONFLICT, which not every engine knows.
 func Portable() Statements[string] {
 	s := Statements[string]{
 		// No fence is ever drawn twice, not even by a transaction that is rolled back

@@ -30,6 +30,10 @@ func portableClaim(s *Statements[string]) {
 		 WHERE r.group_id = ?
 		 ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id`
 
+	s.FailurePut = `
+		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+		ON CONFLICT (message_id) DO UPDATE
+		   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error`
 	s.FailureDelete = `
 		DELETE FROM parley_failure WHERE message_id = ?`
 	s.DeadDelete = `
@@ -53,6 +57,9 @@ func portableClaim(s *Statements[string]) {
 	s.PromotionDrop = `
 		DELETE FROM parley_promotion WHERE group_id = ?`
 
+	s.TimerPut = `
+		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
+		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
 	// The sum keeps planners from taking the index of kind and due for these.
 	s.TimerDelete = `
 		DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ?`
@@ -60,4 +67,7 @@ func portableClaim(s *Statements[string]) {
 		DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ? AND due <= :now`
 	s.TimersDelete = `
 		DELETE FROM parley_timer WHERE handle = ?`
+	s.OnceInsert = `
+		INSERT INTO parley_once (name, since) VALUES (?, :now)
+		ON CONFLICT DO NOTHING`
 }

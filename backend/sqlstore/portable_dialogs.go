@@ -105,6 +105,10 @@ func portableDialogs(s *Statements[string]) {
 	s.MessageFirst = `
 		SELECT seq, since FROM parley_message WHERE stream_id = ? ORDER BY seq LIMIT 1`
 
+	s.MarkerInsert = `
+		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+		VALUES (?, ?, ?, ?, :now)
+		ON CONFLICT DO NOTHING`
 	s.MarkerDelete = `
 		DELETE FROM parley_ready WHERE group_id = ? AND stream_id = ?`
 	s.MarkerSince = `

@@ -5,6 +5,9 @@ func portableGroups(s *Statements[string]) {
 	s.GroupRead = `
 		SELECT queue_id, service, name, fence, lease_until, blocked, resweep, :now
 		  FROM parley_grp WHERE group_id = ?`
+	s.GroupInsert = `
+		INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`
 	s.GroupLease = `
 		UPDATE parley_grp
 		   SET fence = fence + 1, lease_until = :now + ?, held_since = :now, owner = ?

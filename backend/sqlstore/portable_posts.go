@@ -4,6 +4,9 @@ package sqlstore
 func portablePosts(s *Statements[string]) {
 	s.KeyRead = `
 		SELECT stream_id FROM parley_key WHERE queue_id = ? AND name = ?`
+	s.KeyInsert = `
+		INSERT INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
+		ON CONFLICT DO NOTHING`
 	s.KeyDelete = `
 		DELETE FROM parley_key WHERE queue_id = ? AND name = ?`
 
@@ -55,6 +58,9 @@ func portablePosts(s *Statements[string]) {
 		DELETE FROM parley_delayed WHERE post_id = ?`
 	s.UniqueRead = `
 		SELECT post_id FROM parley_uniq WHERE queue_id = ? AND value = ?`
+	s.UniqueInsert = `
+		INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (?, ?, ?)
+		ON CONFLICT DO NOTHING`
 	s.UniqueDelete = `
 		DELETE FROM parley_uniq WHERE queue_id = ? AND value = ?`
 	s.ProcessedInsert = `

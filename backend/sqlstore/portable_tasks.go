@@ -2,6 +2,11 @@ package sqlstore
 
 // portableTasks has those for schedules and their tasks.
 func portableTasks(s *Statements[string]) {
+	s.ScheduleInsert = `
+		INSERT INTO parley_schedule (name, schedule_id, max_active, go_on, accept_late, max_attempts,
+		       caller, purpose, made)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, :now)
+		ON CONFLICT DO NOTHING`
 	s.ScheduleLock = `
 		UPDATE parley_schedule SET serial = serial + ?, live = 1 WHERE name = ?`
 	// With the lowest phase that is not over, how many tasks run, how many of
