@@ -222,6 +222,14 @@ func (t *Tx) Bury(ctx context.Context, r Removal) error {
 	return t.bury(ctx, r.Hold.Queue, r.Message, r.Message.Enqueued.UnixMicro(), r.Reason)
 }
 
+// bury records a dead letter.
+func (t *Tx) bury(ctx context.Context, queue int64, m *backend.Message, since int64, reason string) error {
+	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, since,
+		m.Key, Null(m.Handle), Null(m.Conversation), m.Initiator, m.Service, m.Far, m.Contract,
+		m.Priority, m.Attempts, m.Suspicion, m.LastError, reason)
+	return err
+}
+
 // Exhume implements backend.Tx.
 func (t *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
 	if err := t.ready(ctx); err != nil {
