@@ -11,7 +11,7 @@ import (
 // settle removes what was settled: posts in one statement and messages in one, if
 // nothing else is to be done with them.
 func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settlement) error {
-	if tx.Dropped() || !plain(x.Messages) || !plain(x.Posts) {
+	if !plain(x.Messages) || !plain(x.Posts) {
 		return sqlstore.SettleRows(ctx, tx, x)
 	}
 	for _, part := range []struct {

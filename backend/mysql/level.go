@@ -32,23 +32,6 @@ const (
 
 var _ backend.Tx = (*Tx)(nil)
 
-// Begin implements backend.Backend.
-func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
-	return s.wrap(s.Store.Begin(ctx))
-}
-
-// Join implements backend.Joiner.
-func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
-	return s.wrap(s.Store.Join(ctx, tx))
-}
-
-func (s *Store) wrap(tx backend.Tx, err error) (backend.Tx, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &Tx{Tx: tx.(*sqlstore.Tx), pool: s.pool}, nil
-}
-
 // look returns ErrIsolation unless what is committed can be seen. It is found out
 // once in a joined transaction, since neither server tells the level of a
 // transaction, only that of the session: by a row that another connection inserts.

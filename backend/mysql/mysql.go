@@ -164,6 +164,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Begin:       p.begin,
 		Read:        p.reader,
 		Join:        p.join,
+		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{Tx: tx, pool: p} },
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",

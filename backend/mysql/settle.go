@@ -11,10 +11,6 @@ import (
 
 // settle removes what was settled: posts in one statement, messages in one.
 func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
-	if tx.Dropped() {
-		// A conversation was ended in this transaction: messages may be gone.
-		return sqlstore.SettleRows(ctx, tx, s)
-	}
 	if err := p.keepCopies(ctx, tx, s); err != nil {
 		return err
 	}

@@ -176,6 +176,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Begin:       p.begin,
 		Read:        p.reader,
 		Join:        p.join,
+		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{tx, p} },
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
 		RemoveFirst: "DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text)",
@@ -205,16 +206,6 @@ func newStore(db *sql.DB, o Options) *Store {
 	}
 	p.store = store
 	return &Store{sqlstore.OnPool(store, db), p}
-}
-
-// Begin implements backend.Backend.
-func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
-	return s.wrap(s.Store.Begin(ctx))
-}
-
-// Join implements backend.Joiner.
-func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
-	return s.wrap(s.Store.Join(ctx, tx))
 }
 
 //go:embed schema/0*.sql

@@ -13,10 +13,6 @@ import (
 // settle removes what was settled: posts in one statement, messages in one,
 // which takes the guards of their streams as well.
 func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
-	if tx.Dropped() {
-		// A conversation was ended in this transaction: messages may be gone.
-		return sqlstore.SettleRows(ctx, tx, s)
-	}
 	// What hides groups comes before the finish looks at them.
 	if err := tx.LeaveBehind(ctx, s); err != nil {
 		return err

@@ -217,13 +217,6 @@ var (
 	_ backend.CommitNotifier = (*Tx)(nil)
 )
 
-func (s *Store) wrap(tx backend.Tx, err error) (backend.Tx, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &Tx{tx.(*sqlstore.Tx), s.pool}, nil
-}
-
 // NotifyAtCommit implements backend.CommitNotifier.
 func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if !t.Open() {

@@ -44,6 +44,9 @@ type Dialect struct {
 	// Join returns a session in the user's transaction.
 	Join func(ctx context.Context, tx backend.Execer) (Session, error)
 
+	// Wrap gives transactions what the engine adds to them. It may be nil.
+	Wrap func(*Tx) backend.Tx
+
 	// Classify wraps an error of the engine in the sentinel of package backend
 	// that fits, if there is one.
 	Classify func(error) error

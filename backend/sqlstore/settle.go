@@ -64,7 +64,8 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 		s.add(o)
 	}
 	deliver := t.s.d.SettleBatch
-	if deliver == nil {
+	if deliver == nil || len(t.dropped) > 0 {
+		// END has removed messages in this transaction: they may be missing.
 		deliver = SettleRows
 	}
 	if err := deliver(ctx, t, &s); err != nil {
@@ -90,10 +91,6 @@ func (s *Settlement) Touched() (streams []backend.ID) {
 	}
 	return streams
 }
-
-// Dropped reports whether END has removed messages in this transaction, so that
-// those of a delivery may be missing.
-func (t *Tx) Dropped() bool { return len(t.dropped) > 0 }
 
 // Guarded records of which streams the guards have been tried, and had, in this
 // transaction.

@@ -79,7 +79,14 @@ func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tx, nil
+	return s.wrap(tx), nil
+}
+
+func (s *Store) wrap(tx *Tx) backend.Tx {
+	if s.d.Wrap == nil {
+		return tx
+	}
+	return s.d.Wrap(tx)
 }
 
 func (s *Store) begin(ctx context.Context) (*Tx, error) {
@@ -109,7 +116,7 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &Tx{run: run{s, sess, new(bool)}, user: tx}, nil
+	return s.wrap(&Tx{run: run{s, sess, new(bool)}, user: tx}), nil
 }
 
 // atomically does work in a transaction of its own.
