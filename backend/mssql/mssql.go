@@ -161,9 +161,7 @@ func newStore(s *server, o Options) *Store {
 		SubmitBatch:  s.submit,
 	}
 	store, err := sqlstore.New(d)
-	if err != nil {
-		s.invalid = err
-	}
+	s.invalid = cmp.Or(s.invalid, err)
 	return &Store{sqlstore.OnPool(store, s.db), s}
 }
 

@@ -187,10 +187,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		StartTasks:  p.start,
 	}
 	store, err := sqlstore.New(d)
-	if err != nil {
-		p.invalid = err
-	}
-	p.store = store
+	p.store, p.invalid = store, cmp.Or(p.invalid, err)
 	return &Store{sqlstore.OnPool(store, db), p}
 }
 

@@ -158,12 +158,8 @@ func newStore(f *file, o Options) *Store {
 		Reclaim:     m.reclaim,
 	}
 	store, err := sqlstore.New(d)
-	if err != nil {
-		f.invalid = err
-	}
-	s := &Store{store, f}
-	f.store = store
-	return s
+	f.store, f.invalid = store, cmp.Or(f.invalid, err)
+	return &Store{store, f}
 }
 
 func (o *Options) check() error {
