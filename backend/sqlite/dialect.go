@@ -129,16 +129,17 @@ func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (i
 
 // reclaim takes leases into the transaction and returns those that it had.
 func (m *many) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) (had []backend.ID, err error) {
+	groups, posts := sqlstore.SplitHolds(holds)
 	for _, x := range []struct {
-		post bool
-		q    *sqlstore.Stmt
-	}{{false, m.reclaimGroups}, {true, m.reclaimPosts}} {
+		holds []*backend.Hold
+		q     *sqlstore.Stmt
+	}{{groups, m.reclaimGroups}, {posts, m.reclaimPosts}} {
+		if len(x.holds) == 0 {
+			continue
+		}
 		b := []byte{'['}
-		for _, h := range holds {
-			if sqlstore.IsPost(h) != x.post {
-				continue
-			}
-			if len(b) > 1 {
+		for i, h := range x.holds {
+			if i > 0 {
 				b = append(b, ',')
 			}
 			b = append(b, '[', '"')
@@ -146,9 +147,6 @@ func (m *many) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 			b = append(b, '"', ',')
 			b = strconv.AppendInt(b, h.Fence, 10)
 			b = append(b, ']')
-		}
-		if len(b) == 1 {
-			continue
 		}
 		ids, err := tx.IDs(ctx, x.q, string(append(b, ']')))
 		if err != nil {

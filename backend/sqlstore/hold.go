@@ -289,8 +289,8 @@ func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
 	return h
 }
 
-// IsPost reports whether a hold is of a post without key.
-func IsPost(h *backend.Hold) bool { return heldOf(h).post }
+// isPost reports whether a hold is of a post without key.
+func isPost(h *backend.Hold) bool { return heldOf(h).post }
 
 // HoldPosts makes holds of posts that are locked, as many as the claim r has room
 // for. It returns as well whose leases are to be written: those of all posts for a

@@ -82,7 +82,7 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 // Touched are the streams whose messages are hidden with their groups.
 func (s *Settlement) Touched() (streams []backend.ID) {
 	for _, b := range s.Blocks {
-		if IsPost(b.Hold) {
+		if isPost(b.Hold) {
 			continue
 		}
 		for _, m := range b.Hold.Messages {
@@ -163,7 +163,7 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 				return backend.ErrFenced
 			}
 			if r.Dead { // the conversation was ended in this transaction
-				if err := t.Bury(ctx, r); err != nil {
+				if err := t.buryRemoval(ctx, r); err != nil {
 					return err
 				}
 			}
@@ -214,8 +214,8 @@ func (t *Tx) RemovePosts(ctx context.Context, posts []Removal) error {
 	return nil
 }
 
-// Bury records a dead letter.
-func (t *Tx) Bury(ctx context.Context, r Removal) error {
+// buryRemoval records a message of a settlement as a dead letter.
+func (t *Tx) buryRemoval(ctx context.Context, r Removal) error {
 	return t.bury(ctx, r.Hold.Queue, r.Message, r.Message.Enqueued.UnixMicro(), r.Reason)
 }
 
@@ -236,9 +236,9 @@ func (t *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
 	return n > 0, err
 }
 
-// Forget removes what is kept beside a message that is removed.
-func (t *Tx) Forget(ctx context.Context, r Removal) error {
-	if !IsPost(r.Hold) && r.Message.Attempts+r.Message.Suspicion > 0 {
+// dropBeside removes what is kept beside a message that is removed.
+func (t *Tx) dropBeside(ctx context.Context, r Removal) error {
+	if !isPost(r.Hold) && r.Message.Attempts+r.Message.Suspicion > 0 {
 		if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	m := r.Message
 	switch {
 	case r.Dead:
-		err = t.Bury(ctx, r)
+		err = t.buryRemoval(ctx, r)
 	case r.Retain && !m.Handle.IsZero():
 		_, err = t.Exec(ctx, t.s.q.RetainedInsert, m.Handle, m.Stream, m.Seq, false, m.ID, m.Kind, m.Type, m.Body,
 			m.Enqueued.UnixMicro())
@@ -261,7 +261,7 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.Forget(ctx, r)
+	return t.dropBeside(ctx, r)
 }
 
 // Copies are what a settlement keeps of messages.
@@ -277,17 +277,17 @@ func (t *Tx) CopiesOf(ctx context.Context, s *Settlement) (c Copies, err error) 
 	for _, r := range slices.Concat(s.Messages, s.Posts) {
 		switch {
 		case r.Dead:
-			if err := t.Bury(ctx, r); err != nil {
+			if err := t.buryRemoval(ctx, r); err != nil {
 				return c, err
 			}
 		case r.Retain && !r.Message.Handle.IsZero():
 			c.Retained = append(c.Retained, r)
-		case r.Keep > 0 && IsPost(r.Hold):
+		case r.Keep > 0 && isPost(r.Hold):
 			c.Posts = append(c.Posts, r)
 		case r.Keep > 0 && r.Message.Handle.IsZero():
 			c.Keyed = append(c.Keyed, r)
 		}
-		if err := t.Forget(ctx, r); err != nil {
+		if err := t.dropBeside(ctx, r); err != nil {
 			return c, err
 		}
 	}
