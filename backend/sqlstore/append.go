@@ -48,6 +48,11 @@ func (t *Tx) append(ctx context.Context, b *Batch) error {
 		if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next, s.ID); err != nil {
 			return err
 		}
+		if s.reranked {
+			if _, err := t.Exec(ctx, t.s.q.StreamRank, s.Priority, s.ID); err != nil {
+				return err
+			}
+		}
 		if err := t.mark(ctx, *s); err != nil {
 			return err
 		}

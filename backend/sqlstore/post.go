@@ -98,8 +98,8 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 				return err
 			}
 		}
-		if !slices.Contains(b.Streams, streams[k]) {
-			streams[k].Priority = x.Rank // of the post that makes the marker
+		if s := streams[k]; s.Priority != x.Rank && !slices.Contains(b.Streams, s) {
+			s.Priority, s.reranked = x.Rank, true // that of the post that makes the marker
 		}
 		b.add(streams[k], x.ID, KindKeyed, x.Type, x.Body)
 	}

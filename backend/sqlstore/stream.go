@@ -20,6 +20,8 @@ type Stream struct {
 	Sealed   bool // its sender has sent its last message
 	Held     bool // messages wait for the target
 
+	reranked bool // the priority is not yet that of the row
+
 	// What else a sender depends on.
 	Enabled  bool // the home's queue
 	Closings int64
