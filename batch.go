@@ -32,12 +32,12 @@ type batch struct {
 
 	ctx      context.Context // of handlers
 	lost     context.CancelCauseFunc
-	started  time.Time
 	asked    int // messages
 	groups   int // that were claimed
 	messages int // in them
 
 	mu       sync.Mutex // guards what follows against heartbeats, overdue and abandon
+	started  time.Time
 	holds    []*backend.Hold
 	at       int // the hold in hand
 	lease    bool
@@ -93,10 +93,12 @@ func (t *batch) run() {
 		t.exit()
 		t.done()
 	}()
+	t.mu.Lock()
 	t.started = time.Now()
 	if len(t.holds) > 1 {
 		t.timer = time.AfterFunc(t.w.opt.BatchTime, t.overdue)
 	}
+	t.mu.Unlock()
 	next := 0
 	for !t.full(next) {
 		next = t.handle(next)
@@ -111,12 +113,13 @@ func (t *batch) run() {
 	if err == nil {
 		err = t.settle(next)
 	}
+	took := end.Sub(t.started)
 	t.mu.Unlock()
 	t.release()
 	if err == nil {
 		t.acquit()
 	}
-	t.s.pace.did(t.asked, t.groups, t.messages, t.handled+t.failed, end.Sub(t.started))
+	t.s.pace.did(t.asked, t.groups, t.messages, t.handled+t.failed, took)
 	t.report(next, time.Since(end), err)
 	if err != nil {
 		t.recover(next, err)
@@ -136,10 +139,28 @@ func (t *batch) full(next int) bool {
 		return true
 	case next == 0:
 		return false
-	case t.w.stop.Err() != nil, t.writers >= maxWriters:
-		return true
 	}
-	return time.Since(t.started) > t.w.opt.BatchTime
+	return t.w.stop.Err() != nil || t.writers >= maxWriters || t.late()
+}
+
+// enough reports whether the rest of a group is to be left for another batch.
+func (t *batch) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.stop.Err() != nil || t.writers >= maxWriters || t.late()
+}
+
+// late reports whether the batch has had its time. t.mu is held.
+func (t *batch) late() bool { return time.Since(t.started) > t.w.opt.BatchTime }
+
+// waited gives a batch more time, for the while in which it waited for the store:
+// where there is a single writer, whoever it gave its groups back to would have
+// to wait as well. t.mu is held.
+func (t *batch) waited(d time.Duration) {
+	t.started = t.started.Add(d)
+	if t.timer != nil {
+		t.timer.Reset(t.w.opt.BatchTime - time.Since(t.started))
+	}
 }
 
 // handle handles the messages of a group, in their order, up to the first that
@@ -158,7 +179,7 @@ func (t *batch) handle(at int) (next int) {
 		t.attempt(all)
 	default:
 		for i := range all {
-			if i > 0 && (t.w.stop.Err() != nil || t.writers >= maxWriters || time.Since(t.started) > t.w.opt.BatchTime) {
+			if i > 0 && t.enough() {
 				break
 			}
 			if t.hasEnded(all[i].Conversation) {
@@ -401,7 +422,10 @@ func (t *batch) open(ctx context.Context, m *Message) (*Tx, error) {
 	if t.tx == nil {
 		// All of them, before the first savepoint: what is locked behind one is free
 		// again when it is rolled back to.
-		if err := t.reclaim(ctx, t.holds); err != nil {
+		begun := time.Now()
+		err := t.reclaim(ctx, t.holds)
+		t.waited(time.Since(begun))
+		if err != nil {
 			if errors.Is(err, ErrFenced) {
 				t.broken = err
 			}

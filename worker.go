@@ -54,7 +54,7 @@ type WorkerOptions struct {
 	MaxBatch int
 
 	// BatchTime is how long a batch may take before what is left of it is given
-	// back. Default 50 ms.
+	// back, its wait for the store's only writer not counted. Default 50 ms.
 	BatchTime time.Duration
 
 	// Isolation is what a failing handler takes down with it. Default: itself.
