@@ -251,6 +251,10 @@ type transaction struct {
 	s    *session
 	lastID
 
+	// ending keeps the end, which may come from Close, apart from statements: one
+	// that fell behind it would be carried out by itself.
+	ending sync.RWMutex
+
 	mu      sync.Mutex // guards what follows
 	over    bool
 	lost    error  // what ended the transaction on the server
@@ -327,6 +331,8 @@ func (t *transaction) saw(err error) {
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	t.ending.RLock()
+	defer t.ending.RUnlock()
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
@@ -345,6 +351,8 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 
 // Query implements sqlstore.Session.
 func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	t.ending.RLock()
+	defer t.ending.RUnlock()
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
@@ -362,7 +370,10 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if err := t.check(ctx); err != nil {
+	t.ending.RLock()
+	err := t.check(ctx)
+	t.ending.RUnlock()
+	if err != nil {
 		t.Rollback(ctx)
 		return err
 	}
@@ -379,6 +390,8 @@ func (t *transaction) Rollback(ctx context.Context) error {
 }
 
 func (t *transaction) end(ctx context.Context, how string) error {
+	t.ending.Lock()
+	defer t.ending.Unlock()
 	t.mu.Lock()
 	if t.over {
 		t.mu.Unlock()
@@ -438,6 +451,8 @@ func (a application) fresh(query string) bool {
 }
 
 func (a application) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
 	if a.fresh(query) {
 		res, err := a.t.conn.ExecContext(ctx, query, args...)
 		if err == nil {
@@ -454,6 +469,8 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 }
 
 func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
 	if err := a.start(); err != nil {
 		return nil, err
 	}
@@ -463,6 +480,8 @@ func (a application) QueryContext(ctx context.Context, query string, args ...any
 }
 
 func (a application) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
 	if err := a.start(); err != nil {
 		// There is no way to make a row of an error but to have a connection fail.
 		db := sql.OpenDB(failed{err})
@@ -479,6 +498,8 @@ func (f failed) Connect(context.Context) (driver.Conn, error) { return nil, f.er
 func (f failed) Driver() driver.Driver                        { return nil }
 
 func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
 	if err := a.start(); err != nil {
 		return nil, err
 	}
