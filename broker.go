@@ -131,6 +131,7 @@ type Broker struct {
 	opt      Options
 	log      *slog.Logger
 	catalog  atomic.Pointer[catalogView]
+	reading  chan struct{} // has room for one who reads a newer one
 	facts    factCache
 	hub      *hub
 	duties   *caretaker
@@ -161,6 +162,7 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend is nil"}
 	}
 	b := &Broker{
+		reading:    make(chan struct{}, 1),
 		be:         be,
 		opt:        opt,
 		log:        opt.Logger,

@@ -156,6 +156,21 @@ func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
 	return b.cache(viewOf(c)), nil
 }
 
+// newer reads the catalog anew for those to whom the one at hand was too old, and
+// once for all who find that out at the same time.
+func (b *Broker) newer(ctx context.Context, than *catalogView) (*catalogView, error) {
+	select {
+	case b.reading <- struct{}{}:
+		defer func() { <-b.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if v := b.catalog.Load(); v != nil && v.version > than.version {
+		return v, nil
+	}
+	return b.reload(ctx)
+}
+
 // cache keeps the newest catalog seen.
 func (b *Broker) cache(v *catalogView) *catalogView {
 	for {

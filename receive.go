@@ -397,7 +397,7 @@ func (b *Broker) withCatalog(ctx context.Context, f func(*catalogView) error) er
 		if !errStale(err) && (n > 0 || !undefined(err)) || n == maxReloads {
 			return err
 		}
-		if v, err = b.reload(ctx); err != nil {
+		if v, err = b.newer(ctx, v); err != nil {
 			return err
 		}
 	}
