@@ -80,8 +80,12 @@ func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
 			}
 			i += len(":now")
 		default:
-			b.WriteByte(rest[0])
-			i++
+			n := 1 + strings.IndexAny(rest[1:], "p-'?$:")
+			if n == 0 {
+				n = len(rest)
+			}
+			b.WriteString(rest[:n])
+			i += n
 		}
 	}
 	s.Text = strings.TrimSpace(b.String())
