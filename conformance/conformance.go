@@ -48,6 +48,11 @@ type Store struct {
 	// Empty: such checks are skipped.
 	Process string
 
+	// Disposable says that nothing in the store is worth keeping: it is uninstalled
+	// and migrated anew before each group of checks, which is as quick then as the
+	// first one.
+	Disposable bool
+
 	// Fresh, if set, returns a handle on a store of its own that is not
 	// migrated, for the checks of Migrate. The suite uninstalls it.
 	Fresh func(ctx context.Context) (backend.Backend, error)
@@ -135,6 +140,7 @@ type runner struct {
 	store Store
 	args  []string // to run this program again as a child
 	main  backend.Backend
+	group byte // the letter of the checks at work
 
 	// The broker that checks share, as opening one for each takes longer than
 	// most of them. A new one after a check that failed.
@@ -146,20 +152,45 @@ func newRunner(ctx context.Context, s Store, childArgs ...string) (*runner, erro
 	if s.Open == nil {
 		return nil, errors.New("conformance: Store.Open is nil")
 	}
-	be, err := s.Open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("conformance: open: %w", err)
+	r := &runner{store: s, args: childArgs}
+	return r, r.open(ctx)
+}
+
+// open opens the store and migrates it.
+func (r *runner) open(ctx context.Context) (err error) {
+	if r.main, err = r.store.Open(ctx); err != nil {
+		return fmt.Errorf("conformance: open: %w", err)
 	}
-	if err := be.Migrate(ctx); err != nil {
-		be.Close()
-		return nil, fmt.Errorf("conformance: migrate: %w", err)
+	if err = r.main.Migrate(ctx); err != nil {
+		r.main.Close()
+		err = fmt.Errorf("conformance: migrate: %w", err)
 	}
-	return &runner{store: s, args: childArgs, main: be}, nil
+	return err
+}
+
+// renew empties the store before the first check of a group.
+func (r *runner) renew(ctx context.Context, c Check) error {
+	first := r.group == 0
+	if !r.store.Disposable || r.group == c.ID[0] {
+		return nil
+	}
+	r.group = c.ID[0]
+	if first {
+		return nil
+	}
+	r.forget()
+	if err := r.main.Uninstall(ctx); err != nil {
+		return fmt.Errorf("conformance: uninstall: %w", err)
+	}
+	r.main.Close()
+	return r.open(ctx)
 }
 
 func (r *runner) close() {
 	r.forget()
-	r.main.Close()
+	if r.main != nil {
+		r.main.Close()
+	}
 }
 
 // broker returns the broker that checks share.
@@ -194,6 +225,9 @@ func (r *runner) run(ctx context.Context, c Check) Result {
 	limit := c.Limit
 	if limit == 0 {
 		limit = time.Minute
+	}
+	if err := r.renew(ctx, c); err != nil {
+		return Result{ID: c.ID, Name: c.Name, Failed: err.Error(), Broken: sentence(c.ID)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 	at := func(dsn string) func(context.Context) (backend.Backend, error) {
 		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, nil) }
 	}
-	conformance.Run(t, conformance.Store{Process: dsn, Open: at(dsn), Fresh: at(fresh)})
+	conformance.Run(t, conformance.Store{Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh)})
 }
 
 // under returns the name of the server for a store with a prefix, which is removed

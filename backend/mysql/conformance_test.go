@@ -18,8 +18,9 @@ func TestConformance(t *testing.T) {
 			dsn = in(t, server, database(t, server))
 		}
 		conformance.Run(t, conformance.Store{
-			Process: dsn,
-			Open:    func(ctx context.Context) (backend.Backend, error) { return mysql.Open(ctx, dsn, nil) },
+			Process:    dsn,
+			Disposable: true,
+			Open:       func(ctx context.Context) (backend.Backend, error) { return mysql.Open(ctx, dsn, nil) },
 			Fresh: func(ctx context.Context) (backend.Backend, error) {
 				return mysql.Open(ctx, in(t, server, database(t, server)), nil)
 			},

@@ -55,9 +55,10 @@ func conformanceOf(t *testing.T, driver, dsn string, o postgres.Options) {
 		own, fresh = schema(t, db), schema(t, db)
 	}
 	conformance.Run(t, conformance.Store{
-		Process: own,
-		Open:    func(context.Context) (backend.Backend, error) { return open(own) },
-		Fresh:   func(context.Context) (backend.Backend, error) { return open(fresh) },
+		Process:    own,
+		Disposable: true,
+		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
+		Fresh:      func(context.Context) (backend.Backend, error) { return open(fresh) },
 	})
 }
 

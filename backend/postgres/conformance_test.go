@@ -21,7 +21,8 @@ func TestConformance(t *testing.T) {
 		dsn, fresh = in(schema(t, db)), in(schema(t, db))
 	}
 	conformance.Run(t, conformance.Store{
-		Process: dsn,
+		Process:    dsn,
+		Disposable: true,
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			return postgres.Open(ctx, dsn, nil)
 		},

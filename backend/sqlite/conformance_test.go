@@ -17,7 +17,8 @@ func TestConformance(t *testing.T) {
 		dsn = "sqlite:" + filepath.Join(t.TempDir(), "conformance.db")
 	}
 	conformance.Run(t, conformance.Store{
-		Process: dsn,
+		Process:    dsn,
+		Disposable: true,
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			return sqlite.Open(ctx, dsn, nil)
 		},

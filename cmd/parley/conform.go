@@ -36,8 +36,9 @@ func conform(ctx context.Context, c *call) error {
 		}
 	}
 	store := conformance.Store{
-		Process: own,
-		Open:    func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
+		Process:    own,
+		Disposable: !*keep,
+		Open:       func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return backend.Open(ctx, demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
 		},
