@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/parleymq/parley/backend/sqlstore"
 )
@@ -12,6 +13,18 @@ import (
 // zone has a part in. SYSDATE(), which is later still, would keep the server from
 // using an index.
 const now = `TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))`
+
+// portable are the statements of all engines, in the words that the optimizers
+// here understand.
+var portable = sync.OnceValue(func() sqlstore.Statements[string] {
+	s := sqlstore.Portable()
+	fields := reflect.ValueOf(&s).Elem()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		f.SetString(lookups(ascending.ReplaceAllString(f.String(), "${1}urgency")))
+	}
+	return s
+})
 
 // statements are the portable ones and those below: the statements that lock,
 // and inserts that may find their row there.
@@ -22,12 +35,7 @@ const now = `TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIME
 // or deletes" does not hold for it. So where there is such a condition, the key is
 // one of two, the other of which no row has, which makes it a range.
 func statements(prefix string) sqlstore.Statements[string] {
-	s := sqlstore.Portable()
-	fields := reflect.ValueOf(&s).Elem()
-	for i := range fields.NumField() {
-		f := fields.Field(i)
-		f.SetString(lookups(ascending.ReplaceAllString(f.String(), "${1}urgency")))
-	}
+	s := portable()
 	s.SchemaExists = `
 		SELECT 1 FROM information_schema.tables
 		 WHERE table_schema = DATABASE() AND table_name = '` + prefix + `meta'`
