@@ -97,6 +97,9 @@ func checkDisabledWaiting(e *Env) {
 	}
 	w.Dialog("0")
 	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	// Whichever of the two delivers it, the other one hears of it in a minute at
+	// the latest, or at its next look.
+	w.B = other
 	dlgBodies(w, w.SQ, nil, "0")
 }
 
