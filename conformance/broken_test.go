@@ -45,6 +45,7 @@ type mistake struct {
 	control     func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, error)
 	progress    func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error)
 	lock        func(backend.LockMode, time.Duration) (backend.LockMode, time.Duration) // what a session asks for instead
+	unlock      func() error                                                            // what a transaction does instead of releasing a lock
 	keep        func() error
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
@@ -379,6 +380,10 @@ var mistakes = []*mistake{
 		lock: func(m backend.LockMode, _ time.Duration) (backend.LockMode, time.Duration) { return m, 0 },
 	},
 	{
+		id: "L03", says: "a transaction's lock is released at its end only",
+		unlock: func() error { return nil },
+	},
+	{
 		id: "F11", says: "a schedule is never known to be over",
 		progress: func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error) {
 			p, err := be.Progress(ctx, schedule)
@@ -624,6 +629,13 @@ func (b *broken) Progress(ctx context.Context, schedule string) (backend.Progres
 		return b.with.progress(ctx, b.Handle, schedule)
 	}
 	return b.Handle.Progress(ctx, schedule)
+}
+
+func (tx *brokenTx) Unlock(ctx context.Context, name string) error {
+	if tx.with.unlock != nil {
+		return tx.with.unlock()
+	}
+	return tx.Tx.Unlock(ctx, name)
 }
 
 func (b *broken) OpenSession(ctx context.Context, lease time.Duration, owner string) (backend.Session, error) {

@@ -26,6 +26,7 @@ func init() {
 		Check{ID: "L02", Name: "a waiting request is granted when it can be, and leaves no trace when it gives up", Run: checkLockWaits},
 
 		Check{ID: "L03", Name: "a lock counts how often it was taken", Run: checkLockCounts},
+		Check{ID: "L03", Name: "a transaction's lock counts, and is free before its end", Run: checkLockCountsOfTx},
 
 		Check{ID: "L04", Name: "modes add up and stay", Run: checkLockUnions},
 
@@ -345,6 +346,26 @@ func checkLockCounts(e *Env) {
 		lckTry(e, b, name, backend.LockX, true, fmt.Sprintf("after mode %v was released as often as it was taken", mode))
 		e.Is(a.Unlock(e.Ctx, name), backend.ErrNotLocked)
 	}
+}
+
+func checkLockCountsOfTx(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("others do not see the locks of a transaction here before its end")
+	}
+	s := lckSession(e, e.Handle())
+	tx := lckTx(e, e.Handle())
+	name := e.Name("lock")
+	for _, mode := range lckModes {
+		lckGet(e, tx, name, mode)
+		lckGet(e, tx, name, mode)
+		e.Must(tx.Unlock(e.Ctx, name))
+		lckTry(e, s, name, backend.LockX, false, fmt.Sprintf("after a transaction took mode %v twice and released it once", mode))
+		e.Must(tx.Unlock(e.Ctx, name))
+		lckMode(e, tx, name, backend.LockNone)
+		lckTry(e, s, name, backend.LockX, true, fmt.Sprintf("after a transaction released mode %v as often as it took it", mode))
+		e.Is(tx.Unlock(e.Ctx, name), backend.ErrNotLocked)
+	}
+	e.Must(tx.Commit(e.Ctx))
 }
 
 func checkLockTxEnds(e *Env) {
