@@ -139,8 +139,8 @@ type SessionOptions struct {
 	// Owner is shown to operators. Default: that of the Broker.
 	Owner string
 
-	// Lease is for how long the session's locks stay after its process has died.
-	// Default: that of the Broker; at least 100 ms.
+	// Lease is for how long at most the session's locks stay after its process
+	// has died. Default: that of the Broker; at least 100 ms.
 	Lease time.Duration
 }
 

@@ -116,7 +116,8 @@ type TxLocks interface {
 // Locks makes sessions that own application locks.
 type Locks interface {
 	// OpenSession returns an owner that outlives transactions. Its locks end
-	// with Close, or when it has not been renewed for the length of its lease.
+	// with Close, or when it has not been renewed for the length of its lease, or
+	// earlier where it is a connection that is lost.
 	OpenSession(ctx context.Context, lease time.Duration, owner string) (Session, error)
 	// AppLocks lists holders and waiters of locks whose names begin with prefix.
 	AppLocks(ctx context.Context, prefix string) ([]AppLock, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,14 @@ import (
 // listens on a connection of its pool.
 func TestConformancePGX(t *testing.T) {
 	t.Parallel()
-	conformanceOf(t, "pgx", server(t), postgres.Options{})
+	conformanceOf(t, nil, "pgx", server(t), postgres.Options{})
+}
+
+// TestConformanceNativeLocksPGX runs the checks of application locks on those of
+// the server's own, by pgx.
+func TestConformanceNativeLocksPGX(t *testing.T) {
+	t.Parallel()
+	conformanceOf(t, ofLocks, "pgx", server(t), postgres.Options{Locks: postgres.LocksNative})
 }
 
 // TestConformancePgBouncer runs the suite through PgBouncer in transaction mode,
@@ -32,12 +40,12 @@ func TestConformancePgBouncer(t *testing.T) {
 		}
 		t.Skip("PARLEY_TEST_PGBOUNCER is not set: it is the data source name of a PgBouncer in transaction mode")
 	}
-	conformanceOf(t, "postgres", dsn, postgres.Options{Listen: direct, Pooler: postgres.PoolerAlways})
+	conformanceOf(t, nil, "postgres", dsn, postgres.Options{Listen: direct, Pooler: postgres.PoolerAlways})
 }
 
-// conformanceOf runs the suite on stores that are made of a *sql.DB, each of one
-// of its own.
-func conformanceOf(t *testing.T, driver, dsn string, o postgres.Options) {
+// conformanceOf runs the checks that match on stores that are made of a *sql.DB,
+// each of one of its own.
+func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o postgres.Options) {
 	open := func(schema string) (backend.Backend, error) {
 		db, err := sql.Open(driver, dsn)
 		if err != nil {
@@ -54,12 +62,12 @@ func conformanceOf(t *testing.T, driver, dsn string, o postgres.Options) {
 		db := connect(t, "postgres", server(t))
 		own, fresh = schema(t, db), schema(t, db)
 	}
-	conformance.Run(t, conformance.Store{
+	conformance.RunMatching(t, conformance.Store{
 		Process:    own,
 		Disposable: true,
 		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
 		Fresh:      func(context.Context) (backend.Backend, error) { return open(fresh) },
-	})
+	}, match)
 }
 
 // handle closes the pool, which is the application's, with the store.

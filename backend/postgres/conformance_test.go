@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"os"
+	"regexp"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -13,21 +15,47 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	conformanceOpened(t, nil, func() postgres.Options { return postgres.Options{} })
+}
+
+// ofLocks matches the checks of application locks.
+var ofLocks = regexp.MustCompile(`^L|application locks`)
+
+// TestConformanceNativeLocks runs the checks of application locks once more, on
+// those of the server's own.
+func TestConformanceNativeLocks(t *testing.T) {
+	t.Parallel()
+	conformanceOpened(t, ofLocks, func() postgres.Options { return postgres.Options{Locks: postgres.LocksNative} })
+}
+
+// TestConformanceMixedLocks runs them on handles that keep locks the one way and
+// the other by turns: they are one store.
+func TestConformanceMixedLocks(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	conformanceOpened(t, ofLocks, func() postgres.Options {
+		return postgres.Options{Locks: postgres.Locks(n.Add(1) % 2)}
+	})
+}
+
+// conformanceOpened runs the checks that match on stores that Open opens, each
+// with the next options.
+func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.Options) {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
-	in := func(name string) string { return backendtest.WithParam(t, server(t), "parley_schema", name) }
 	var fresh string
 	if dsn == "" {
 		db := connect(t, "postgres", server(t))
-		dsn, fresh = in(schema(t, db)), in(schema(t, db))
+		dsn = backendtest.WithParam(t, server(t), "parley_schema", schema(t, db))
+		fresh = backendtest.WithParam(t, server(t), "parley_schema", schema(t, db))
 	}
-	conformance.Run(t, conformance.Store{
+	open := func(ctx context.Context, dsn string) (backend.Backend, error) {
+		o := next()
+		return postgres.Open(ctx, dsn, &o)
+	}
+	conformance.RunMatching(t, conformance.Store{
 		Process:    dsn,
 		Disposable: true,
-		Open: func(ctx context.Context) (backend.Backend, error) {
-			return postgres.Open(ctx, dsn, nil)
-		},
-		Fresh: func(ctx context.Context) (backend.Backend, error) {
-			return postgres.Open(ctx, fresh, nil)
-		},
-	})
+		Open:       func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) },
+		Fresh:      func(ctx context.Context) (backend.Backend, error) { return open(ctx, fresh) },
+	}, match)
 }

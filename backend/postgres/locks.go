@@ -81,6 +81,9 @@ func (p *pool) probe(ctx context.Context) error {
 		}
 		p.pooled.Store(moved)
 	}
+	if p.options.Locks == LocksNative && p.pooled.Load() {
+		return errPooledLocks
+	}
 	p.probed.Store(true)
 	return nil
 }
@@ -224,6 +227,9 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 		return nil, err
 	}
 	p.prepare(ctx)
+	if p.options.Locks == LocksNative {
+		return p.beginNative(ctx)
+	}
 	tx, cancel, err := p.beginTx(ctx, level)
 	if err != nil {
 		return nil, err
@@ -233,13 +239,22 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 
 // beginTx starts a transaction that outlives ctx, but whose beginning does not.
 func (p *pool) beginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
+	return p.beginOn(ctx, p.db, o)
+}
+
+// beginner is a pool, or a connection of it.
+type beginner interface {
+	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+}
+
+func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
 	if ctx.Done() == nil {
-		tx, err := p.db.BeginTx(ctx, o)
+		tx, err := on.BeginTx(ctx, o)
 		return tx, func() {}, readOnly(err)
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	tx, err := p.db.BeginTx(own, o)
+	tx, err := on.BeginTx(own, o)
 	if !stop() && err == nil {
 		tx.Rollback()
 		err = ctx.Err()
@@ -266,6 +281,9 @@ type transaction struct {
 	p      *pool
 	tx     *sql.Tx
 	cancel context.CancelFunc
+
+	conn *sql.Conn // with native locks: the connection, to release them after the end
+	keys *keys     // what it has of them
 }
 
 // Exec implements sqlstore.Session.
@@ -303,12 +321,14 @@ func (t *transaction) SQL() backend.Execer { return t.tx }
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(context.Context) error {
+	defer t.giveBack()
 	defer t.cancel()
 	return lostCommit(t.tx.Commit())
 }
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(context.Context) error {
+	defer t.giveBack()
 	defer t.cancel()
 	err := t.tx.Rollback()
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {

@@ -23,6 +23,12 @@
 // is first used (Options.Pooler). pgx prepares statements by itself; behind such
 // a pooler it has to be told not to (default_query_exec_mode=exec).
 //
+// # Application locks
+//
+// They are rows, and with Options.Locks advisory locks as well: the locks of a
+// session are then free as soon as the server has lost its connection, and
+// nobody else is given them before.
+//
 // # Wake-ups
 //
 // LISTEN needs a session. Open listens on a connection of its own by the same
@@ -65,6 +71,9 @@ type Options struct {
 	Listen string
 	// Pooler says whether a pooler in transaction mode is in between.
 	Pooler Pooler
+	// Locks is how application locks are kept; default LocksRows. Processes that
+	// share a store may differ in it.
+	Locks Locks
 	// MaxConns limits the pool of Open; default 16. New leaves the pool as it is.
 	MaxConns int
 }
@@ -101,8 +110,8 @@ func init() {
 }
 
 // Open opens a pool of lib/pq. Besides the driver's parameters the name may have
-// parley_schema, parley_prefix, parley_listen and parley_pooler (auto, always or
-// never), which set the options of that name.
+// parley_schema, parley_prefix, parley_listen, parley_pooler (auto, always or
+// never) and parley_locks (rows or native), which set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	dsn, err := opt.take(dsn)
@@ -135,9 +144,10 @@ func (o *Options) take(dsn string) (string, error) {
 		return "", errors.New("parley: postgres: the name is no URL") // and may hold a password
 	}
 	q := u.Query()
-	pooler := ""
+	var pooler, locks string
 	sqlstore.TakeParams(q, map[string]*string{
-		"parley_schema": &o.Schema, "parley_prefix": &o.Prefix, "parley_listen": &o.Listen, "parley_pooler": &pooler,
+		"parley_schema": &o.Schema, "parley_prefix": &o.Prefix, "parley_listen": &o.Listen,
+		"parley_pooler": &pooler, "parley_locks": &locks,
 	})
 	switch pooler {
 	case "":
@@ -149,6 +159,11 @@ func (o *Options) take(dsn string) (string, error) {
 		o.Pooler = PoolerNever
 	default:
 		return "", fmt.Errorf("parley: postgres: parley_pooler=%s: want auto, always or never", pooler)
+	}
+	if locks != "" {
+		if o.Locks, err = sqlstore.ParseLocks(locks); err != nil {
+			return "", fmt.Errorf("parley: postgres: %w", err)
+		}
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
@@ -200,6 +215,11 @@ func newStore(db *sql.DB, o Options) *Store {
 		SubmitBatch: p.submit,
 		FinishTasks: p.finishTasks,
 	}
+	p.nativeStatements(&d.Statements)
+	if o.Locks == LocksNative {
+		d.OpenLine, d.TxKeeper = p.openLine, p.txKeeper
+		d.MaxConns = func() int { return p.db.Stats().MaxOpenConnections }
+	}
 	store, err := sqlstore.New(d)
 	p.store, p.invalid = store, cmp.Or(p.invalid, err)
 	return &Store{sqlstore.OnPool(store, db), p}
@@ -248,6 +268,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	i.Settings["schema"] = p.options.Schema
 	i.Settings["channel"] = p.channel
 	i.Settings["pooler"] = fmt.Sprint(p.pooled.Load())
+	i.Settings["locks"] = p.options.Locks.String()
 	sqlstore.Warn(&i, i.Settings["fsync"] == "off", "fsync is off: a crash of the machine may destroy the database")
 	sqlstore.Warn(&i, i.Settings["synchronous_commit"] == "off", "synchronous_commit is off: a crash may lose messages whose sending had been confirmed")
 	sqlstore.Warn(&i, i.Settings["autovacuum"] == "off", "autovacuum is off: queues become slow")

@@ -94,6 +94,15 @@ type Dialect struct {
 	// there is only one at a time.
 	Futile bool
 
+	// OpenLine returns a connection of a session's own, which has the engine's
+	// locks and by whose end others know that the session's owner is gone; and
+	// TxKeeper what has the engine's locks of a transaction. If they are nil,
+	// application locks are rows only. MaxConns is how many connections the pool may
+	// open, 0 if there is no limit.
+	OpenLine func(ctx context.Context, session backend.ID) (Line, error)
+	TxKeeper func(t *Tx) Keeper
+	MaxConns func() int
+
 	// The operations that an engine may do better than row by row. A nil field
 	// leaves it to this package.
 

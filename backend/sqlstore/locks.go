@@ -27,14 +27,16 @@ import (
 
 // lockOwner has locks: a session or a transaction.
 type lockOwner struct {
-	id   backend.ID
-	kind int
+	id     backend.ID
+	kind   int
+	keeper *keeper // of the engine's own locks; nil: it has rows only
 }
 
 // The values of the column kind.
 const (
 	ownerSession = 0
 	ownerTx      = 1
+	ownerNative  = 2 // a session whose connection has locks of the engine's
 )
 
 const (
@@ -79,6 +81,10 @@ type ask struct {
 	mode   backend.LockMode
 	ticket int64 // of its row; 0: it has none
 	waited bool
+
+	test  bool             // would it be granted?
+	taken bool             // the engine has given its lock
+	had   backend.LockMode // what the owner had before
 }
 
 // lockRows reads who holds a lock and who waits for it.
@@ -112,7 +118,13 @@ func (t *Tx) decide(ctx context.Context, a *ask, queue bool) (g backend.Grant, g
 		return g, false, err
 	}
 	mine := find(rows, a.owner.id, a.ticket)
-	if len(against(rows, a)) > 0 {
+	free := len(against(rows, a)) == 0
+	if free {
+		if free, err = a.take(ctx, mine.held); err != nil {
+			return g, false, t.s.fail(ctx, err)
+		}
+	}
+	if !free {
 		if queue && mine.request == nil {
 			a.ticket = fence
 			_, err = t.Exec(ctx, t.s.q.LockInsert, a.name, fence, a.owner.id, int(a.mode), 0, 1, waitLease)
@@ -198,9 +210,14 @@ func (t *Tx) gone(ctx context.Context, id backend.ID) (bool, error) {
 	if err != nil || !found {
 		return true, err
 	}
-	if kind == ownerSession {
+	if kind == ownerNative {
+		if err := t.end(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if kind != ownerTx {
 		n, err := t.Exec(ctx, t.s.q.OwnerExpire, id)
-		return n > 0, err // else it has been renewed
+		return n > 0, err // else it has been renewed, or its connection is still there
 	}
 	ended, err := t.TryLock(ctx, t.s.q.OwnerTry, id)
 	if err != nil || !ended {
@@ -230,9 +247,11 @@ func (s *Store) acquire(ctx context.Context, a *ask, wait time.Duration) (g back
 		}
 		if look {
 			probed = time.Now()
-			err = s.aside(ctx, func(tx *Tx) (err error) {
-				g, granted, err = tx.decide(ctx, a, wait != 0)
-				return err
+			err = a.exclusively(ctx, func() error {
+				return s.aside(ctx, func(tx *Tx) (err error) {
+					g, granted, err = tx.decide(ctx, a, wait != 0)
+					return err
+				})
 			})
 			switch {
 			case errors.Is(err, backend.ErrSerialization):
@@ -361,6 +380,16 @@ func (s *Store) victim(ctx context.Context, a *ask) (yes bool, err error) {
 	return yes, err
 }
 
+// unlock undoes one Lock of an owner, in a transaction of its own.
+func (s *Store) unlock(ctx context.Context, o lockOwner, name string) error {
+	if o.keeper != nil {
+		o.keeper.Lock()
+		defer o.keeper.Unlock()
+	}
+	defer s.released.signal()
+	return s.aside(ctx, func(tx *Tx) error { return tx.unlock(ctx, o, name) })
+}
+
 // unlock undoes one Lock of an owner.
 func (t *Tx) unlock(ctx context.Context, o lockOwner, name string) error {
 	_, rows, err := t.turn(ctx, name)
@@ -372,11 +401,25 @@ func (t *Tx) unlock(ctx context.Context, o lockOwner, name string) error {
 	}
 	switch h := find(rows, o.id, 0).held; {
 	case h == nil:
+		if _, err := o.drop(ctx, name); err != nil {
+			return t.s.fail(ctx, err)
+		}
+		return backend.ErrNotLocked
+	case h.times == 0:
 		return backend.ErrNotLocked
 	case h.times > 1:
 		_, err = t.Exec(ctx, t.s.q.LockChange, int(h.mode), h.times-1, name, h.seq)
 	default:
-		_, err = t.Exec(ctx, t.s.q.LockDelete, name, h.seq)
+		dropped, err := o.drop(ctx, name)
+		switch {
+		case err != nil:
+			return t.s.fail(ctx, err)
+		case !dropped: // others still have to wait, and have to see for whom
+			_, err = t.Exec(ctx, t.s.q.LockChange, int(h.mode), 0, name, h.seq)
+		default:
+			_, err = t.Exec(ctx, t.s.q.LockDelete, name, h.seq)
+		}
+		return err
 	}
 	return err
 }
@@ -393,22 +436,29 @@ func (s *Store) lockTest(ctx context.Context, a *ask) (free bool, err error) {
 		}
 		return err
 	})
+	if free && a.owner.keeper != nil {
+		probe = true // the engine has to be asked, too
+	}
 	if err != nil || !probe {
 		return free, err
 	}
-	tx, err := s.begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback(ctx)
-	_, free, err = tx.decide(ctx, a, false)
-	return free, err
+	a.test = true
+	err = a.exclusively(ctx, func() error {
+		tx, err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(ctx)
+		_, free, err = tx.decide(ctx, a, false)
+		return err
+	})
+	return free && err == nil, err
 }
 
 // lockMode returns in which mode an owner holds a lock.
 func (r run) lockMode(ctx context.Context, o lockOwner, name string) (backend.LockMode, error) {
 	rows, err := r.lockRows(ctx, name)
-	if h := find(rows, o.id, 0).held; err == nil && h != nil && !h.dead {
+	if h := find(rows, o.id, 0).held; err == nil && h != nil && !h.dead && h.times > 0 {
 		return h.mode, nil
 	}
 	return backend.LockNone, err
@@ -427,7 +477,7 @@ func (s *Store) AppLocks(ctx context.Context, prefix string) (list []backend.App
 			if err != nil {
 				return err
 			}
-			gone := !kind.Valid || kind.Int64 == ownerSession && until.Int64 <= now || l.Waiting && waitUntil <= now
+			gone := !kind.Valid || kind.Int64 != ownerTx && until.Int64 <= now || l.Waiting && waitUntil <= now
 			if gone || !strings.HasPrefix(l.Name, prefix) {
 				return nil
 			}

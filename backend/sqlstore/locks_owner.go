@@ -39,12 +39,15 @@ func (b *bell) signal() {
 
 // newOwner stores an owner, in a transaction of its own.
 func (s *Store) newOwner(ctx context.Context, kind int, name string, lease time.Duration) (lockOwner, error) {
-	o := lockOwner{backend.NewID(), kind}
-	err := s.aside(ctx, func(tx *Tx) error {
-		_, err := tx.Exec(ctx, s.q.OwnerInsert, o.id, kind, name, lease)
+	o := lockOwner{id: backend.NewID(), kind: kind}
+	return o, s.insertOwner(ctx, o, name, lease)
+}
+
+func (s *Store) insertOwner(ctx context.Context, o lockOwner, name string, lease time.Duration) error {
+	return s.aside(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, s.q.OwnerInsert, o.id, o.kind, name, lease)
 		return err
 	})
-	return o, err
 }
 
 // dismiss removes an owner and its locks.
@@ -92,11 +95,18 @@ func (s *Store) OpenSession(ctx context.Context, lease time.Duration, owner stri
 	if err := s.sweepOwners(ctx); err != nil && !errors.Is(err, backend.ErrSerialization) {
 		return nil, err
 	}
-	o, err := s.newOwner(ctx, ownerSession, owner, lease)
-	if err != nil {
+	x := &session{s: s, owner: lockOwner{id: backend.NewID(), kind: ownerSession}, lease: lease}
+	if s.d.OpenLine != nil {
+		x.owner.kind = ownerNative
+		if err := x.openLine(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.insertOwner(ctx, x.owner, owner, lease); err != nil {
+		x.hangUp()
 		return nil, err
 	}
-	return &session{s: s, owner: o, lease: lease}, nil
+	return x, nil
 }
 
 // session is an owner of locks outside of transactions.
@@ -105,6 +115,9 @@ type session struct {
 	owner  lockOwner
 	lease  time.Duration
 	closed atomic.Bool
+
+	line  Line        // nil: it has rows only
+	watch *time.Timer // hangs up when the lease is over
 }
 
 func (x *session) check(ctx context.Context) error {
@@ -130,8 +143,7 @@ func (x *session) Unlock(ctx context.Context, name string) error {
 	if err := x.check(ctx); err != nil {
 		return err
 	}
-	defer x.s.released.signal()
-	return x.s.aside(ctx, func(tx *Tx) error { return tx.unlock(ctx, x.owner, name) })
+	return x.s.unlock(ctx, x.owner, name)
 }
 
 // LockMode implements backend.Locker.
@@ -162,13 +174,20 @@ func (x *session) Renew(ctx context.Context) error {
 	if err := x.check(ctx); err != nil {
 		return err
 	}
-	return x.s.aside(ctx, func(tx *Tx) error {
+	if err := x.beat(ctx); err != nil {
+		return x.s.fail(ctx, err)
+	}
+	err := x.s.aside(ctx, func(tx *Tx) error {
 		n, err := tx.Exec(ctx, x.s.q.OwnerRenew, x.lease, x.owner.id)
 		if err == nil && n == 0 {
 			err = backend.ErrFenced
 		}
 		return err
 	})
+	if err == nil && x.line != nil {
+		x.watch.Reset(x.lease)
+	}
+	return err
 }
 
 // Close implements backend.Session.
@@ -176,6 +195,7 @@ func (x *session) Close(ctx context.Context) error {
 	if x.closed.Swap(true) {
 		return nil
 	}
+	x.hangUp()
 	return x.s.dismiss(ctx, x.owner)
 }
 
@@ -189,7 +209,8 @@ func txName() string {
 
 // txLocks are the locks of a transaction.
 type txLocks struct {
-	owner *lockOwner
+	owner  *lockOwner
+	keeper *keeper
 	// granted are what a transaction has that is the only one: nobody else needs
 	// to know.
 	granted map[string]*grant
@@ -234,6 +255,7 @@ func (t *Tx) own(ctx context.Context) error {
 			return err
 		}
 		if n > 0 { // else it was removed before it was locked
+			o.keeper = t.keeper()
 			t.locks.owner = &o
 			return nil
 		}
@@ -247,10 +269,16 @@ func (t *Tx) ownAgain(ctx context.Context) error {
 		return nil
 	}
 	n, err := t.Exec(ctx, t.s.q.OwnerHold, t.locks.owner.id)
-	if err == nil && n == 0 {
-		t.locks.owner = nil
+	if err != nil || n > 0 {
+		return err
 	}
-	return err
+	if k := t.locks.owner.keeper; k != nil {
+		k.Lock()
+		defer k.Unlock()
+		err = k.dropAll(ctx)
+	}
+	t.locks.owner = nil
+	return t.s.fail(ctx, err)
 }
 
 // freeLocks ends the transaction's locks after its end. If that fails, others
@@ -341,8 +369,7 @@ func (t *Tx) Unlock(ctx context.Context, name string) error {
 	if t.locks.owner == nil {
 		return backend.ErrNotLocked
 	}
-	defer t.s.released.signal()
-	return t.s.aside(ctx, func(tx *Tx) error { return tx.unlock(ctx, *t.locks.owner, name) })
+	return t.s.unlock(ctx, *t.locks.owner, name)
 }
 
 // LockMode implements backend.Locker.
@@ -371,7 +398,7 @@ func (t *Tx) LockTest(ctx context.Context, name string, mode backend.LockMode) (
 	if err := checkLock(name, mode); err != nil {
 		return false, err
 	}
-	a := &ask{name: name, mode: mode, owner: lockOwner{kind: ownerTx}}
+	a := &ask{name: name, mode: mode, owner: lockOwner{kind: ownerTx, keeper: t.keeper()}}
 	if t.locks.owner != nil {
 		a.owner = *t.locks.owner
 	}

@@ -44,19 +44,19 @@ func Portable() Statements[string] {
 			SELECT kind FROM parley_lock_owner WHERE owner_id = ?`,
 		OwnerTouch: `
 			UPDATE parley_lock_owner SET touched = touched + 1
-			 WHERE owner_id = ? AND kind = 0 AND until > :now`,
+			 WHERE owner_id = ? AND kind <> 1 AND until > :now`,
 		OwnerHold: `
 			UPDATE parley_lock_owner SET touched = touched + 1 WHERE owner_id = ?`,
 		OwnerRenew: `
 			UPDATE parley_lock_owner SET until = :now + ?, touched = touched + 1
-			 WHERE owner_id = ? AND kind = 0 AND until > :now`,
+			 WHERE owner_id = ? AND kind <> 1 AND until > :now`,
 		OwnerExpire: `
-			DELETE FROM parley_lock_owner WHERE owner_id = ? AND kind = 0 AND until <= :now`,
+			DELETE FROM parley_lock_owner WHERE owner_id = ? AND kind <> 1 AND until <= :now`,
 		OwnerDelete: `
 			DELETE FROM parley_lock_owner WHERE owner_id = ?`,
 		OwnersExpired: `
 			SELECT owner_id FROM parley_lock_owner
-			 WHERE kind = 0 AND until <= :now ORDER BY owner_id LIMIT ?`,
+			 WHERE kind <> 1 AND until <= :now ORDER BY owner_id LIMIT ?`,
 		FenceRaise: `
 			UPDATE parley_fence SET fence = ?, uses = uses + 1 WHERE name = ? AND fence <= ?`,
 		ListLocks: `

@@ -173,7 +173,9 @@ type Statements[T any] struct {
 	LostPromotions T
 
 	// Application locks. LockTurn locks a stripe of names and draws the next
-	// fence; OwnerTry locks an owner without waiting.
+	// fence; OwnerTry locks an owner without waiting. OwnerEnd ends the connection
+	// of a native session whose lease is over; OwnerExpire of an engine that has these
+	// removes one only when its connection is gone.
 	LockTurn,
 	LockFence,
 	LockRows,
@@ -189,6 +191,7 @@ type Statements[T any] struct {
 	OwnerHold,
 	OwnerRenew,
 	OwnerTry,
+	OwnerEnd,
 	OwnerExpire,
 	OwnerDelete,
 	OwnersExpired,

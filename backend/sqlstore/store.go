@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +28,7 @@ type Store struct {
 	mu      sync.Mutex
 	cursors [backend.DutyCount]backend.ID // where slow walks go on
 	open    map[*Tx]struct{}              // transactions that Close has to end
+	lines   map[*session]struct{}         // native sessions, whose lines it has to close
 }
 
 var (
@@ -45,7 +48,7 @@ func New(d *Dialect) (*Store, error) {
 			return nil, err
 		}
 	}
-	return &Store{d: d, q: q, open: map[*Tx]struct{}{}}, nil
+	return &Store{d: d, q: q, open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}, nil
 }
 
 // Q returns the statements as the engine wants them.
@@ -158,9 +161,13 @@ func (s *Store) Close() error {
 	for tx := range s.open {
 		open = append(open, tx)
 	}
+	lines := slices.Collect(maps.Keys(s.lines))
 	s.mu.Unlock()
 	for _, tx := range open {
 		tx.abandon()
+	}
+	for _, x := range lines {
+		x.hangUp()
 	}
 	if s.d.Close == nil {
 		return nil

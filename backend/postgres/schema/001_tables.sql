@@ -334,8 +334,9 @@ CREATE TABLE parley_lock_stripe (
 );
 INSERT INTO parley_lock_stripe (stripe, fence) SELECT n, 0 FROM generate_series(0, 63) n;
 
--- Who has locks: a session (kind 0) until its time, or a transaction (1) as
--- long as it has this row locked.
+-- Who has locks: a session (kind 0) until its time, a transaction (1) as long as
+-- it has this row locked, or a session with advisory locks (2) as long as it has
+-- that of its id.
 CREATE TABLE parley_lock_owner (
   owner_id uuid     PRIMARY KEY,
   kind     smallint NOT NULL,
