@@ -3,6 +3,7 @@ package mssql_test
 import (
 	"context"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -13,15 +14,26 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	conformanceOf(t, nil, mssql.Options{})
+}
+
+// TestConformanceNativeLocks runs the checks of application locks once more, on
+// those of the server's own.
+func TestConformanceNativeLocks(t *testing.T) {
+	t.Parallel()
+	conformanceOf(t, regexp.MustCompile(`^L|application locks`), mssql.Options{Locks: mssql.LocksNative})
+}
+
+func conformanceOf(t *testing.T, match *regexp.Regexp, o mssql.Options) {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's prefix
 	var fresh string
 	if dsn == "" {
 		dsn, fresh = under(t, prefix(t)), under(t, prefix(t))
 	}
 	at := func(dsn string) func(context.Context) (backend.Backend, error) {
-		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, nil) }
+		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, &o) }
 	}
-	conformance.Run(t, conformance.Store{Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh)})
+	conformance.RunMatching(t, conformance.Store{Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh)}, match)
 }
 
 // under returns the name of the server for a store with a prefix, which is removed

@@ -918,7 +918,7 @@ func lockStatements(s *sqlstore.Statements[string]) {
 	s.OwnersExpired = `
 		-- locks lock_owner key S row skip current
 		SELECT TOP (@p1) owner_id FROM parley_lock_owner WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		 WHERE kind = 0 AND until <= :now ORDER BY owner_id`
+		 WHERE kind <> 1 AND until <= :now ORDER BY owner_id`
 	s.FenceInsert = `
 		-- locks fence row insert end wait option
 		SET XACT_ABORT OFF;

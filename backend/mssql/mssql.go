@@ -23,6 +23,12 @@
 // The store uses no error to find something out that would end a transaction of
 // the caller's, whatever his XACT_ABORT.
 //
+// # Application locks
+//
+// They are rows, and with Options.Locks those of sp_getapplock as well: the locks of
+// a session are then free as soon as the server has lost its connection, and nobody
+// else is given them before.
+//
 // # Ids and names
 //
 // Ids are binary(16): as uniqueidentifier they would be compared by their last
@@ -59,6 +65,8 @@ type Options struct {
 	// Schema in which it is; default: that of the database's user, mostly dbo. It
 	// must exist, or the user must be allowed to create it.
 	Schema string
+	// Locks is how application locks are kept; default LocksRows.
+	Locks Locks
 	// MaxConns limits the pool of Open; default 16. New leaves the pool as it is.
 	MaxConns int
 	// PollEvery is how often to look whether another process has sent something,
@@ -86,7 +94,8 @@ func init() {
 }
 
 // Open opens a pool. Besides the driver's parameters the name may have
-// parley_schema and parley_prefix, which set the options of that name.
+// parley_schema, parley_prefix and parley_locks (rows or native), which set the
+// options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -94,7 +103,15 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	opt := *cmp.Or(o, new(Options))
 	params := u.Query()
-	sqlstore.TakeParams(params, map[string]*string{"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix})
+	locks := ""
+	sqlstore.TakeParams(params, map[string]*string{
+		"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix, "parley_locks": &locks,
+	})
+	if locks != "" {
+		if opt.Locks, err = sqlstore.ParseLocks(locks); err != nil {
+			return nil, fmt.Errorf("parley: mssql: %w", err)
+		}
+	}
 	u.RawQuery = params.Encode()
 	connector, err := driver.NewConnector(u.String())
 	if err != nil {
@@ -160,6 +177,11 @@ func newStore(s *server, o Options) *Store {
 		Reclaim:      s.reclaim,
 		SubmitBatch:  s.submit,
 	}
+	if o.Locks == LocksNative {
+		s.nativeStatements(&d.Statements)
+		d.OpenLine, d.TxKeeper = s.openLine, s.txKeeper
+		d.MaxConns = func() int { return s.db.Stats().MaxOpenConnections }
+	}
 	store, err := sqlstore.New(d)
 	s.invalid = cmp.Or(s.invalid, err)
 	return &Store{sqlstore.OnPool(store, s.db), s}
@@ -192,7 +214,7 @@ func (s *server) exclude(ctx context.Context, tx backend.Execer) error {
 
 func (s *server) info(ctx context.Context) (backend.Info, error) {
 	i := backend.Info{Engine: "mssql", Settings: map[string]string{
-		"prefix": s.options.Prefix, "schema": s.options.Schema,
+		"prefix": s.options.Prefix, "schema": s.options.Schema, "locks": s.options.Locks.String(),
 	}}
 	if s.invalid != nil {
 		return i, s.invalid

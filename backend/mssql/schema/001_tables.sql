@@ -334,8 +334,9 @@ CREATE TABLE parley_lock_stripe (
 INSERT INTO parley_lock_stripe (stripe, fence)
 SELECT TOP (64) ROW_NUMBER() OVER (ORDER BY object_id) - 1, 0 FROM sys.all_objects;
 
--- Who has locks: a session (kind 0) until its time, or a transaction (1) as
--- long as it has this row locked.
+-- Who has locks: a session (kind 0) until its time, a transaction (1) as long as
+-- it has this row locked, or a session with the server's locks (2) as long as it has
+-- that of its id.
 CREATE TABLE parley_lock_owner (
   owner_id binary(16)    NOT NULL,
   kind     smallint      NOT NULL,
