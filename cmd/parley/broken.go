@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -21,18 +23,14 @@ type filter struct {
 	err        *regexp.Regexp
 }
 
-func (c *call) filters(typ bool) *filter {
-	f := &filter{
+func (c *call) filters() *filter {
+	return &filter{
 		queue:   c.flags.String("queue", "", "only of this `queue`"),
+		typ:     c.flags.String("type", "", "only of this message `type`; of a group its first message has it"),
 		pattern: c.flags.String("error", "", "only those whose reason matches the regular `expression`"),
 		older:   c.flags.Duration("older", 0, "only those that are there for longer than this `time`"),
 		yes:     c.flags.Bool("yes", false, "do not ask before something is destroyed"),
-		typ:     new(string),
 	}
-	if typ {
-		f.typ = c.flags.String("type", "", "only of this message `type`")
-	}
-	return f
 }
 
 func (f *filter) compile() (err error) {
@@ -87,14 +85,61 @@ func (c *call) verb(f *filter, verbs ...string) (verb string, ids map[parley.ID]
 	return verb, ids, nil
 }
 
+// missing is the error of ids that were given and are not there.
+func missing(what string, ids map[parley.ID]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var list []string
+	for id := range ids {
+		list = append(list, id.String())
+	}
+	return fmt.Errorf("parley: no such %s, or the filter leaves it out: %s", what, strings.Join(list, ", "))
+}
+
 // parkedGroup is a group with the name of its queue.
 type parkedGroup struct {
 	Queue string
 	parley.GroupStatus
+	First []*parley.Message `json:",omitempty"` // messages, where they are shown
+}
+
+// parkedGroups lists those that fit.
+func parkedGroups(ctx context.Context, b *parley.Broker, f *filter, ids map[parley.ID]bool) ([]parkedGroup, error) {
+	var names []string
+	if *f.queue != "" {
+		names = []string{*f.queue}
+	}
+	queues, err := b.Queues(ctx, names...)
+	found := []parkedGroup{}
+	wanted := len(ids) > 0
+	for _, q := range queues {
+		list, err := b.Parked(ctx, q.Name, manyAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range list {
+			if wanted && !ids[g.Group] || !f.err.MatchString(g.Reason) || g.Since < *f.older {
+				continue
+			}
+			if *f.typ != "" {
+				first, err := b.PeekParked(ctx, q.Name, g.Group, 1)
+				if err != nil {
+					return nil, err
+				}
+				if len(first) == 0 || first[0].Type != *f.typ {
+					continue
+				}
+			}
+			delete(ids, g.Group)
+			found = append(found, parkedGroup{q.Name, g, nil})
+		}
+	}
+	return found, errors.Join(err, missing("parked group", ids))
 }
 
 func parked(ctx context.Context, c *call) error {
-	f := c.filters(false)
+	f := c.filters()
 	verb, ids, err := c.verb(f, "list", "show", "retry", "skip", "discard")
 	if err != nil {
 		return err
@@ -104,24 +149,9 @@ func parked(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	queues, err := b.Queues(ctx)
+	found, err := parkedGroups(ctx, b, f, ids)
 	if err != nil {
 		return err
-	}
-	found := []parkedGroup{}
-	for _, q := range queues {
-		if *f.queue != "" && q.Name != *f.queue {
-			continue
-		}
-		list, err := b.Parked(ctx, q.Name, manyAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, g := range list {
-			if (len(ids) == 0 || ids[g.Group]) && f.err.MatchString(g.Reason) && g.Since >= *f.older {
-				found = append(found, parkedGroup{q.Name, g})
-			}
-		}
 	}
 	switch verb {
 	case "list":
@@ -131,13 +161,17 @@ func parked(ctx context.Context, c *call) error {
 			}
 		})
 	case "show":
-		for _, g := range found {
-			messages, err := b.PeekParked(ctx, g.Queue, g.Group, 10)
-			if err != nil {
+		for i, g := range found {
+			if found[i].First, err = b.PeekParked(ctx, g.Queue, g.Group, 10); err != nil {
 				return err
 			}
+		}
+		if *c.json {
+			return c.print(found, "", nil)
+		}
+		for _, g := range found {
 			fmt.Fprintf(c.stdout, "group %s of queue %q, parked for %s: %s\n", g.Group, g.Queue, age(g.Since), g.Reason)
-			for _, m := range messages {
+			for _, m := range g.First {
 				fmt.Fprintf(c.stdout, "  message %s, type %s, %d failed attempts, %d bytes\n    %s\n", m.ID, m.Type, m.Attempt-1, len(m.Body), m.LastError)
 			}
 		}
@@ -170,7 +204,7 @@ func (c *call) count(verb, what string, n int) error {
 }
 
 func dead(ctx context.Context, c *call) error {
-	f := c.filters(true)
+	f := c.filters()
 	verb, ids, err := c.verb(f, "list", "show", "requeue", "discard")
 	if err != nil {
 		return err
@@ -185,11 +219,16 @@ func dead(ctx context.Context, c *call) error {
 		return err
 	}
 	found := []parley.DeadStatus{}
+	wanted := len(ids) > 0
 	for _, d := range all {
-		if (len(ids) == 0 || ids[d.Message.ID]) && (*f.typ == "" || d.Message.Type == *f.typ) &&
+		if (!wanted || ids[d.Message.ID]) && (*f.typ == "" || d.Message.Type == *f.typ) &&
 			f.err.MatchString(d.Reason+" "+d.Message.LastError) && d.Age >= *f.older {
 			found = append(found, d)
+			delete(ids, d.Message.ID)
 		}
+	}
+	if err := missing("dead letter", ids); err != nil {
+		return err
 	}
 	switch verb {
 	case "list":
@@ -199,6 +238,9 @@ func dead(ctx context.Context, c *call) error {
 			}
 		})
 	case "show":
+		if *c.json {
+			return c.print(found, "", nil)
+		}
 		for _, d := range found {
 			fmt.Fprintf(c.stdout, "message %s, type %s, %d attempts, dead for %s: %s\n%s\n%q\n", d.Message.ID, d.Message.Type, d.Message.Attempts, age(d.Age), d.Reason, d.Message.LastError, d.Message.Body)
 		}

@@ -85,7 +85,7 @@ func TestDoctor(t *testing.T) {
 		return list
 	}
 	all := codes()
-	for _, want := range []string{"queue.disabled", "worker.none", "group.parked", "group.deferred", "group.held", "message.withheld"} {
+	for _, want := range []string{"queue.disabled", "worker.none", "group.parked", "group.deferred", "group.held", "service.unknown"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("doctor finds %v, and not %s", all, want)
 		}
@@ -162,6 +162,32 @@ func TestParked(t *testing.T) {
 	}
 	if out := works(t, "parked", "--db", db, "--error", "order"); strings.Contains(out, g.String()) {
 		t.Errorf("parked --error order prints\n%s", out)
+	}
+	for typ, want := range map[string]bool{"bad": true, "fine": false} {
+		if out := works(t, "parked", "--db", db, "--type", typ); strings.Contains(out, g.String()) != want {
+			t.Errorf("parked --type %s prints\n%s", typ, out)
+		}
+	}
+	if out := works(t, "parked", "--db", db, "--older", "1h"); strings.Contains(out, g.String()) {
+		t.Errorf("parked --older 1h prints\n%s", out)
+	}
+	var shown []struct {
+		Queue string
+		First []parley.Message
+	}
+	if out := works(t, "parked", "show", "--queue", "work", "--json", "--db", db); json.Unmarshal([]byte(out), &shown) != nil || len(shown) != 1 || len(shown[0].First) != 2 {
+		t.Errorf("parked show --json prints\n%s", out)
+	}
+	for _, args := range [][]string{
+		{"parked", "--queue", "nothing"},
+		{"parked", "retry", parley.NewID().String()},
+		{"parked", "discard", g.String(), "--type", "fine", "--yes"},
+		{"parked", "discard", g.String()}, // nobody answers the question
+		{"dead", "discard", parley.NewID().String(), "--yes"},
+	} {
+		if code, out, _ := tool(t, append(args, "--db", db)...); code != 1 {
+			t.Errorf("parley %v: exit code %d\n%s", args, code, out)
+		}
 	}
 	if out := works(t, "parked", "show", g.String(), "--db", db); strings.Count(out, "message ") != 2 {
 		t.Errorf("parked show prints\n%s", out)
