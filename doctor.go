@@ -29,37 +29,61 @@ func (b *Broker) Workers(ctx context.Context) ([]WorkerStatus, error) {
 	return read(b, "workers", func() ([]WorkerStatus, error) { return b.be.Attendances(ctx) })
 }
 
-// Diagnose says why messages do not move: of all queues, or, if what is not
-// empty, of the queue of that name, or of the group, message or handle with that
-// id. No finding means that there is no reason to be seen.
+// Diagnose says why things do not move, and what is wrong with the set-up; or, if
+// what is not empty, why that does not: a queue or a schedule, by its name, or a
+// group, message, conversation's handle or task, by its id. No finding means that
+// there is no reason to be seen. What was found before an error comes with it.
 func (b *Broker) Diagnose(ctx context.Context, what string) ([]Finding, error) {
-	d := &diagnosis{b: b, what: what}
-	err := d.all(ctx)
+	d := &diagnosis{b: b}
+	err := b.check()
+	if err == nil {
+		err = d.all(ctx, what)
+	}
 	return d.found, fail("diagnose", what, err)
 }
 
 type diagnosis struct {
 	b       *Broker
-	what    string
 	found   []Finding
 	workers []WorkerStatus
+	catalog *catalogView   // as soon as it is needed
+	ahead   *time.Duration // the store's clock, as soon as it is known
 }
 
 func (d *diagnosis) add(bad bool, code, object, hint, format string, args ...any) {
 	d.found = append(d.found, Finding{Code: code, Bad: bad, Object: object, Text: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-func (d *diagnosis) all(ctx context.Context) error {
+func (d *diagnosis) all(ctx context.Context, what string) error {
+	if what == "" {
+		if err := d.store(ctx); err != nil {
+			return err
+		}
+	}
 	switch err := d.b.be.Check(ctx); {
 	case errors.Is(err, ErrNotMigrated):
-		d.add(true, "schema.missing", "database", "parley migrate", "%v", err)
+		d.add(true, reasonMissing, "store", "parley migrate", "%v", err)
 		return nil
 	case errors.Is(err, ErrNewerSchema):
-		d.add(true, "schema.newer", "database", "update this program", "%v", err)
+		d.add(true, reasonNewer, "store", "update this program", "%v", err)
 		return nil
 	case err != nil:
+		return d.unreadable(err)
+	}
+	return d.unreadable(d.look(ctx, what))
+}
+
+// unreadable takes an error for a finding if the set-up has been found to be bad:
+// then it is what comes of that.
+func (d *diagnosis) unreadable(err error) error {
+	if err == nil || !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Bad }) {
 		return err
 	}
+	d.add(true, reasonUnreadable, "store", "", "the rest cannot be looked at: %v", err)
+	return nil
+}
+
+func (d *diagnosis) look(ctx context.Context, what string) (err error) {
 	queues, err := d.b.Queues(ctx)
 	if err != nil {
 		return err
@@ -67,149 +91,118 @@ func (d *diagnosis) all(ctx context.Context) error {
 	if d.workers, err = d.b.Workers(ctx); err != nil {
 		return err
 	}
-	named := slices.ContainsFunc(queues, func(q QueueStatus) bool { return q.Name == d.what })
-	var id ID
-	if d.what != "" && !named {
-		if id, err = ParseID(d.what); err != nil {
-			return fmt.Errorf("%q is neither a queue nor an id: %w", d.what, ErrUnknownQueue)
-		}
+	if i := slices.IndexFunc(queues, func(q QueueStatus) bool { return q.Name == what }); i >= 0 {
+		d.queue(queues[i])
+		return d.groups(ctx, queues[i])
 	}
-	if d.what == "" {
-		info, err := d.b.Info(ctx)
-		if err != nil {
-			return err
+	if what != "" {
+		id, err := ParseID(what)
+		if err == nil {
+			return d.one(ctx, queues, id)
 		}
-		for _, w := range info.Warnings {
-			d.add(false, "store.warning", info.Engine, "", "%s", w)
+		list, err := d.b.be.Schedules(ctx, what)
+		if errors.Is(err, ErrNoSchedule) {
+			return fmt.Errorf("%q is neither a queue nor a schedule nor an id: %w", what, ErrUnknownQueue)
 		}
-	}
-	known := false
-	for _, q := range queues {
-		if named && q.Name != d.what {
-			continue
+		for _, s := range list {
+			err = errors.Join(err, d.schedule(ctx, s))
 		}
-		groups, err := d.groups(ctx, q, id)
-		if err != nil {
-			return err
-		}
-		if !id.IsZero() && groups == 0 {
-			continue
-		}
-		known = true
-		d.queue(q)
-	}
-	if err := d.withheld(ctx, id, &known); err != nil {
 		return err
 	}
-	if !id.IsZero() && !known {
-		return d.gone(ctx, id)
+	for _, q := range queues {
+		d.queue(q)
+		if err := d.groups(ctx, q); err != nil {
+			return err
+		}
+	}
+	for _, look := range []func(context.Context) error{d.withheld, d.promotions, d.duties, d.conversations, d.schedules, d.locks} {
+		if err := look(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// queue looks at one queue and who serves it.
-func (d *diagnosis) queue(q QueueStatus) {
-	obj := objQueue(q.Name)
-	if q.Disabled {
-		d.add(true, "queue.disabled", obj, "Broker.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
-	}
-	alive := 0
-	for _, w := range d.workers {
-		if w.Queue != q.ID {
-			continue
-		}
-		if w.Left < 0 {
-			d.add(false, "worker.dead", obj, "", "a worker of %s gave its last sign %s ago; it had %d groups in hand", w.Owner, round(-w.Left+aliveFor), len(w.InHand))
-			continue
-		}
-		alive++
-	}
-	if alive == 0 && q.Depth > 0 {
-		d.add(true, "worker.none", obj, "start a worker", "%d messages wait, the oldest for %s, and no worker serves the queue", q.Depth, round(q.Oldest))
-	}
-}
+// mayDiffer is how far the clocks of this process and the store may be apart.
+const mayDiffer = 2 * time.Second
 
-func round(t time.Duration) time.Duration { return t.Round(time.Second) }
-
-// groups looks at the blocked and held groups of a queue, or at one of them, and
-// returns how many it found.
-func (d *diagnosis) groups(ctx context.Context, q QueueStatus, id ID) (n int, err error) {
-	const page, most = 500, 100
-	for offset := 0; ; offset += page {
-		list, err := d.b.Groups(ctx, q.Name, offset, page)
-		if err != nil {
-			return n, err
-		}
-		for _, g := range list {
-			if !id.IsZero() && g.Group != id {
-				continue
-			}
-			n++
-			obj := objGroup(g.Group) + " of " + objQueue(q.Name)
-			switch g.State {
-			case "parked":
-				d.add(true, "group.parked", obj, "parley parked show, retry, skip or discard "+g.Group.String(),
-					"parked for %s, with %d messages: %s", round(g.Since), g.Messages, g.Reason)
-			case "deferred":
-				d.add(false, "group.deferred", obj, "", "put off for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
-			case "held":
-				d.add(false, "group.held", obj, "", "held by %s for %s; its lease lasts another %s", g.Owner, round(g.Since), round(g.Until))
-			}
-			if id.IsZero() && len(d.found) >= most {
-				d.add(false, "more", objQueue(q.Name), "parley groups "+q.Name, "there may be more")
-				return n, nil
-			}
-		}
-		if len(list) < page {
-			break
-		}
+// store looks at the set-up.
+func (d *diagnosis) store(ctx context.Context) error {
+	before := time.Now()
+	info, err := d.b.be.Info(ctx)
+	after := time.Now()
+	if err != nil {
+		return err
 	}
-	for _, w := range d.workers {
-		if w.Queue != q.ID || len(w.InHand) == 0 || w.Left < 0 {
-			continue
+	for _, w := range info.Warnings {
+		object := info.Engine
+		if w.Object != "" {
+			object = w.Object
 		}
-		if id.IsZero() && w.Since > 10*time.Second || slices.Contains(w.InHand, id) {
-			d.add(false, "message.inhand", objQueue(q.Name), "", "a reader of %s has %d groups in hand, or had, since %s", w.Owner, len(w.InHand), round(w.Since))
-			if slices.Contains(w.InHand, id) {
-				n++
-			}
-		}
+		d.add(w.Bad, w.Code, object, w.Hint, "%s", w.Text)
 	}
-	return n, nil
-}
-
-// withheld looks at messages that wait for their target.
-func (d *diagnosis) withheld(ctx context.Context, id ID, known *bool) error {
-	if d.what != "" && id.IsZero() {
+	d.ahead = new(time.Duration)
+	if info.Clock.IsZero() {
 		return nil
 	}
-	list, err := d.b.Withheld(ctx, 100)
-	if err != nil {
-		return err
-	}
-	for _, s := range list {
-		if !id.IsZero() && s.From.Handle != id && s.From.Conversation != id {
-			continue
+	*d.ahead = info.Clock.Sub(before.Add(after.Sub(before) / 2))
+	if d.ahead.Abs()-after.Sub(before) > mayDiffer {
+		how := "ahead of"
+		if *d.ahead < 0 {
+			how = "behind"
 		}
-		*known = true
-		d.add(true, "message.withheld", objConv(s.From.Handle), "define or enable the service's queue", "%d messages for service %q wait for %s: %s", s.Count, s.From.Far, round(s.Waiting), s.Status)
+		d.add(false, reasonClock, "store", "set the clocks by NTP",
+			"the store's clock is %s %s this program's; what is due is due by the store's", round(d.ahead.Abs()), how)
 	}
 	return nil
 }
 
-// gone says what became of an id that is nowhere in a queue.
-func (d *diagnosis) gone(ctx context.Context, id ID) error {
-	dead, err := d.b.DeadLetters(ctx, "", 1000)
+// now is the store's time.
+func (d *diagnosis) now(ctx context.Context) (time.Time, error) {
+	if d.ahead == nil {
+		info, err := d.b.be.Info(ctx)
+		if err != nil {
+			return time.Time{}, err
+		}
+		d.ahead = new(time.Duration)
+		if !info.Clock.IsZero() {
+			*d.ahead = time.Until(info.Clock)
+		}
+	}
+	return time.Now().Add(*d.ahead), nil
+}
+
+// lateFactor is how many of its usual periods a duty may be late before it
+// counts as stopped.
+const lateFactor = 10
+
+// duties looks for what should have been done by now.
+func (d *diagnosis) duties(ctx context.Context) error {
+	overdue, err := d.b.be.Overdue(ctx)
 	if err != nil {
 		return err
 	}
-	for _, x := range dead {
-		if x.Message.ID == id || x.Message.Group == id {
-			d.add(true, "message.dead", "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)
+	for duty := range backend.Duty(backend.DutyCount) {
+		if late := overdue[duty]; late > lateFactor*every[duty] {
+			d.stopped(duty.String(), late)
 		}
 	}
-	if len(d.found) == 0 {
-		d.add(false, "unknown", id.String(), "", "nothing with this id waits: it was handled, or has never been there")
-	}
 	return nil
+}
+
+func (d *diagnosis) stopped(duty string, late time.Duration) {
+	who := "no worker runs: start a program that opens a Broker, without Options.NoDuties"
+	for _, w := range d.workers {
+		if w.Left >= 0 {
+			who = "see the logs of " + w.Owner + ", which runs, for duties that fail, and look for transactions that stay open"
+		}
+	}
+	d.add(true, reasonDuty, "duty "+duty, who, "what this background duty does has been due for %s", round(late))
+}
+
+func round(t time.Duration) time.Duration {
+	if t < 10*time.Second {
+		return t.Round(time.Millisecond)
+	}
+	return t.Round(time.Second)
 }

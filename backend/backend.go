@@ -52,14 +52,6 @@ type Backend interface {
 	Close() error
 }
 
-// Info describes a store.
-type Info struct {
-	Engine   string            // "postgres", "sqlite", …
-	Version  string            // the server's own answer
-	Settings map[string]string // what matters to Parley: isolation, durability, …
-	Warnings []string          // set-up that works but should be known
-}
-
 // Tx is a transaction. It is used by one goroutine at a time. Everything done
 // in it becomes visible with Commit and vanishes with Rollback; it sees its own
 // changes. After Commit or Rollback every call but Rollback returns ErrTxDone.

@@ -24,6 +24,15 @@ type Reader interface {
 	// PostStatus returns one post of a queue by id, pending, delayed or kept
 	// after processing; ErrNotPending if there is none.
 	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
+	// Find returns the group in which a message waits or, if it is withheld, the
+	// handle that sent it; ErrNotPending if it does neither. It may read all
+	// messages there are.
+	Find(ctx context.Context, message ID) (ID, error)
+	// Promotions lists promotions, those of groups without messages as well.
+	Promotions(ctx context.Context, limit int) ([]PromotionStatus, error)
+	// Overdue tells of each duty that has something due for how long the first of
+	// it has been. A few moments are usual.
+	Overdue(ctx context.Context) (map[Duty]time.Duration, error)
 }
 
 // CountLimit bounds counting. A count that reaches it means "at least".
@@ -103,6 +112,15 @@ type WithheldStream struct {
 type RetainedMessage struct {
 	Message Message
 	Sent    bool // a copy of what this side sent, else of what it received
+}
+
+// PromotionStatus is a promotion.
+type PromotionStatus struct {
+	Group  ID // or a post
+	Queue  int64
+	Level  int
+	Sticky bool
+	Ended  bool // nothing can arrive in the group any more
 }
 
 // DeadStatus is a dead letter.

@@ -94,7 +94,7 @@ func (r *runner) describe(ctx context.Context, w io.Writer) {
 		fmt.Fprintf(w, "  %s = %s\n", k, info.Settings[k])
 	}
 	for _, warning := range info.Warnings {
-		fmt.Fprintf(w, "  warning: %s\n", warning)
+		fmt.Fprintf(w, "  warning: %s %s: %s\n", warning.Code, warning.Object, warning.Text)
 	}
 }
 

@@ -68,6 +68,23 @@ func statements(schema, prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()
 	s.SchemaExists = `
 		SELECT 1 WHERE OBJECT_ID(N'` + schema + prefix + `meta') IS NOT NULL`
+	s.SchemaClock = `
+		SELECT :now`
+	s.SchemaTables = `
+		SELECT t.name,
+		       CONCAT_WS(', ', CASE WHEN HAS_PERMS_BY_NAME(n.name, 'OBJECT', 'SELECT') = 1 THEN NULL ELSE 'SELECT' END,
+		                       CASE WHEN HAS_PERMS_BY_NAME(n.name, 'OBJECT', 'INSERT') = 1 THEN NULL ELSE 'INSERT' END,
+		                       CASE WHEN HAS_PERMS_BY_NAME(n.name, 'OBJECT', 'UPDATE') = 1 THEN NULL ELSE 'UPDATE' END,
+		                       CASE WHEN HAS_PERMS_BY_NAME(n.name, 'OBJECT', 'DELETE') = 1 THEN NULL ELSE 'DELETE' END)
+		  FROM sys.tables t
+		 CROSS APPLY (SELECT QUOTENAME(SCHEMA_NAME(t.schema_id)) + '.' + QUOTENAME(t.name) AS name) n
+		 WHERE t.schema_id = (SELECT m.schema_id FROM sys.tables m WHERE m.object_id = OBJECT_ID(N'` + schema + prefix + `meta'))`
+	s.SchemaIndexes = `
+		SELECT t.name, i.name, CASE WHEN i.is_disabled = 0 THEN 1 ELSE 0 END
+		  FROM sys.tables t
+		  JOIN sys.indexes i ON i.object_id = t.object_id
+		 WHERE i.name IS NOT NULL
+		   AND t.schema_id = (SELECT m.schema_id FROM sys.tables m WHERE m.object_id = OBJECT_ID(N'` + schema + prefix + `meta'))`
 	catalogStatements(&s)
 	groupStatements(&s)
 	dialogStatements(&s)
@@ -567,6 +584,10 @@ func dutyStatements(s *sqlstore.Statements[string]) {
 		-- locks processed key S row skip current
 		SELECT TOP (1) keep_until - :now FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 ORDER BY keep_until`
+	s.NextFinished = `
+		-- locks endpoint key S row skip current
+		SELECT TOP (1) finish_at - :now FROM parley_endpoint WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		 WHERE finish_at IS NOT NULL ORDER BY finish_at`
 	s.ReadyQueues = `
 		-- locks queue key S row wait current
 		-- locks ready key S row skip current
@@ -703,6 +724,23 @@ func readerStatements(s *sqlstore.Statements[string]) {
 		  FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK)
 		 WHERE q.queue_id BETWEEN @p1 AND @p2
 		 ORDER BY q.name`
+	s.ListPromotions = `
+		-- locks endpoint row none row never dirty
+		-- locks stream row none row never dirty
+		-- locks post row none row never dirty
+		-- locks delayed row none row never dirty
+		-- locks promotion key S row skip current
+		SELECT TOP (@p1) p.group_id, p.queue_id, p.level, p.sticky,
+		       CASE WHEN EXISTS (SELECT 1 FROM parley_endpoint e WITH (READUNCOMMITTED)
+		                          WHERE e.group_id = p.group_id AND e.closed_at IS NULL)
+		              OR EXISTS (SELECT 1 FROM parley_stream s WITH (READUNCOMMITTED)
+		                          WHERE s.stream_id = p.group_id AND s.kind = 3)
+		              OR EXISTS (SELECT 1 FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = p.group_id)
+		              OR EXISTS (SELECT 1 FROM parley_delayed d WITH (READUNCOMMITTED) WHERE d.post_id = p.group_id)
+		            THEN 0 ELSE 1 END
+		  FROM parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		 WHERE p.queue_id > 0
+		 ORDER BY p.queue_id, p.level DESC, p.since, p.group_id`
 	s.ListPromoted = `
 		-- locks grp row none row never dirty
 		-- locks promotion key S row skip current
@@ -852,6 +890,20 @@ func readerStatements(s *sqlstore.Statements[string]) {
 		  FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE queue_id = @p1
 		 ORDER BY died DESC, message_id DESC`
+	s.FindMessage = `
+		-- locks message key S row skip current
+		-- locks stream row none row never dirty
+		-- locks held key S row skip current
+		-- locks post row none row never dirty
+		SELECT s.group_id
+		  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		  JOIN parley_stream s WITH (READUNCOMMITTED) ON s.stream_id = m.stream_id
+		 WHERE m.message_id = @p1
+		 UNION ALL
+		SELECT h.stream_id FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		 WHERE h.message_id = @p2
+		 UNION ALL
+		SELECT o.post_id FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = @p3`
 	s.PostStatusPost = `
 		-- locks post key S row skip current
 		SELECT type, body FROM parley_post WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)

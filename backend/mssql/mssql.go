@@ -235,7 +235,10 @@ func (s *server) info(ctx context.Context) (backend.Info, error) {
 	i.Settings["compatibility_level"] = fmt.Sprint(level)
 	i.Settings["read_committed_snapshot"] = fmt.Sprint(versions)
 	i.Settings["updateability"] = access
-	sqlstore.Warn(&i, access == "READ_ONLY", "the database is read-only: a secondary replica?")
-	sqlstore.Warn(&i, !versions, "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes")
+	sqlstore.Warn(&i, access == "READ_ONLY", backend.Warning{Code: backend.WarnReadOnly, Bad: true,
+		Text: "the database is read-only: a secondary replica?", Hint: "connect to the primary (ApplicationIntent=ReadWrite)"})
+	sqlstore.Warn(&i, !versions, backend.Warning{Code: backend.WarnIsolation,
+		Text: "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes",
+		Hint: "ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON"})
 	return i, nil
 }

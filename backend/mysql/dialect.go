@@ -39,6 +39,14 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s.SchemaExists = `
 		SELECT 1 FROM information_schema.tables
 		 WHERE table_schema = DATABASE() AND table_name = '` + prefix + `meta'`
+	s.SchemaClock = `
+		SELECT :now`
+	s.SchemaTables = `
+		SELECT table_name, '' FROM information_schema.tables
+		 WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'`
+	s.SchemaIndexes = `
+		SELECT DISTINCT table_name, index_name, 1 FROM information_schema.statistics
+		 WHERE table_schema = DATABASE()`
 	s.CatalogLock = `
 		SELECT 1 FROM parley_meta WHERE id = 1 FOR UPDATE`
 	s.CatalogBump = `

@@ -19,6 +19,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/mysql"
 )
 
@@ -34,8 +35,8 @@ func TestGalera(t *testing.T) {
 	db := connect(t, nodes[0], "parley", nil)
 	store := open(t, db, nil)
 	info, err := store.Info(t.Context())
-	if err != nil || !slices.ContainsFunc(info.Warnings, func(s string) bool { return strings.Contains(s, "Galera") }) {
-		t.Errorf("warnings %q, %v", info.Warnings, err)
+	if err != nil || !slices.ContainsFunc(info.Warnings, func(w backend.Warning) bool { return w.Code == backend.WarnCluster }) {
+		t.Errorf("warnings %v, %v", info.Warnings, err)
 	}
 	if _, err := db.Exec("CREATE TABLE effect (stream VARBINARY(64), n BIGINT, place BIGINT AUTO_INCREMENT PRIMARY KEY, UNIQUE (stream, n)) ENGINE = InnoDB"); err != nil {
 		t.Fatal(err)

@@ -171,6 +171,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Script:      script,
 		Exclude:     p.exclude,
 		Info:        p.info,
+		Lacks:       p.lacks,
 		Close:       p.close,
 		SendOne:     p.send,
 		Guards:      p.streams,
@@ -243,12 +244,19 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	if strings.Contains(i.Version, "MariaDB") {
 		i.Engine = "mariadb"
 	}
-	sqlstore.Warn(&i, v["innodb_flush_log_at_trx_commit"] != "1", "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed")
-	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["sync_binlog"] != "1", "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many")
-	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED; set it to ROW")
-	sqlstore.Warn(&i, v["read_only"] == "ON" || v["super_read_only"] == "ON", "the server is read-only: a replica?")
-	sqlstore.Warn(&i, v["wsrep_on"] == "ON", "the server is a node of a Galera cluster, whose nodes do not know each other's locks: all programs that use this store must use the same node at a time")
-	sqlstore.Warn(&i, v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF",
-		"the server is a member of a group with several primaries, which do not know each other's locks: all programs that use this store must use the same one at a time")
+	sqlstore.Warn(&i, v["innodb_flush_log_at_trx_commit"] != "1", backend.Warning{Code: backend.WarnDurability,
+		Text: "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed"})
+	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["sync_binlog"] != "1", backend.Warning{Code: backend.WarnDurability,
+		Text: "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many"})
+	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", backend.Warning{Code: backend.WarnIsolation, Bad: true,
+		Text: "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED", Hint: "set it to ROW"})
+	sqlstore.Warn(&i, v["read_only"] == "ON" || v["super_read_only"] == "ON", backend.Warning{Code: backend.WarnReadOnly, Bad: true,
+		Text: "the server is read-only: a replica?", Hint: "connect to the primary"})
+	sqlstore.Warn(&i, v["wsrep_on"] == "ON", backend.Warning{Code: backend.WarnCluster,
+		Text: "the server is a node of a Galera cluster, whose nodes do not know each other's locks",
+		Hint: "have all programs that use this store use the same node at a time"})
+	sqlstore.Warn(&i, v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF", backend.Warning{Code: backend.WarnCluster,
+		Text: "the server is a member of a group with several primaries, which do not know each other's locks",
+		Hint: "have all programs that use this store use the same one at a time"})
 	return i, nil
 }

@@ -21,6 +21,23 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	meta := "'" + schemaName + prefix + "meta'"
 	s.SchemaExists = `
 		SELECT 1 WHERE to_regclass(` + meta + `) IS NOT NULL`
+	s.SchemaClock = `
+		SELECT :now`
+	s.SchemaTables = `
+		SELECT c.relname,
+		       concat_ws(', ', CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
+		                       CASE WHEN NOT has_table_privilege(c.oid, 'INSERT') THEN 'INSERT' END,
+		                       CASE WHEN NOT has_table_privilege(c.oid, 'UPDATE') THEN 'UPDATE' END,
+		                       CASE WHEN NOT has_table_privilege(c.oid, 'DELETE') THEN 'DELETE' END)
+		  FROM pg_class c
+		 WHERE c.relkind = 'r'
+		   AND c.relnamespace = (SELECT m.relnamespace FROM pg_class m WHERE m.oid = to_regclass(` + meta + `))`
+	s.SchemaIndexes = `
+		SELECT t.relname, i.relname, CASE WHEN x.indisvalid AND x.indisready THEN 1 ELSE 0 END
+		  FROM pg_index x
+		  JOIN pg_class i ON i.oid = x.indexrelid
+		  JOIN pg_class t ON t.oid = x.indrelid
+		 WHERE t.relnamespace = (SELECT m.relnamespace FROM pg_class m WHERE m.oid = to_regclass(` + meta + `))`
 	s.CatalogLock = `
 		SELECT 1 FROM parley_meta FOR NO KEY UPDATE`
 	s.GroupTry = `

@@ -269,11 +269,18 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	i.Settings["channel"] = p.channel
 	i.Settings["pooler"] = fmt.Sprint(p.pooled.Load())
 	i.Settings["locks"] = p.options.Locks.String()
-	sqlstore.Warn(&i, i.Settings["fsync"] == "off", "fsync is off: a crash of the machine may destroy the database")
-	sqlstore.Warn(&i, i.Settings["synchronous_commit"] == "off", "synchronous_commit is off: a crash may lose messages whose sending had been confirmed")
-	sqlstore.Warn(&i, i.Settings["autovacuum"] == "off", "autovacuum is off: queues become slow")
-	sqlstore.Warn(&i, i.Settings["transaction_read_only"] == "on", "the server is read-only: a standby?")
-	sqlstore.Warn(&i, p.pooled.Load() && p.listen == "", "behind a transaction pooler and without Options.Listen there are no wake-ups: receivers poll")
-	sqlstore.Warn(&i, p.libpq && p.listen == "" && !p.pooled.Load(), "without Options.Listen there are no wake-ups: receivers poll")
+	sqlstore.Warn(&i, i.Settings["fsync"] == "off", backend.Warning{Code: backend.WarnDurability,
+		Text: "fsync is off: a crash of the machine may destroy the database"})
+	sqlstore.Warn(&i, i.Settings["synchronous_commit"] == "off", backend.Warning{Code: backend.WarnDurability,
+		Text: "synchronous_commit is off: a crash may lose messages whose sending had been confirmed"})
+	sqlstore.Warn(&i, i.Settings["autovacuum"] == "off", backend.Warning{Code: backend.WarnVacuum, Text: "autovacuum is off: queues become slow"})
+	sqlstore.Warn(&i, i.Settings["transaction_read_only"] == "on", backend.Warning{Code: backend.WarnReadOnly, Bad: true,
+		Text: "the server is read-only: a standby?", Hint: "connect to the primary (target_session_attrs=read-write)"})
+	level := i.Settings["default_transaction_isolation"]
+	sqlstore.Warn(&i, level == "repeatable read" || level == "serializable", backend.Warning{Code: backend.WarnIsolation,
+		Text: "default_transaction_isolation is " + level + ": the application's transactions that Parley joins may have to be repeated",
+		Hint: "begin them with sql.LevelReadCommitted"})
+	sqlstore.Warn(&i, p.pooled.Load(), backend.Warning{Code: backend.WarnPooler,
+		Text: "connections are those of a pooler in transaction mode: each statement is planned anew"})
 	return i, nil
 }

@@ -18,6 +18,10 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()
 	s.SchemaExists = `
 		SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '` + prefix + `meta'`
+	s.SchemaTables = `
+		SELECT name, '' FROM sqlite_master WHERE type = 'table'`
+	s.SchemaIndexes = `
+		SELECT tbl_name, name, 1 FROM sqlite_master WHERE type = 'index'`
 	s.CatalogLock = `
 		SELECT 1 FROM parley_meta`
 	s.FenceInsert = `

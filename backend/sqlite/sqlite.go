@@ -186,8 +186,12 @@ func (f *file) info(ctx context.Context) (backend.Info, error) {
 		return i, err
 	}
 	i.Settings["journal_mode"] = mode
-	sqlstore.Warn(&i, mode != "wal" && mode != "memory",
-		"the journal mode is "+mode+": readers and the writer wait for each other; WAL mode needs a file on a local disk")
-	sqlstore.Warn(&i, f.synchronous == "OFF", "synchronous is OFF: a power loss may corrupt the database")
+	sqlstore.Warn(&i, mode != "wal" && mode != "memory", backend.Warning{Code: backend.WarnJournal,
+		Text: "the journal mode is " + mode + ": readers and the writer wait for each other", Hint: "WAL mode needs a file on a local disk"})
+	sqlstore.Warn(&i, f.synchronous == "OFF", backend.Warning{Code: backend.WarnDurability,
+		Text: "synchronous is OFF: a power loss may corrupt the database", Hint: "Options.Synchronous"})
+	why := f.writable(ctx)
+	sqlstore.Warn(&i, why != "", backend.Warning{Code: backend.WarnReadOnly, Bad: true, Text: why,
+		Hint: "the file and its folder must be writable for the program's user"})
 	return i, nil
 }

@@ -71,6 +71,10 @@ type Dialect struct {
 	// Info describes the store.
 	Info func(ctx context.Context) (backend.Info, error)
 
+	// Lacks returns what of a table the role may not do, where SchemaTables cannot
+	// tell.
+	Lacks func(ctx context.Context, table string) ([]string, error)
+
 	// Close releases what the engine's package opened.
 	Close func() error
 

@@ -110,8 +110,8 @@ func Settings(settings map[string]string, rows *sql.Rows, err error) error {
 }
 
 // Warn adds a warning to what is said of a store.
-func Warn(i *backend.Info, when bool, text string) {
+func Warn(i *backend.Info, when bool, w backend.Warning) {
 	if when {
-		i.Warnings = append(i.Warnings, text)
+		i.Warnings = append(i.Warnings, w)
 	}
 }

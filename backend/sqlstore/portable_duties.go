@@ -46,6 +46,10 @@ func portableDuties(s *Statements[string]) {
 		SELECT blocked_until - :now FROM parley_post WHERE blocked = 1 ORDER BY blocked_until LIMIT 1`
 	s.DueProcessed = `
 		SELECT post_id FROM parley_processed WHERE keep_until <= :now ORDER BY keep_until LIMIT ?`
+	s.NextFinished = `
+		SELECT finish_at - :now FROM parley_endpoint
+		 WHERE finish_at IS NOT NULL
+		 ORDER BY finish_at LIMIT 1`
 	s.NextProcessed = `
 		SELECT keep_until - :now FROM parley_processed ORDER BY keep_until LIMIT 1`
 	s.ProcessedDelete = `

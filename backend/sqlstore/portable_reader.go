@@ -63,6 +63,18 @@ func portableReader(s *Statements[string]) {
 		  FROM parley_queue q
 		 WHERE q.queue_id BETWEEN ? AND ?
 		 ORDER BY q.name`
+	s.ListPromotions = `
+		SELECT p.group_id, p.queue_id, p.level, p.sticky,
+		       CASE WHEN EXISTS (SELECT 1 FROM parley_endpoint e
+		                          WHERE e.group_id = p.group_id AND e.closed_at IS NULL)
+		              OR EXISTS (SELECT 1 FROM parley_stream s WHERE s.stream_id = p.group_id AND s.kind = 3)
+		              OR EXISTS (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id)
+		              OR EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
+		            THEN 0 ELSE 1 END
+		  FROM parley_promotion p
+		 WHERE p.queue_id > 0
+		 ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+		 LIMIT ?`
 	s.ListPromoted = `
 		SELECT p.group_id, p.level, p.sticky,
 		       CASE WHEN EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
@@ -187,6 +199,15 @@ func portableReader(s *Statements[string]) {
 		 WHERE queue_id = ?
 		 ORDER BY queue_id, died DESC, message_id DESC
 		 LIMIT ?`
+	s.FindMessage = `
+		SELECT s.group_id
+		  FROM parley_message m
+		  JOIN parley_stream s ON s.stream_id = m.stream_id
+		 WHERE m.message_id = ?
+		 UNION ALL
+		SELECT h.stream_id FROM parley_held h WHERE h.message_id = ?
+		 UNION ALL
+		SELECT o.post_id FROM parley_post o WHERE o.post_id = ?`
 	s.PostStatusPost = `
 		SELECT type, body FROM parley_post WHERE post_id = ? AND queue_id = ?`
 	s.PostStatusKeyed = `

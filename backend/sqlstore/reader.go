@@ -386,3 +386,59 @@ func (s *Store) PostStatus(ctx context.Context, queue int64, id backend.ID) (p *
 	})
 	return p, err
 }
+
+// Promotions implements backend.Reader.
+func (s *Store) Promotions(ctx context.Context, limit int) (list []backend.PromotionStatus, err error) {
+	err = s.reading(ctx, func(r run) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
+			var p backend.PromotionStatus
+			err := rows.Scan(ID(&p.Group), &p.Queue, &p.Level, Bool(&p.Sticky), Bool(&p.Ended))
+			list = append(list, p)
+			return err
+		}, s.q.ListPromotions, max(limit, 1))
+	})
+	return list, err
+}
+
+// Overdue implements backend.Reader.
+func (s *Store) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
+	overdue := make(map[backend.Duty]time.Duration)
+	err := s.reading(ctx, func(r run) error {
+		for _, x := range []struct {
+			duty backend.Duty
+			q    *Stmt
+			args []any
+		}{
+			{backend.DutyDelayed, s.q.NextDelayed, nil},
+			{backend.DutyTimers, s.q.NextTimer, []any{timerDialog}},
+			{backend.DutyLifetimes, s.q.NextTimer, []any{timerLifetime}},
+			{backend.DutyDeferred, s.q.NextGroup, nil},
+			{backend.DutyDeferred, s.q.NextPost, nil},
+			{backend.DutyClosed, s.q.NextFinished, nil},
+			{backend.DutyProcessed, s.q.NextProcessed, nil},
+		} {
+			var us int64
+			found, err := r.Row(ctx, []any{&us}, x.q, x.args...)
+			if err != nil {
+				return err
+			}
+			if late := -time.Duration(us) * time.Microsecond; found && late > overdue[x.duty] {
+				overdue[x.duty] = late
+			}
+		}
+		return nil
+	})
+	return overdue, err
+}
+
+// Find implements backend.Reader.
+func (s *Store) Find(ctx context.Context, message backend.ID) (place backend.ID, err error) {
+	err = s.reading(ctx, func(r run) error {
+		found, err := r.Row(ctx, []any{ID(&place)}, s.q.FindMessage, message, message, message)
+		if err == nil && !found {
+			err = backend.ErrNotPending
+		}
+		return err
+	})
+	return place, err
+}

@@ -5,8 +5,11 @@ package sqlstore
 // a text in Portable have to be written for each engine.
 type Statements[T any] struct {
 	// Schema and catalog.
-	SchemaExists  T // a row if there is the table meta
-	SchemaVersion T
+	SchemaExists T // a row if there is the table meta
+	SchemaVersion,
+	SchemaClock, // empty where the dialect has a Clock
+	SchemaTables, // with what the role may not do to each, with commas between
+	SchemaIndexes T // each with its table, and 1 if it can be used
 	CatalogVersion,
 	CatalogLock,
 	CatalogBump,
@@ -164,6 +167,7 @@ type Statements[T any] struct {
 	NextGroup,
 	NextPost,
 	NextProcessed,
+	NextFinished,
 	ProcessedDelete,
 	ReadyQueues, // with entries in the ready order
 	Stale,
@@ -251,6 +255,7 @@ type Statements[T any] struct {
 	OneTask,
 	QueueStatus,
 	ListPromoted,
+	ListPromotions,
 	ListReady,
 	ListPosts,
 	ListBlocked,
@@ -266,6 +271,7 @@ type Statements[T any] struct {
 	ListRetained,
 	ListDead,
 	ListDeadOf,
+	FindMessage,
 	PostStatusPost,
 	PostStatusKeyed,
 	PostStatusProcessed T

@@ -73,7 +73,10 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 		return backend.Info{}, backend.ErrClosed
 	}
 	info, err := s.d.Info(ctx)
-	return info, s.fail(ctx, err)
+	if err != nil {
+		return info, s.fail(ctx, err)
+	}
+	return info, s.inspect(ctx, &info)
 }
 
 // Begin implements backend.Backend.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -98,9 +99,9 @@ func doctor(ctx context.Context, c *call) error {
 	if len(c.args) == 1 {
 		what = c.args[0]
 	}
-	found, err := b.Diagnose(ctx, what)
-	if err != nil {
-		return err
+	found, failed := b.Diagnose(ctx, what)
+	if len(found) == 0 && failed != nil {
+		return failed
 	}
 	if len(found) == 0 && !*c.json {
 		fmt.Fprintln(c.stdout, "nothing stands in the way of messages")
@@ -118,7 +119,7 @@ func doctor(ctx context.Context, c *call) error {
 	for _, f := range found {
 		bad = bad || f.Bad
 	}
-	if err == nil && bad {
+	if err = errors.Join(failed, err); err == nil && bad {
 		return exitCode(1)
 	}
 	return err

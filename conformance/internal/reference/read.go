@@ -303,3 +303,101 @@ func (h *Handle) PostStatus(ctx context.Context, queue int64, id backend.ID) (*b
 	}
 	return status, nil
 }
+
+// Promotions implements [backend.Reader].
+func (h *Handle) Promotions(ctx context.Context, limit int) ([]backend.PromotionStatus, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	s := h.store
+	var list []backend.PromotionStatus
+	for _, q := range s.defined(nil).Queues {
+		for _, id := range s.promoted(nil, q.ID) {
+			p, _ := s.promotions.get(nil, id)
+			list = append(list, backend.PromotionStatus{Group: id, Queue: q.ID, Level: p.level, Sticky: p.sticky, Ended: s.deserted(id)})
+		}
+	}
+	return list[:min(limited(limit), len(list))], nil
+}
+
+// deserted reports whether nothing can arrive in a group any more.
+func (s *Store) deserted(id backend.ID) bool {
+	g, ok := s.groups.get(nil, id)
+	if !ok {
+		return true
+	}
+	if g.post || g.key != "" {
+		return false
+	}
+	for handle, e := range s.endpoints.from(nil, backend.ID{}) {
+		if e.Group == id && !s.closings.has(nil, handle) {
+			return false
+		}
+	}
+	return true
+}
+
+// Overdue implements [backend.Reader].
+func (h *Handle) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	s, now := h.store, h.store.now()
+	overdue := make(map[backend.Duty]time.Duration)
+	due := func(duty backend.Duty, queue int64, at time.Time) {
+		if late := now.Sub(at); !at.IsZero() && late > overdue[duty] && (queue == 0 || !s.disabled(nil, queue)) {
+			overdue[duty] = late
+		}
+	}
+	for _, p := range s.posts.from(nil, backend.ID{}) {
+		switch p.state {
+		case "delayed":
+			due(backend.DutyDelayed, p.Queue, p.until)
+		case "processed":
+			due(backend.DutyProcessed, 0, p.until)
+		}
+	}
+	for _, at := range s.timers.from(nil, backend.ID{}) {
+		due(backend.DutyTimers, 0, at)
+	}
+	for _, e := range s.endpoints.from(nil, backend.ID{}) {
+		switch state, _ := s.state(nil, e); state {
+		case backend.StartedOutbound, backend.Conversing:
+			due(backend.DutyLifetimes, 0, e.deadline)
+		case backend.Closed:
+			mine, _ := s.closings.get(nil, e.Handle)
+			theirs, _ := s.closings.get(nil, e.Peer)
+			if !theirs.keep.After(mine.keep) {
+				due(backend.DutyClosed, 0, mine.keep)
+			}
+		}
+	}
+	for _, g := range s.groups.from(nil, backend.ID{}) {
+		if !g.parked {
+			due(backend.DutyDeferred, 0, g.deferred)
+		}
+	}
+	return overdue, nil
+}
+
+// Find implements [backend.Reader].
+func (h *Handle) Find(ctx context.Context, id backend.ID) (backend.ID, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return backend.ID{}, err
+	}
+	defer h.leave()
+	s := h.store
+	for key, m := range s.messages.from(nil, numbered{}) {
+		if home, ok := s.home(nil, key.of); ok && m.ID == id {
+			return home, nil
+		}
+	}
+	for key, m := range s.withheld.from(nil, numbered{}) {
+		if m.ID == id {
+			return key.of, nil
+		}
+	}
+	return backend.ID{}, backend.ErrNotPending
+}

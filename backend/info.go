@@ -1,0 +1,37 @@
+package backend
+
+import "time"
+
+// Info describes a store.
+type Info struct {
+	Engine   string            // "postgres", "sqlite", …
+	Version  string            // the server's own answer
+	Settings map[string]string // what matters to Parley: isolation, durability, …
+	Clock    time.Time         // of the store; zero if it goes by this process's
+	Warnings []Warning         // what hinders messages, or should be known
+}
+
+// Warning is something about a store that is not as it should be.
+type Warning struct {
+	Code   string // one of those below, or the backend's own
+	Bad    bool   // it keeps messages from moving
+	Object string // a table, an index; empty: the store
+	Text   string
+	Hint   string // what to do
+}
+
+// The codes of warnings.
+const (
+	WarnDurability = "store.durability" // a crash may lose what was confirmed, or more
+	WarnReadOnly   = "store.readonly"   // it takes no writes: a replica, a file's permissions
+	WarnCluster    = "store.cluster"    // a node of a cluster that does not know the others' locks
+	WarnIsolation  = "store.isolation"  // the level of the application's own transactions
+	WarnJournal    = "store.journal"    // readers and writers wait for each other
+	WarnVacuum     = "store.vacuum"     // what was deleted is not cleaned up
+	WarnPooler     = "store.pooler"     // connections change their server between transactions
+	WarnListener   = "store.listener"   // no wake-ups from other processes: receivers poll
+
+	WarnTable = "schema.table" // a table is missing
+	WarnIndex = "schema.index" // an index is missing or cannot be used
+	WarnGrant = "schema.grant" // the role lacks privileges
+)

@@ -1,0 +1,49 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+)
+
+// lacks returns what the role may not do to a table. Privileges come from grants
+// to users, roles, databases by patterns, and the servers show no sum of them;
+// "EXPLAIN requires the same privileges required to execute the explained
+// statement", and executes nothing.
+func (p *pool) lacks(ctx context.Context, table string) (list []string, err error) {
+	conn, s, err := p.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	var column string
+	err = conn.QueryRowContext(ctx, fmt.Sprintf(`
+		SELECT column_name FROM information_schema.columns
+		 WHERE table_schema = DATABASE() AND table_name = '%s' AND ordinal_position = 1`, table)).Scan(&column)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range []struct{ privilege, statement string }{
+		{"SELECT", fmt.Sprintf("SELECT 1 FROM %s WHERE FALSE", table)},
+		{"INSERT", fmt.Sprintf("INSERT INTO %s (%s) VALUES (NULL)", table, column)},
+		{"UPDATE", fmt.Sprintf("UPDATE %s SET %s = NULL WHERE FALSE", table, column)},
+		{"DELETE", fmt.Sprintf("DELETE FROM %s WHERE FALSE", table)},
+	} {
+		err := p.guarded(ctx, s, func(ctx context.Context) error {
+			rows, err := conn.QueryContext(ctx, "EXPLAIN "+x.statement)
+			if err != nil {
+				return err
+			}
+			return rows.Close()
+		})
+		switch number(err) {
+		case 1142, // ER_TABLEACCESS_DENIED_ERROR
+			1143: // ER_COLUMNACCESS_DENIED_ERROR
+			list = append(list, x.privilege)
+		default: // what comes after the privileges have been looked at
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return list, nil
+}

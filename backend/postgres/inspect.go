@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Info implements backend.Backend.
+func (s *Store) Info(ctx context.Context) (backend.Info, error) {
+	i, err := s.Store.Info(ctx)
+	if err == nil && !s.hears(ctx) {
+		i.Warnings = append(i.Warnings, backend.Warning{Code: backend.WarnListener,
+			Text: "no wake-ups arrive from other processes: receivers poll",
+			Hint: "Options.Listen, or parley_listen in the URL: the name of the server itself, not of a pooler"})
+	}
+	return i, err
+}
+
+// hears reports whether notifications arrive, by one to itself. A name for
+// Options.Listen that leads to a pooler can be listened on, and nothing is heard.
+func (s *Store) hears(ctx context.Context) (heard bool) {
+	const nobody = -1 // no queue's number
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	woken := make(chan int64, 16)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.Listen(ctx, func(queue int64) {
+			select {
+			case woken <- queue:
+			default:
+			}
+		})
+	}()
+	for {
+		select {
+		case queue := <-woken:
+			if queue == nobody {
+				cancel()
+				<-over
+				return true
+			}
+			if queue == 0 && s.Notify(ctx, []int64{nobody}) != nil { // it listens now
+				return false
+			}
+		case <-over: // there is nothing to listen with, or the time is over
+			return false
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package sqlite_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/doctortest"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	file := path(t)
+	open(t, file).Close()
+	doctortest.Run(t, func(t *testing.T) backend.Backend {
+		b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	})
+}
+
+// TestSetUp damages a store and looks whether doctor says so.
+func TestSetUp(t *testing.T) {
+	file := path(t)
+	open(t, file).Close()
+	db := user(t, file)
+	find := func(dsn string, o *sqlite.Options, code, object string) {
+		t.Helper()
+		b, err := sqlite.Open(t.Context(), dsn, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doctortest.Finds(t, b, code, object)
+	}
+	find("sqlite:"+file, nil, "", "")
+	find("sqlite:"+file, &sqlite.Options{Synchronous: "OFF"}, backend.WarnDurability, "sqlite")
+	find("sqlite:"+file+"?mode=ro", nil, backend.WarnReadOnly, "sqlite")
+	exec := func(q string) {
+		t.Helper()
+		if _, err := db.Exec(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("DROP INDEX parley_post_order")
+	find("sqlite:"+file, nil, backend.WarnIndex, "parley_post.parley_post_order")
+	exec("UPDATE parley_meta SET schema_version = schema_version + 1")
+	find("sqlite:"+file, nil, "schema.newer", "store")
+	exec("UPDATE parley_meta SET schema_version = schema_version - 1")
+	exec("DROP TABLE parley_post")
+	find("sqlite:"+file, nil, backend.WarnTable, "parley_post")
+	find("sqlite:"+file, nil, "store.error", "store") // queues cannot be counted without it
+}
+
+// TestOldConversation: one that nobody has ended.
+func TestOldConversation(t *testing.T) {
+	file := path(t)
+	b, err := parley.New(t.Context(), open(t, file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}, Services: []parley.Service{{Name: "s", Queue: "q"}}}))
+	must(b.InTx(t.Context(), func(tx *parley.Tx) error {
+		_, err := tx.Begin(t.Context(), "s", "s", nil)
+		return err
+	}))
+	_, err = user(t, file).Exec("UPDATE parley_endpoint SET begun = begun - ?", (40 * 24 * time.Hour).Microseconds())
+	must(err)
+	found, err := b.Diagnose(t.Context(), "")
+	if err != nil || len(found) != 1 || found[0].Code != "conversation.old" {
+		t.Errorf("doctor finds %v, %v", found, err)
+	}
+}
+
+// TestJournal: on a file system without shared memory there is no WAL mode.
+func TestJournal(t *testing.T) {
+	b, err := sqlite.Open(t.Context(), "sqlite:"+path(t)+"?vfs=unix-none", nil)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer b.Close()
+	info, err := b.Info(t.Context())
+	if err != nil || !slices.ContainsFunc(info.Warnings, func(w backend.Warning) bool { return w.Code == backend.WarnJournal }) {
+		t.Errorf("warnings %v, %v", info.Warnings, err)
+	}
+}

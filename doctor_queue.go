@@ -1,0 +1,299 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// queue looks at one queue and who serves it.
+func (d *diagnosis) queue(q QueueStatus) {
+	obj := objQueue(q.Name)
+	if q.Disabled {
+		d.add(true, reasonDisabled, obj, "Broker.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
+	}
+	alive := 0
+	for _, w := range d.workers {
+		switch {
+		case w.Queue != q.ID:
+		case w.Left < 0:
+			d.add(false, reasonDeadWorker, obj, "", "a worker of %s gave its last sign %s ago; it had %d groups in hand", w.Owner, round(-w.Left+aliveFor), len(w.InHand))
+		default:
+			alive++
+			if len(w.InHand) > 0 && w.Since > longInHand {
+				d.add(false, reasonInHand, obj, "", "a worker of %s has %d groups in hand, or had, for %s", w.Owner, len(w.InHand), round(w.Since))
+			}
+		}
+	}
+	if alive == 0 && q.Depth > 0 {
+		d.add(true, reasonNoWorker, obj, "start a worker", "%d messages wait, the oldest for %s, and no worker serves the queue", q.Depth, round(q.Oldest))
+	}
+}
+
+// longInHand is for how long a batch is in hand before that is worth a line.
+const longInHand = 10 * time.Second
+
+// groups looks at the blocked and held groups of a queue.
+func (d *diagnosis) groups(ctx context.Context, q QueueStatus) error {
+	const most = 100
+	found := 0
+	return d.eachGroup(ctx, q, func(g GroupStatus, before int) bool {
+		if g.State == "ready" {
+			return true
+		}
+		if found++; found > most {
+			d.add(false, reasonMore, objQueue(q.Name), "parley groups "+q.Name, "there may be more than %d groups that are blocked or held", most)
+			return false
+		}
+		d.group(g, q)
+		return true
+	})
+}
+
+// eachGroup calls f for each group with messages, and how many come before it,
+// until f returns false.
+func (d *diagnosis) eachGroup(ctx context.Context, q QueueStatus, f func(g GroupStatus, before int) bool) error {
+	const page = 500
+	for offset := 0; ; offset += page {
+		list, err := d.b.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Offset: offset, Limit: page})
+		if err != nil {
+			return err
+		}
+		for i, g := range list {
+			if !f(g, offset+i) {
+				return nil
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
+
+func (d *diagnosis) group(g GroupStatus, q QueueStatus) {
+	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
+	switch g.State {
+	case "parked":
+		d.add(true, reasonParked, obj, "parley parked show, retry, skip or discard "+g.Group.String(),
+			"parked for %s, with %d messages: %s", round(g.Since), g.Messages, g.Reason)
+	case "deferred":
+		d.add(false, reasonDeferred, obj, "", "put off for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
+	case "held":
+		d.add(false, reasonHeld, obj, "", "held by %s for %s; its lease lasts another %s", g.Owner, round(g.Since), round(g.Until))
+	}
+}
+
+// one looks for what has an id, whatever it is.
+func (d *diagnosis) one(ctx context.Context, queues []QueueStatus, id ID) error {
+	place, err := d.b.be.Find(ctx, id)
+	if errors.Is(err, ErrNotPending) {
+		place, err = id, nil
+	}
+	if err != nil {
+		return err
+	}
+	sides, err := d.b.be.Conversations(ctx, ConversationQuery{Handle: place, Limit: 1})
+	if err != nil {
+		return err
+	}
+	group := place
+	if len(sides) == 0 {
+		if sides, err = d.b.be.Conversations(ctx, ConversationQuery{Group: group, Limit: 1}); err != nil {
+			return err
+		}
+	}
+	for _, c := range sides {
+		if c.Handle == place {
+			group = c.Group
+		}
+		if c.Held > 0 {
+			if err := d.heldBack(ctx, WithheldStream{From: c.Endpoint, Count: c.Held, Status: c.Status}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, q := range queues {
+		if known, err := d.inQueue(ctx, q, id, group); err != nil || known {
+			return err
+		}
+	}
+	if known, err := d.task(ctx, id); err != nil || known {
+		return err
+	}
+	if err := d.dead(ctx, id); err != nil {
+		return err
+	}
+	if len(d.found) > 0 {
+		return nil
+	}
+	promotions, err := d.b.be.Promotions(ctx, backend.CountLimit)
+	if err != nil {
+		return err
+	}
+	for _, p := range promotions {
+		if p.Group == group {
+			d.promotion(p)
+		}
+	}
+	if len(sides) > 0 || len(d.found) > 0 {
+		d.add(false, reasonEmpty, objGroup(group), "", "no message waits in the group")
+		return nil
+	}
+	d.add(false, reasonUnknown, id.String(), "", "nothing with this id waits: it was handled, or has never been there")
+	return nil
+}
+
+// inQueue looks for a group, and for a post that is not in a group's queue now.
+func (d *diagnosis) inQueue(ctx context.Context, q QueueStatus, id, group ID) (known bool, err error) {
+	p, err := d.b.be.PostStatus(ctx, q.ID, id)
+	switch {
+	case err != nil && !errors.Is(err, ErrNotPending):
+		return false, err
+	case err == nil && p.State == "delayed":
+		d.add(false, reasonDelayed, "post "+id.String(), "", "it joins %s in %s", objQueue(q.Name), round(p.Due))
+		return true, nil
+	case err == nil && p.State == "processed":
+		d.add(false, reasonProcessed, "post "+id.String(), "", "it was processed, and is kept")
+		return true, nil
+	}
+	err = d.eachGroup(ctx, q, func(g GroupStatus, before int) bool {
+		if g.Group != group {
+			return true
+		}
+		known = true
+		d.queue(q)
+		if g.State != "ready" {
+			d.group(g, q)
+		} else {
+			err = d.ready(ctx, g, q, before)
+		}
+		return false
+	})
+	return known, err
+}
+
+// ready says whether a group can be received or is held by an open transaction.
+func (d *diagnosis) ready(ctx context.Context, g GroupStatus, q QueueStatus, before int) error {
+	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
+	if _, ok := d.b.be.(backend.TransactionHolder); ok && !q.Disabled {
+		if free, err := d.free(ctx, g, q); err != nil || !free {
+			return err
+		}
+	}
+	d.add(false, reasonReady, obj, "parley promote "+g.Group.String()+" puts it first", "ready, with %d messages; %d groups come before it", g.Messages, before)
+	return nil
+}
+
+// free tries to take a group, and says who may have it.
+func (d *diagnosis) free(ctx context.Context, g GroupStatus, q QueueStatus) (bool, error) {
+	if err := d.load(ctx); err != nil {
+		return false, err
+	}
+	tx, err := d.b.be.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	c, err := tx.Claim(ctx, backend.ClaimRequest{Version: d.catalog.version, Queue: q.ID, Group: g.Group,
+		MaxGroups: 1, MaxMessages: 1, MaxBytes: 1, Owner: d.b.opt.Owner})
+	if err != nil || len(c.Holds) > 0 {
+		return len(c.Holds) > 0, err
+	}
+	var who []string
+	for _, w := range d.workers {
+		if w.Queue == q.ID && w.Left >= 0 && len(w.InHand) > 0 && !slices.Contains(who, w.Owner) {
+			who = append(who, w.Owner)
+		}
+	}
+	if len(who) == 0 {
+		who = []string{"a program that receives without a worker"}
+	}
+	d.add(false, reasonHeld, objGroup(g.Group)+" of "+objQueue(q.Name), "", "held by an open transaction, of %s", strings.Join(who, " or "))
+	return false, nil
+}
+
+// withheld looks at messages that wait for their target.
+func (d *diagnosis) withheld(ctx context.Context) error {
+	list, err := d.b.be.Withheld(ctx, 100)
+	for _, s := range list {
+		if err := d.heldBack(ctx, s); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// load reads the catalog anew, once.
+func (d *diagnosis) load(ctx context.Context) (err error) {
+	if d.catalog == nil {
+		d.catalog, err = d.b.reload(ctx)
+	}
+	return err
+}
+
+func (d *diagnosis) heldBack(ctx context.Context, s WithheldStream) error {
+	if err := d.load(ctx); err != nil {
+		return err
+	}
+	obj := objConv(s.From.Handle)
+	svc, known := d.catalog.services[s.From.Far]
+	switch {
+	case !known:
+		d.add(true, reasonNoService, obj, "define the service", "%d messages wait for service %q, which is not defined: %s", s.Count, s.From.Far, s.Status)
+	case d.catalog.queues[svc.Queue].Disabled:
+		d.add(true, reasonWithheld, obj, "enable "+objQueue(svc.Queue), "%d messages for service %q wait: %s", s.Count, s.From.Far, s.Status)
+	case s.Waiting > lateFactor*withheldEvery:
+		d.add(true, reasonWithheld, obj, "", "%d messages for service %q wait, which could take them: %s", s.Count, s.From.Far, s.Status)
+		d.stopped("withheld", s.Waiting)
+	default:
+		d.add(false, reasonWithheld, obj, "", "%d messages for service %q wait for their delivery: %s", s.Count, s.From.Far, s.Status)
+	}
+	return nil
+}
+
+// promotions looks for promotions that have no effect any more.
+func (d *diagnosis) promotions(ctx context.Context) error {
+	list, err := d.b.be.Promotions(ctx, backend.CountLimit)
+	for _, p := range list {
+		if p.Ended {
+			d.promotion(p)
+		}
+	}
+	return err
+}
+
+func (d *diagnosis) promotion(p backend.PromotionStatus) {
+	if p.Ended {
+		d.add(false, reasonPromotion, objGroup(p.Group), "parley demote "+p.Group.String(), "a promotion of level %d for a group that has ended", p.Level)
+	}
+}
+
+// dead looks for dead letters by the id of the message or its group.
+func (d *diagnosis) dead(ctx context.Context, id ID) error {
+	list, err := d.b.be.DeadLetters(ctx, 0, 1000)
+	for _, x := range list {
+		if x.Message.ID == id || x.Message.Group == id {
+			d.add(true, reasonDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)
+		}
+	}
+	return err
+}
+
+// conversations looks at the oldest conversation.
+func (d *diagnosis) conversations(ctx context.Context) error {
+	list, err := d.b.be.Conversations(ctx, ConversationQuery{Limit: 1})
+	for _, c := range list {
+		if c.Initiator && c.Age > old {
+			d.add(false, reasonOld, objConv(c.Handle), "end conversations, or give them a lifetime (DialogOptions.Lifetime)",
+				"the oldest conversation, of %q with %q, is from %d days ago", c.Service, c.Far, int(c.Age.Hours()/24))
+		}
+	}
+	return err
+}
+
+// old is the age of conversations that somebody has forgotten to end.
+const old = 30 * 24 * time.Hour

@@ -1,0 +1,157 @@
+package parley
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// schedules looks at all schedules that are not over.
+func (d *diagnosis) schedules(ctx context.Context) error {
+	list, err := d.b.be.Schedules(ctx, "")
+	for _, s := range list {
+		if err := d.schedule(ctx, s); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// idleFor is for how long nothing happens in a schedule that is worked on.
+const idleFor = 10 * time.Second
+
+func (d *diagnosis) schedule(ctx context.Context, s ScheduleStatus) error {
+	obj := objSchedule(s.Name)
+	waiting := s.Counts[TaskQueued] + s.Counts[TaskFailed]
+	switch {
+	case s.Over:
+	case s.Halted:
+		d.add(true, reasonHalted, obj, "parley schedule retry or skip "+s.Name+", with the id of the dead task",
+			"halted before phase %d, since a task is dead, and %d tasks wait: %s", s.Phase, waiting, firstLine(s.Error))
+	case s.Running > 0 && waiting > 0:
+		later, err := d.later(ctx, s)
+		if err != nil {
+			return err
+		}
+		if later > 0 {
+			d.add(false, reasonBarrier, obj, "parley schedule running",
+				"%d tasks or more wait for phase %d, of which %d are running", later, s.Phase, s.Running)
+		}
+	case waiting > 0:
+		idle, err := d.idle(ctx, s)
+		if err != nil {
+			return err
+		}
+		if idle > idleFor {
+			d.add(true, reasonNoPool, obj, "start a TaskPool with a handler for its tasks",
+				"%d tasks wait, none is running, and nothing has happened for %s", waiting, round(idle))
+		}
+	}
+	return nil
+}
+
+// later counts tasks of later phases, among those that were submitted last.
+func (d *diagnosis) later(ctx context.Context, s ScheduleStatus) (n int, err error) {
+	return n, d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
+		if t.Phase > s.Phase && !t.State.Terminal() {
+			n++
+		}
+		return n < 100
+	})
+}
+
+// idle is how long ago a task of the open phase was submitted or has ended; zero
+// if one that failed waits for its time.
+func (d *diagnosis) idle(ctx context.Context, s ScheduleStatus) (time.Duration, error) {
+	if s.Counts[TaskQueued] == 0 {
+		return 0, nil
+	}
+	var last time.Time
+	queued := false
+	err := d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
+		queued = queued || t.State == TaskQueued && t.Phase == s.Phase
+		for _, at := range []time.Time{t.Submitted, t.Started, t.Ended} {
+			if at.After(last) {
+				last = at
+			}
+		}
+		return true
+	})
+	if err != nil || !queued {
+		return 0, err
+	}
+	now, err := d.now(ctx)
+	return now.Sub(last), err
+}
+
+// eachTask calls f for the tasks of a schedule until it returns false.
+func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(TaskStatus) bool) error {
+	const page = 1000
+	for after := (ID{}); ; {
+		list, err := d.b.be.TaskLog(ctx, TaskQuery{Schedule: schedule, After: after, Limit: page})
+		if err != nil {
+			return err
+		}
+		for _, t := range list {
+			if !f(t) {
+				return nil
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+		after = list[len(list)-1].ID
+	}
+}
+
+// task looks for a task in all schedules.
+func (d *diagnosis) task(ctx context.Context, id ID) (known bool, err error) {
+	list, err := d.b.be.Schedules(ctx, "")
+	for _, s := range list {
+		if err != nil || known {
+			break
+		}
+		err = d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
+			if t.ID == id {
+				known = true
+				d.tell(s, t)
+			}
+			return !known
+		})
+		if err == nil && known {
+			err = d.schedule(ctx, s)
+		}
+	}
+	return known, err
+}
+
+func (d *diagnosis) tell(s ScheduleStatus, t TaskStatus) {
+	obj := "task " + t.ID.String() + " of " + objSchedule(s.Name)
+	switch {
+	case t.State.Terminal():
+		d.add(t.State == TaskDead, reasonTaskOver, obj, "", "it is %s, after %d attempts: %s", t.State, t.Attempts, firstLine(t.Error))
+	case t.State == TaskRunning:
+		d.add(false, reasonTaskHeld, obj, "", "held by %s", t.Owner)
+	case t.Phase > s.Phase:
+		d.add(false, reasonBarrier, obj, "parley schedule show "+s.Name, "a task of phase %d waits for phase %d", t.Phase, s.Phase)
+	}
+}
+
+// locks looks for requests of application locks that wait.
+func (d *diagnosis) locks(ctx context.Context) error {
+	list, err := d.b.be.AppLocks(ctx, "")
+	holders := make(map[string][]string)
+	for _, l := range list {
+		if !l.Waiting {
+			holders[l.Name] = append(holders[l.Name], fmt.Sprintf("%s (%s, for %s)", l.Owner, l.Mode, round(l.For)))
+		}
+	}
+	for _, l := range list {
+		if l.Waiting {
+			d.add(false, reasonLock, objLock(l.Name), "parley locks", "%s has waited for it, in mode %s, for %s; it is held by %s",
+				l.Owner, l.Mode, round(l.For), strings.Join(holders[l.Name], ", "))
+		}
+	}
+	return err
+}

@@ -1,0 +1,391 @@
+// Package doctortest has a test of Broker.Diagnose for every backend.
+package doctortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Run brings about, on a store, what Broker.Diagnose has a reason for, and
+// looks whether it says so. open returns a handle on one empty, migrated store.
+func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
+	w := &ward{T: t, ctx: t.Context(), open: open}
+	w.be = open(t)
+	w.b = w.broker(w.be)
+	w.must(w.b.Define(w.ctx, parley.Catalog{
+		Queues: []parley.Queue{{Name: "work"}, {Name: "off"}, {Name: "kept", KeepProcessed: time.Hour}, {Name: "quiet"}},
+		Services: []parley.Service{{Name: "Work", Queue: "work", Contracts: []string{parley.Default}}, {Name: "Off", Queue: "off", Contracts: []string{parley.Default}},
+			{Name: "Quiet", Queue: "quiet", Contracts: []string{parley.Default}}},
+	}))
+	for _, name := range []string{"work", "off", "kept", "quiet"} {
+		q, err := w.b.Queues(w.ctx, name)
+		w.must(err)
+		w.queues = append(w.queues, q[0].ID)
+	}
+	if found, err := w.b.Diagnose(w.ctx, "quiet"); err != nil || len(found) > 0 {
+		t.Errorf("of a queue with nothing in it: %v, %v", found, err)
+	}
+	w.tasks()
+	w.groups()
+	w.messages()
+	w.promotions()
+	w.locks()
+	w.workers()
+	w.delayed() // last, since whoever receives does what is due as well
+	since := time.Now()
+	w.clock()
+	w.late(since)
+	w.disabled()
+	w.unknown()
+}
+
+type ward struct {
+	*testing.T
+	ctx    context.Context
+	open   func(t *testing.T) backend.Backend
+	be     backend.Backend
+	b      *parley.Broker
+	queues []int64 // work, off, kept, quiet
+}
+
+// broker opens one that does no duties, which would put things right.
+func (w *ward) broker(be backend.Backend) *parley.Broker {
+	w.Helper()
+	b, err := parley.New(w.ctx, be, &parley.Options{NoDuties: true})
+	w.must(err)
+	w.Cleanup(func() { b.Close() })
+	return b
+}
+
+func (w *ward) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// finds fails the test unless that is what is found, and nothing else of what
+// there is an id of. Of everything, others may be found as well.
+func (w *ward) finds(what string, codes ...string) {
+	w.Helper()
+	found, err := w.b.Diagnose(w.ctx, what)
+	w.must(err)
+	var got []string
+	for _, f := range found {
+		got = append(got, f.Code)
+	}
+	missing := slices.ContainsFunc(codes, func(c string) bool { return !slices.Contains(got, c) })
+	slices.Sort(codes)
+	slices.Sort(got)
+	if missing || what != "" && !slices.Equal(slices.Compact(got), codes) {
+		w.Errorf("of %q doctor finds %v, want %v", what, found, codes)
+	}
+}
+
+func (w *ward) post(queue, key string, o ...parley.PostOption) parley.ID {
+	w.Helper()
+	if key != "" {
+		o = append(o, parley.Key(key))
+	}
+	id, err := w.b.Post(w.ctx, queue, parley.Payload{Type: parley.Default}, o...)
+	w.must(err)
+	return id
+}
+
+// receive takes the next delivery of "work".
+func (w *ward) receive() *parley.Delivery {
+	w.Helper()
+	d, err := w.b.Receive(w.ctx, "work", &parley.ReceiveOptions{Hold: parley.HoldLease, Lease: time.Minute, Wait: 5 * time.Second})
+	w.must(err)
+	return d
+}
+
+func (w *ward) delayed() {
+	w.post("quiet", "", parley.After(time.Millisecond))
+	w.finds(w.post("quiet", "", parley.After(time.Hour)).String(), "message.delayed")
+	w.dialog("Quiet", "Quiet", func(c *parley.Conversation) error { return c.SetTimer(w.ctx, time.Millisecond) })
+}
+
+func (w *ward) dialog(from, to string, f func(*parley.Conversation) error) (h parley.ID) {
+	w.Helper()
+	w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error {
+		c, err := tx.Begin(w.ctx, from, to, nil)
+		if err != nil {
+			return err
+		}
+		h = c.Handle()
+		return f(c)
+	}))
+	return h
+}
+
+func (w *ward) tasks() {
+	s, err := w.b.OpenScheduler(w.ctx, "nightly", nil)
+	w.must(err)
+	w.must(s.Submit(w.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "b"}))
+	log, err := s.Log(w.ctx, parley.ID{}, 10)
+	w.must(err)
+	first, second := log[0].ID.String(), log[1].ID.String()
+	w.finds(second, "schedule.barrier")
+
+	ctx, stop := context.WithCancel(w.ctx)
+	started, end := make(chan struct{}), make(chan error)
+	over := make(chan error, 1)
+	go func() {
+		over <- s.Run(ctx, parley.TaskHandlers{"a": func(ctx context.Context, t *parley.RunningTask) error {
+			close(started)
+			return <-end
+		}}, nil)
+	}()
+	<-started
+	w.finds("nightly", "schedule.barrier")
+	w.finds(first, "schedule.barrier", "task.running")
+	end <- parley.DeadTask(errors.New("no such account"))
+	for range 500 {
+		if p, err := s.Progress(w.ctx); err != nil || p.Halted {
+			w.must(err)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	<-over
+	w.finds("nightly", "schedule.halted")
+	w.finds(first, "schedule.halted", "task.over")
+	w.finds("", "schedule.halted")
+
+	idle, err := w.b.OpenScheduler(w.ctx, "idle", nil)
+	w.must(err)
+	w.must(idle.Submit(w.ctx, parley.Task{Phase: 1, Type: "a"}))
+	w.finds("idle") // it may have been submitted a moment ago
+}
+
+func (w *ward) groups() {
+	w.post("work", "park")
+	d := w.receive()
+	parked := d.Messages[0]
+	w.finds(parked.Group.String(), "group.held", "worker.none")
+	w.must(d.Park(w.ctx, errors.New("no such customer")))
+	w.finds(parked.Group.String(), "group.parked")
+	w.finds(parked.ID.String(), "group.parked")
+	w.finds("work", "group.parked")
+
+	id := w.post("work", "")
+	d = w.receive()
+	w.must(d.Defer(w.ctx, time.Hour))
+	w.finds(id.String(), "group.deferred")
+
+	id = w.post("work", "")
+	d = w.receive()
+	w.finds(id.String(), "group.held", "worker.none")
+	w.finds("", "group.held", "group.parked", "group.deferred", "worker.none")
+	w.must(d.Ack(w.ctx))
+
+	ready := w.post("work", "")
+	w.finds(ready.String(), "group.ready", "worker.none")
+	if _, ok := w.be.(backend.TransactionHolder); ok {
+		d, err := w.b.Receive(w.ctx, "work", &parley.ReceiveOptions{Hold: parley.HoldTransaction})
+		w.must(err)
+		w.finds(ready.String(), "group.held", "worker.none")
+		w.must(d.Ack(w.ctx))
+	} else {
+		w.must(w.receive().Ack(w.ctx))
+	}
+	w.finds(ready.String(), "unknown")
+}
+
+func (w *ward) messages() {
+	kept := w.post("kept", "")
+	worker := w.b.NewWorker("kept", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), nil)
+	w.must(worker.Drain(w.ctx))
+	w.finds(kept.String(), "message.processed")
+
+	id := w.post("work", "")
+	worker = w.b.NewWorker("work", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+		return parley.DeadLetter(errors.New("no such order"))
+	}), nil)
+	w.must(worker.Drain(w.ctx))
+	w.finds(id.String(), "message.dead")
+
+	handle := w.dialog("Work", "Nowhere", func(c *parley.Conversation) error { return c.Send(w.ctx, "", nil) })
+	w.finds(handle.String(), "service.unknown")
+	w.finds("", "service.unknown")
+
+	w.must(w.b.DisableQueue(w.ctx, "off"))
+	handle = w.dialog("Work", "Off", func(c *parley.Conversation) error { return c.Send(w.ctx, "", nil) })
+	w.finds(handle.String(), "message.withheld")
+	w.finds("off", "queue.disabled")
+	w.must(w.b.EnableQueue(w.ctx, "off"))
+}
+
+func (w *ward) promotions() {
+	handle := w.dialog("Work", "Work", func(c *parley.Conversation) error { return c.Send(w.ctx, "", nil) })
+	sides, err := w.b.Conversations(w.ctx, parley.ConversationQuery{Handle: handle})
+	w.must(err)
+	var group parley.ID
+	for _, s := range sides {
+		if s.Handle == handle {
+			group = s.Group
+		}
+	}
+	w.must(w.b.Promote(w.ctx, group, parley.Sticky()))
+	w.finds(group.String(), "group.empty")
+	w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).End(w.ctx) }))
+	w.finds(group.String(), "group.empty", "promotion.ended")
+	w.finds("", "promotion.ended")
+	for {
+		d, err := w.b.Receive(w.ctx, "work", nil)
+		if errors.Is(err, parley.ErrNoMessage) {
+			return
+		}
+		w.must(err)
+		w.must(d.Ack(w.ctx))
+	}
+}
+
+func (w *ward) locks() {
+	holder, err := w.b.OpenSession(w.ctx, &parley.SessionOptions{Owner: "holder"})
+	w.must(err)
+	defer holder.Close()
+	waiter, err := w.b.OpenSession(w.ctx, &parley.SessionOptions{Owner: "waiter"})
+	w.must(err)
+	defer waiter.Close()
+	_, err = holder.Lock(w.ctx, "ledger", parley.Exclusive, 0)
+	w.must(err)
+	got := make(chan error, 1)
+	go func() {
+		_, err := waiter.Lock(w.ctx, "ledger", parley.Shared, time.Minute)
+		got <- err
+	}()
+	for range 500 {
+		list, err := w.b.Locks(w.ctx, "ledger")
+		w.must(err)
+		if len(list) == 2 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.finds("", "lock.waits")
+	w.must(holder.Unlock(w.ctx, "ledger"))
+	w.must(<-got)
+}
+
+func (w *ward) workers() {
+	id := w.post("work", "")
+	record := backend.Attendance{Reader: backend.NewID(), Worker: backend.NewID(), Queue: w.queues[0],
+		Owner: "host:1", Readers: 1, For: time.Minute, InHand: []backend.ID{id}}
+	_, err := w.be.Attend(w.ctx, record)
+	w.must(err)
+	w.finds(id.String(), "group.ready") // the worker is there
+	record.For = time.Millisecond
+	_, err = w.be.Attend(w.ctx, record)
+	w.must(err)
+	time.Sleep(5 * time.Millisecond)
+	w.finds("work", "group.parked", "group.deferred", "worker.dead", "worker.none")
+	record.For = time.Minute
+	_, err = w.be.Attend(w.ctx, record)
+	w.must(err)
+}
+
+// skewed is a store whose clock is not this process's.
+type skewed struct {
+	backend.Backend
+	by time.Duration
+}
+
+func (s skewed) Info(ctx context.Context) (backend.Info, error) {
+	i, err := s.Backend.Info(ctx)
+	i.Clock = i.Clock.Add(s.by)
+	return i, err
+}
+
+func (w *ward) clock() {
+	be := w.open(w.T)
+	info, err := be.Info(w.ctx)
+	w.must(err)
+	if info.Clock.IsZero() {
+		return // it goes by this process's
+	}
+	for _, by := range []time.Duration{time.Minute, -time.Minute, 0} {
+		found, err := w.broker(skewed{be, by}).Diagnose(w.ctx, "")
+		w.must(err)
+		if has := slices.ContainsFunc(found, func(f parley.Finding) bool { return f.Code == "store.clock" }); has != (by != 0) {
+			w.Errorf("with a clock that is %v ahead doctor finds %v", by, found)
+		}
+	}
+}
+
+// late waits until duties that nobody does must be missed.
+func (w *ward) late(since time.Time) {
+	time.Sleep(time.Until(since.Add(11 * time.Second)))
+	found, err := w.b.Diagnose(w.ctx, "")
+	w.must(err)
+	for _, want := range []string{"duty.stopped duty delayed", "duty.stopped duty timers", `schedule.idle schedule "idle"`, `message.inhand queue "work"`} {
+		if !slices.ContainsFunc(found, func(f parley.Finding) bool { return fmt.Sprint(f.Code, " ", f.Object) == want }) {
+			w.Errorf("doctor finds %v, and not %s", found, want)
+		}
+	}
+	overdue, err := w.be.Overdue(w.ctx)
+	w.must(err)
+	if len(overdue) != 2 {
+		w.Errorf("overdue are %v, want timers and delayed posts", overdue)
+	}
+	for _, duty := range []backend.Duty{backend.DutyDelayed, backend.DutyTimers} {
+		_, _, err := w.be.Tend(w.ctx, duty, 100)
+		w.must(err)
+	}
+	if overdue, err = w.be.Overdue(w.ctx); err != nil || len(overdue) > 0 {
+		w.Errorf("when the duties were done, %v are overdue, %v", overdue, err)
+	}
+}
+
+func (w *ward) disabled() {
+	w.must(w.b.DisableQueue(w.ctx, "work"))
+	w.finds("work", "queue.disabled", "message.inhand", "group.parked", "group.deferred")
+	w.must(w.b.EnableQueue(w.ctx, "work"))
+}
+
+func (w *ward) unknown() {
+	w.finds(parley.NewID().String(), "unknown")
+	if _, err := w.b.Diagnose(w.ctx, "nothing"); !errors.Is(err, parley.ErrUnknownQueue) {
+		w.Errorf("of a name that is nothing: %v", err)
+	}
+	w.must(w.be.Uninstall(w.ctx))
+	w.finds("", "schema.missing")
+}
+
+// Finds returns what doctor says of an object of a store with a code, and fails
+// the test if that is nothing; with no code, if it says anything of the schema.
+// It closes the store.
+func Finds(t *testing.T, be backend.Backend, code, object string) string {
+	t.Helper()
+	b, err := parley.New(t.Context(), be, &parley.Options{NoDuties: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	found, err := b.Diagnose(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Code == code && f.Object == object {
+			return f.Text
+		}
+		if code == "" && strings.HasPrefix(f.Code, "schema.") {
+			t.Errorf("doctor finds %v", f)
+		}
+	}
+	if code != "" {
+		t.Errorf("doctor finds %v, want %q of %q", found, code, object)
+	}
+	return ""
+}
