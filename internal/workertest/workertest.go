@@ -1,0 +1,339 @@
+// Package workertest has tests of workers whose handlers write to the
+// application's own tables, with what only a real engine does to them: deadlocks,
+// connections that are killed, and commits that fail.
+package workertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Engine is what the tests have to know of one.
+type Engine struct {
+	// Open opens a pool on an empty database. What it returns besides opens
+	// a migrated store on the pool, any number of times.
+	Open func(t *testing.T) (*sql.DB, func() backend.Backend)
+	// Kill is a statement that ends the connection on which it runs.
+	Kill string
+	// Deferred is what makes a unique constraint one that is looked at when the
+	// transaction commits; empty if the engine has no such thing.
+	Deferred string
+}
+
+// Run runs all tests.
+func Run(t *testing.T, e Engine) {
+	for name, test := range map[string]func(*shop){
+		"deadlock":     (*shop).deadlock,
+		"connection":   (*shop).connection,
+		"commit":       (*shop).commit,
+		"pool":         (*shop).pool,
+		"nothing left": (*shop).leaks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, hold := range []parley.Hold{parley.HoldTransaction, parley.HoldLease} {
+				s := &shop{T: t, Engine: e, ctx: t.Context(), hold: hold}
+				s.start()
+				test(s)
+			}
+		})
+	}
+}
+
+// shop is a store beside tables of the application's.
+type shop struct {
+	*testing.T
+	Engine
+	ctx  context.Context
+	hold parley.Hold
+	db   *sql.DB
+	open func() backend.Backend
+	b    *parley.Broker
+
+	mu    sync.Mutex
+	tries map[string]int
+	most  map[string]int // attempts that a message was told of
+}
+
+func (s *shop) start() {
+	s.tries, s.most = make(map[string]int), make(map[string]int)
+	s.db, s.open = s.Open(s.T)
+	s.db.SetMaxOpenConns(12)
+	s.broker()
+	s.must(s.b.Define(s.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+	s.exec("CREATE TABLE effect (body VARCHAR(20) NOT NULL)")
+	s.exec("CREATE TABLE account (id INT NOT NULL PRIMARY KEY, balance INT NOT NULL)")
+	s.exec("INSERT INTO account (id, balance) VALUES (1, 0), (2, 0)")
+}
+
+// broker opens one on the pool.
+func (s *shop) broker() {
+	s.Helper()
+	b, err := parley.New(s.ctx, s.open(), nil)
+	s.must(err)
+	s.Cleanup(func() { b.Close() })
+	s.b = b
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *shop) exec(q string) {
+	s.Helper()
+	_, err := s.db.ExecContext(s.ctx, q)
+	s.must(err)
+}
+
+func (s *shop) post(bodies ...string) {
+	s.Helper()
+	batch := make([]parley.Posting, len(bodies))
+	for i, body := range bodies {
+		batch[i] = parley.Posting{Payload: parley.Payload{Body: []byte(body)}, Options: []parley.PostOption{parley.Key(body)}}
+	}
+	s.must(s.b.InTx(s.ctx, func(tx *parley.Tx) error {
+		_, err := tx.PostBatch(s.ctx, "q", batch)
+		return err
+	}))
+}
+
+// work runs a worker until all bodies have had their effect, and looks whether
+// each has had it once.
+func (s *shop) work(o parley.WorkerOptions, bodies []string, f func(ctx context.Context, tx parley.Execer, m *parley.Message, try int) error) {
+	s.Helper()
+	o.Hold = s.hold
+	o.Backoff = func(int) time.Duration { return time.Millisecond }
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	over := make(chan error, 1)
+	w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		s.mu.Lock()
+		s.tries[string(m.Body)]++
+		try := s.tries[string(m.Body)]
+		s.most[string(m.Body)] = max(s.most[string(m.Body)], m.Attempt)
+		s.mu.Unlock()
+		tx, err := m.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf("INSERT INTO effect (body) VALUES ('%s')", m.Body)); err != nil {
+			return err
+		}
+		return f(ctx, tx.SQL(), m, try)
+	}), &o)
+	go func() { over <- w.Run(ctx) }()
+	count := func(q string) (n int) {
+		s.Helper()
+		s.must(s.db.QueryRowContext(s.ctx, q).Scan(&n))
+		return n
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for count("SELECT COUNT(*) FROM effect") < len(bodies) && time.Now().Before(deadline) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	stop()
+	s.must(<-over)
+	if all, each := count("SELECT COUNT(*) FROM effect"), count("SELECT COUNT(DISTINCT body) FROM effect"); all != len(bodies) || each != len(bodies) {
+		s.Errorf("%d effects of %d messages were committed, want %d of as many", all, each, len(bodies))
+	}
+	q, err := s.b.Queues(s.ctx, "q")
+	s.must(err)
+	if q[0].Depth+q[0].Parked+q[0].Deferred > 0 {
+		s.Errorf("left in the queue: %+v", q[0])
+	}
+}
+
+// uncharged fails the test if a message that did nothing wrong was told of a
+// failed attempt.
+func (s *shop) uncharged() {
+	s.Helper()
+	for body, n := range s.most {
+		if n > 1 && !strings.HasPrefix(body, "guilty") {
+			s.Errorf("message %s was charged: it was told of attempt %d", body, n)
+		}
+	}
+}
+
+func numbered(format string, n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf(format, i))
+	}
+	return list
+}
+
+// deadlock: two groups that write to the same rows in opposite order. One of
+// them is given up by the engine, and nothing else of its batch; it counts no
+// attempt, and succeeds at the next try.
+func (s *shop) deadlock() {
+	var met [2]chan struct{}
+	for i := range met {
+		met[i] = make(chan struct{})
+	}
+	bodies := append(numbered("before %d", 10), "forth")
+	s.post(bodies...)
+	go func() {
+		select {
+		case <-met[0]:
+			s.post(append([]string{"back"}, numbered("after %d", 10)...)...)
+		case <-s.ctx.Done():
+		}
+	}()
+	bodies = append(append(bodies, "back"), numbered("after %d", 10)...)
+	deadlocks := 0
+	s.work(parley.WorkerOptions{MaxReaders: 2, BatchTime: time.Second}, bodies, func(ctx context.Context, tx parley.Execer, m *parley.Message, try int) error {
+		which := strings.Index("forth back", string(m.Body))
+		if which < 0 {
+			return nil
+		}
+		which = min(which, 1)
+		var err error
+		for i, row := range [2]int{1 + which, 2 - which} {
+			if i == 1 && try == 1 {
+				close(met[which])
+				select {
+				case <-met[1-which]:
+				case <-time.After(10 * time.Second):
+					s.Error("the two did not meet")
+				}
+			}
+			if _, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE account SET balance = balance + 1 WHERE id = %d", row)); err != nil {
+				s.mu.Lock()
+				deadlocks++
+				s.mu.Unlock()
+				break
+			}
+		}
+		return err
+	})
+	if tries := s.tries["forth"] + s.tries["back"]; deadlocks != 1 || tries != 3 {
+		s.Errorf("%d deadlocks and %d tries, want 1 and 3", deadlocks, tries)
+	}
+	s.uncharged()
+	var low, high int
+	s.must(s.db.QueryRowContext(s.ctx, "SELECT MIN(balance), MAX(balance) FROM account").Scan(&low, &high))
+	if low != 2 || high != 2 {
+		s.Errorf("balances from %d to %d, want 2", low, high)
+	}
+}
+
+// connection: handlers whose connection is killed under them.
+func (s *shop) connection() {
+	bodies := append(numbered("before %02d", 20), append(numbered("guilty %d", 3), numbered("after %02d", 20)...)...)
+	s.post(bodies...)
+	s.work(parley.WorkerOptions{MaxReaders: 1, BatchTime: time.Second}, bodies, func(ctx context.Context, tx parley.Execer, m *parley.Message, try int) error {
+		if !strings.HasPrefix(string(m.Body), "guilty") || try > 2 {
+			return nil
+		}
+		if _, err := tx.ExecContext(ctx, s.Kill); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = 0")
+		return err
+	})
+	s.uncharged()
+}
+
+// commit: a commit that fails is charged to the message whose work it was.
+func (s *shop) commit() {
+	if s.Deferred == "" {
+		s.Skip("the engine looks at constraints at once")
+	}
+	s.exec("CREATE TABLE name (name VARCHAR(20), CONSTRAINT one UNIQUE (name) " + s.Deferred + ")")
+	s.exec("INSERT INTO name VALUES ('taken')")
+	bodies := append(numbered("before %02d", 20), append(numbered("guilty %d", 3), numbered("after %02d", 20)...)...)
+	s.post(bodies...)
+	s.work(parley.WorkerOptions{MaxReaders: 1, MaxAttempts: 10, BatchTime: time.Second}, bodies, func(ctx context.Context, tx parley.Execer, m *parley.Message, try int) error {
+		if !strings.HasPrefix(string(m.Body), "guilty") || try > 3 {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO name VALUES ('taken')") // the commit finds out
+		return err
+	})
+	s.uncharged()
+	for _, body := range numbered("guilty %d", 3) {
+		if s.most[body] < 2 {
+			s.Errorf("%s was not charged", body)
+		}
+	}
+}
+
+// pool: one that is too small is an error at the start.
+func (s *shop) pool() {
+	s.db.SetMaxOpenConns(4)
+	w := s.b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }),
+		&parley.WorkerOptions{MaxReaders: 3, Hold: s.hold})
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	err := w.Drain(ctx)
+	if s.hold == parley.HoldLease {
+		s.must(err) // readers have no connections of their own
+		return
+	}
+	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "4 connections") || !strings.Contains(err.Error(), "need 5") {
+		s.Errorf("a pool of 4 for 3 readers: %v", err)
+	}
+	w.SetMaxReaders(2)
+	s.must(w.Drain(ctx))
+}
+
+// leaks: what a worker has used is given back, however it ends.
+func (s *shop) leaks() {
+	s.b.Close()
+	s.db.SetMaxIdleConns(0)
+	runtime.GC()
+	before := runtime.NumGoroutine()
+	for i := range 3 {
+		s.broker()
+		s.post(numbered("a %d", 20)...)
+		begun := make(chan struct{}, 100)
+		w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			begun <- struct{}{}
+			if i == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			_, err := m.Tx(ctx)
+			return err
+		}), &parley.WorkerOptions{Hold: s.hold, MaxReaders: 4, Grace: 10 * time.Millisecond})
+		ctx, stop := context.WithCancel(s.ctx)
+		over := make(chan error, 1)
+		switch i {
+		case 0:
+			s.must(w.Drain(ctx))
+		case 1: // told to stop while handlers are at work
+			go func() { over <- w.Run(ctx) }()
+			<-begun
+			stop()
+			s.must(<-over)
+		case 2: // the broker is closed under it
+			go func() { over <- w.Run(ctx) }()
+			<-begun
+		}
+		s.must(s.b.Close())
+		if i == 2 {
+			<-over
+		}
+		stop()
+		for end := time.Now().Add(5 * time.Second); s.db.Stats().InUse > 0 || runtime.NumGoroutine() > before; {
+			if time.Now().After(end) {
+				all := make([]byte, 1<<20)
+				s.Errorf("%d connections are in use, and %d goroutines where there were %d:\n%s", s.db.Stats().InUse,
+					runtime.NumGoroutine(), before, all[:runtime.Stack(all, true)])
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
