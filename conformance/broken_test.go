@@ -318,6 +318,29 @@ var mistakes = []*mistake{
 	{id: "W02", says: "a rollback commits", rollback: commitInstead},
 	{id: "W03", says: "a hold that is to be kept is not", keep: func() error { return nil }},
 	{id: "W04", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
+	{
+		id: "W05", says: "of what is acknowledged together only the first is removed",
+		settle: func(ctx context.Context, tx backend.Tx, outcomes []backend.Outcome) (bool, error) {
+			outcomes = slices.Clone(outcomes)
+			for i := range outcomes {
+				outcomes[i].Done = outcomes[i].Done[:min(1, len(outcomes[i].Done))]
+			}
+			return tx.Settle(ctx, outcomes)
+		},
+	},
+	{
+		id: "W06", says: "nothing is received from a queue while one that was defined earlier has messages",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			queues, err := tx.be.Queues(ctx, 0)
+			for _, q := range queues {
+				if q.ID < r.Queue && q.Depth > 0 {
+					return backend.Claim{}, err
+				}
+			}
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	crowded(),
 	{id: "X01", says: "the text of a failure is lost", settle: failing(func(o *backend.Outcome) { o.Failure.Error = "" })},
 	{id: "X02", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
 	{id: "X03", says: "a failing group is not deferred", settle: failing(func(o *backend.Outcome) { o.Defer = 0 })},
@@ -431,6 +454,26 @@ func failing(change func(*backend.Outcome)) func(context.Context, backend.Tx, []
 			}
 		}
 		return tx.Settle(ctx, outcomes)
+	}
+}
+
+// crowded is a store from which no more than four groups can be had at once.
+func crowded() *mistake {
+	var inHand atomic.Int64
+	return &mistake{
+		id: "Q01", says: "only four groups can be in hand at once",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			if inHand.Load() >= 4 {
+				return backend.Claim{Contended: true}, nil
+			}
+			c, err := tx.Tx.Claim(ctx, r)
+			inHand.Add(int64(len(c.Holds)))
+			return c, err
+		},
+		settle: func(ctx context.Context, tx backend.Tx, outcomes []backend.Outcome) (bool, error) {
+			inHand.Add(-int64(len(outcomes)))
+			return tx.Settle(ctx, outcomes)
+		},
 	}
 }
 

@@ -101,6 +101,8 @@ var Sentences = []Sentence{
 	{"W02", "A batch whose transaction is lost, by a commit that fails or a connection that breaks, is handled again group by group: nothing is lost or done twice, order holds, and nobody is charged but the message that brings it about."},
 	{"W03", "A slow handler that has not asked for its transaction keeps no other group of its batch waiting beyond the time of a batch."},
 	{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure."},
+	{"W05", "A handler of groups gets what was delivered of a group in one call, in its order; all of it is acknowledged or none, and a failure counts for the first message."},
+	{"W06", "Of the queues that a worker serves none waits until the backlog of another one is handled."},
 
 	{"X01", "A message that has failed as often as it may, or that its handler calls poison, is dealt with by the policy: its group is parked, it becomes a dead letter, or its conversation is ended with an error; a callback and the handler's error can choose."},
 	{"X02", "A failing attempt never removes its message, and nothing that it wrote stays."},
