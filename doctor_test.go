@@ -1,11 +1,34 @@
 package parley_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/parleymq/parley"
 )
+
+// TestManyBlocked: of a queue with many blocked groups some are shown.
+func TestManyBlocked(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	for range 101 {
+		_, err := b.Post(ctx, "mail", parley.Payload{})
+		must(err)
+	}
+	must(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+		return parley.Park(errors.New("no"))
+	}), nil).Drain(ctx))
+	found, err := b.Diagnose(ctx, "mail")
+	must(err)
+	if len(found) != 101 || found[99].Code != "group.parked" || found[100].Code != "more" {
+		t.Errorf("%d findings, at last %v", len(found), found[len(found)-1])
+	}
+}
 
 // TestReasons: every code of a finding is explained, and none that there is not.
 func TestReasons(t *testing.T) {

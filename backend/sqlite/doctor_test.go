@@ -96,3 +96,50 @@ func TestJournal(t *testing.T) {
 		t.Errorf("warnings %v, %v", info.Warnings, err)
 	}
 }
+
+// TestStillWithheld: messages whose target could take them for a while.
+func TestStillWithheld(t *testing.T) {
+	file := path(t)
+	b, err := parley.New(t.Context(), open(t, file), &parley.Options{NoDuties: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}},
+		Services: []parley.Service{{Name: "s", Queue: "q", Contracts: []string{parley.Default}}}}))
+	must(b.DisableQueue(t.Context(), "q"))
+	must(b.InTx(t.Context(), func(tx *parley.Tx) error {
+		c, err := tx.Begin(t.Context(), "s", "s", nil)
+		if err != nil {
+			return err
+		}
+		return c.Send(t.Context(), "", nil)
+	}))
+	must(b.EnableQueue(t.Context(), "q"))
+	codes := func() (list []string) {
+		t.Helper()
+		found, err := b.Diagnose(t.Context(), "")
+		must(err)
+		for _, f := range found {
+			list = append(list, f.Code)
+			if f.Bad != (len(found) > 1) {
+				t.Errorf("bad or not: %v", found)
+			}
+		}
+		return list
+	}
+	if got := codes(); !slices.Equal(got, []string{"message.withheld"}) {
+		t.Errorf("at once doctor finds %v", got)
+	}
+	_, err = user(t, file).Exec("UPDATE parley_held SET since = since - ?", (30 * time.Second).Microseconds())
+	must(err)
+	if got := codes(); !slices.Equal(got, []string{"message.withheld", "duty.stopped"}) {
+		t.Errorf("after half a minute doctor finds %v", got)
+	}
+}

@@ -1,0 +1,194 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// part is a handler that was made for one message.
+type part struct {
+	parley.Handler
+	closed func() error
+}
+
+func (p part) Close() error { return p.closed() }
+
+// TestPerMessage: every message gets a handler of its own, which is closed behind
+// it, whatever becomes of it.
+func TestPerMessage(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	for _, body := range []string{"fine", "fails", "panics", "not made", "does not close", "no closer"} {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte(body)})
+		must(err)
+	}
+	var mu sync.Mutex
+	var log []string
+	say := func(what string, body []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, fmt.Sprintf("%s %s", what, body))
+	}
+	h := parley.PerMessage(func(ctx context.Context, m *parley.Message) (parley.Handler, error) {
+		say("made", m.Body)
+		handler := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			switch string(m.Body) {
+			case "fails":
+				return errors.New("it fails")
+			case "panics":
+				panic("it panics")
+			}
+			return nil
+		})
+		switch string(m.Body) {
+		case "not made":
+			return nil, errors.New("no container")
+		case "no closer":
+			return handler, nil
+		}
+		return part{handler, func() error {
+			say("closed", m.Body)
+			if string(m.Body) == "does not close" {
+				return io.ErrClosedPipe
+			}
+			return nil
+		}}, nil
+	})
+	must(b.NewWorker("mail", h, &parley.WorkerOptions{MaxAttempts: 1, MaxReaders: 1}).Drain(ctx))
+	slices.Sort(log)
+	want := []string{"closed does not close", "closed fails", "closed fine", "closed panics",
+		"made does not close", "made fails", "made fine", "made no closer", "made not made", "made panics"}
+	if !slices.Equal(log, want) {
+		t.Errorf("handlers were %q, want %q", log, want)
+	}
+	parked, err := b.Parked(ctx, "mail", 10)
+	must(err)
+	var reasons []string
+	for _, g := range parked {
+		reasons = append(reasons, g.Reason)
+	}
+	slices.Sort(reasons)
+	if got := strings.Join(reasons, "; "); got != "io: read/write on closed pipe; it fails; no container; the handler panicked: it panics" {
+		t.Errorf("parked are %s", got)
+	}
+}
+
+// tight is a store whose pool has so many connections, and that could hold in
+// transactions.
+type tight struct {
+	backend.Backend
+	conns int
+}
+
+func (tight) HoldsInTransaction() {}
+func (p tight) MaxConns() int     { return p.conns }
+
+// TestPoolTooSmall: a worker that could not work is told so at once, instead of
+// waiting for connections.
+func TestPoolTooSmall(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	on := func(conns int, o parley.WorkerOptions) error {
+		t.Helper()
+		be, err := backend.Open(ctx, "sqlite:"+databaseOf(t, b))
+		must(err)
+		other, err := parley.New(ctx, tight{be, conns}, nil)
+		must(err)
+		defer other.Close()
+		return other.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &o).Drain(ctx)
+	}
+	err := on(11, parley.WorkerOptions{}) // 10 readers
+	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "11 connections") || !strings.Contains(err.Error(), "need 12") {
+		t.Errorf("11 connections for 10 readers: %v", err)
+	}
+	for _, fits := range []struct {
+		conns int
+		o     parley.WorkerOptions
+	}{
+		{12, parley.WorkerOptions{}},
+		{0, parley.WorkerOptions{MaxReaders: 1000}}, // no limit
+		{3, parley.WorkerOptions{MaxReaders: 1}},
+		{2, parley.WorkerOptions{Hold: parley.HoldLease}},
+		{2, parley.WorkerOptions{Release: parley.BeforeWork}},
+	} {
+		if err := on(fits.conns, fits.o); err != nil {
+			t.Errorf("%d connections for %d readers: %v", fits.conns, fits.o.MaxReaders, err)
+		}
+	}
+}
+
+// TestWorkerLeavesNothing: no goroutine and no open file is left when a worker
+// has ended, in whatever way, and its Broker is closed.
+func TestWorkerLeavesNothing(t *testing.T) {
+	files := func(name string) (n int) {
+		links, _ := filepath.Glob("/proc/self/fd/*") // none elsewhere than on Linux
+		for _, link := range links {
+			if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, name) {
+				n++
+			}
+		}
+		return n
+	}
+	for name, end := range map[string]func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}){
+		"drain": func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}) {
+			must(w.Drain(ctx))
+		},
+		"run and stop": func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}) {
+			ctx, stop := context.WithCancel(ctx)
+			over := make(chan error)
+			go func() { over <- w.Run(ctx) }()
+			<-begun
+			stop()
+			must(<-over)
+		},
+		"close": func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}) {
+			over := make(chan error)
+			go func() { over <- w.Run(ctx) }()
+			<-begun
+			must(b.Close())
+			<-over
+		},
+		"never run": func(context.Context, *parley.Broker, *parley.Worker, <-chan struct{}) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			b, cleanup := shop()
+			file := databaseOf(t, b)
+			for range 50 {
+				_, err := b.Post(t.Context(), "mail", parley.Payload{})
+				must(err)
+			}
+			begun := make(chan struct{}, 100)
+			w := b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+				begun <- struct{}{}
+				_, err := m.Tx(ctx)
+				return err
+			}), nil)
+			end(t.Context(), b, w, begun)
+			cleanup()
+			for stop := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before || files(file) > 0; {
+				if time.Now().After(stop) {
+					all := make([]byte, 1<<20)
+					t.Fatalf("%d goroutines where there were %d, and %d open files:\n%s", runtime.NumGoroutine(), before,
+						files(file), all[:runtime.Stack(all, true)])
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+}
