@@ -27,6 +27,9 @@ type mistake struct {
 
 	groups      func(context.Context, backend.Backend, backend.GroupQuery) ([]backend.GroupStatus, error)
 	deadLetters func() ([]backend.DeadStatus, error)
+	find        func(context.Context, backend.Backend, backend.ID) (backend.ID, error)
+	promotions  func([]backend.PromotionStatus)
+	overdue     func(map[backend.Duty]time.Duration)
 	check       func() error
 	uncancelled bool
 
@@ -341,6 +344,28 @@ var mistakes = []*mistake{
 		},
 	},
 	crowded(),
+	{
+		id: "V01", says: "a message that is withheld is not found",
+		find: func(ctx context.Context, be backend.Backend, message backend.ID) (backend.ID, error) {
+			place, err := be.Find(ctx, message)
+			if list, _ := be.Conversations(ctx, backend.ConversationQuery{Handle: place, Limit: 1}); len(list) > 0 && list[0].Held > 0 {
+				return backend.ID{}, backend.ErrNotPending
+			}
+			return place, err
+		},
+	},
+	{
+		id: "V02", says: "promotions of groups that have ended look like others",
+		promotions: func(list []backend.PromotionStatus) {
+			for i := range list {
+				list[i].Ended = false
+			}
+		},
+	},
+	{
+		id: "V03", says: "deferred groups are never overdue",
+		overdue: func(overdue map[backend.Duty]time.Duration) { delete(overdue, backend.DutyDeferred) },
+	},
 	{id: "X01", says: "the text of a failure is lost", settle: failing(func(o *backend.Outcome) { o.Failure.Error = "" })},
 	{id: "X02", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
 	{id: "X03", says: "a failing group is not deferred", settle: failing(func(o *backend.Outcome) { o.Defer = 0 })},
@@ -543,6 +568,29 @@ func (b *broken) DeadLetters(ctx context.Context, queue int64, limit int) ([]bac
 		return b.with.deadLetters()
 	}
 	return b.Handle.DeadLetters(ctx, queue, limit)
+}
+
+func (b *broken) Find(ctx context.Context, message backend.ID) (backend.ID, error) {
+	if b.with.find != nil {
+		return b.with.find(ctx, b.Handle, message)
+	}
+	return b.Handle.Find(ctx, message)
+}
+
+func (b *broken) Promotions(ctx context.Context, limit int) ([]backend.PromotionStatus, error) {
+	list, err := b.Handle.Promotions(ctx, limit)
+	if b.with.promotions != nil {
+		b.with.promotions(list)
+	}
+	return list, err
+}
+
+func (b *broken) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
+	overdue, err := b.Handle.Overdue(ctx)
+	if b.with.overdue != nil {
+		b.with.overdue(overdue)
+	}
+	return overdue, err
 }
 
 func (tx *brokenTx) PutCatalog(ctx context.Context, c *backend.Catalog) (int64, error) {

@@ -158,6 +158,10 @@ var Sentences = []Sentence{
 	{"C07", "With Ordered, all messages of a key's dialog are received, and its target has ended, before the first message of the next one can be received."},
 	{"C08", "The dialogs of a sender that was killed are renewed and ended like those of one that lives."},
 
+	{"V01", "A message that waits is found by its ID: its group or, if it is withheld, the handle that sent it; any other is not found."},
+	{"V02", "Promotions are listed with what they say, also those of groups without messages, and it is said of which groups nothing can arrive in."},
+	{"V03", "It can be seen for how long each background duty has left undone what is due, and that nothing is due when it is done."},
+
 	{"B01", "Every verb on an unknown, ended, errored or foreign handle fails with a typed error that names the handle, and changes nothing."},
 	{"B02", "A name that is not defined is refused with a typed error that names it, and the transaction stays usable."},
 	{"B03", "A definition that contradicts itself or what is stored is refused whole."},

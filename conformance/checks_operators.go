@@ -1,0 +1,151 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+func init() {
+	add(
+		Check{ID: "V01", Name: "messages are found", Run: checkFind},
+		Check{ID: "V02", Name: "promotions are listed", Run: checkPromotions},
+		Check{ID: "V03", Name: "what duties have left undone", Run: checkOverdue},
+	)
+}
+
+// idle is a World on which no duty is done unless a check does it.
+func (e *Env) idle() *World { return e.WorldOn(e.Broker(&parley.Options{NoDuties: true})) }
+
+func checkFind(e *Env) {
+	w := e.idle()
+	find := func(message, want parley.ID, err error) {
+		got, e := w.B.Backend().Find(w.Ctx, message)
+		if got != want || !errors.Is(e, err) {
+			w.Errorf("message %v is found at %v, %v; want %v, %v", message, got, e, want, err)
+		}
+	}
+	h := w.Dialog("dialog")
+	w.posts(nil, "post")
+	w.posts([]string{"k"}, "key")
+	for range 3 {
+		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
+		m := d.Messages[0]
+		find(m.ID, m.Group, nil)
+		e.Must(d.Ack(w.Ctx))
+		find(m.ID, parley.ID{}, parley.ErrNotPending)
+	}
+	message := parley.NewID()
+	tx, err := w.B.Backend().Begin(w.Ctx)
+	e.Must(err)
+	_, err = tx.Withhold(w.Ctx, []backend.Outgoing{{From: h, ID: message, Kind: backend.KindUser, Type: w.Any}}, "for the check")
+	e.Must(err)
+	e.Must(tx.Commit(w.Ctx))
+	find(message, h, nil)
+	find(parley.NewID(), parley.ID{}, parley.ErrNotPending)
+}
+
+func checkPromotions(e *Env) {
+	w := e.idle()
+	listed := func(group parley.ID) *backend.PromotionStatus {
+		list, err := w.B.Backend().Promotions(w.Ctx, backend.CountLimit)
+		e.Must(err)
+		for _, p := range list {
+			if p.Group == group {
+				return &p
+			}
+		}
+		return nil
+	}
+	want := func(group parley.ID, want backend.PromotionStatus) {
+		p := listed(group)
+		want.Group = group
+		if p == nil || *p != want {
+			w.Errorf("the promotion is listed as %+v, want %+v", p, want)
+		}
+	}
+	queue := w.queueStatus(w.SQ).ID
+	h := w.Dialog("1")
+	d := w.Receive(w.SQ, nil)
+	group, theirs := d.Group, d.Messages[0].Conversation
+	e.Must(d.Ack(w.Ctx))
+	e.Must(w.B.Promote(w.Ctx, group, parley.Level(7), parley.Sticky())) // of no message
+	want(group, backend.PromotionStatus{Queue: queue, Level: 7, Sticky: true})
+	e.Must(w.B.Promote(w.Ctx, group))
+	want(group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
+	for _, side := range []parley.ID{theirs, h} {
+		w.Tx(func(tx *parley.Tx) error { return tx.Conversation(side).End(w.Ctx) })
+		want(group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel, Ended: true})
+	}
+	w.posts(nil, "post")
+	id := w.group(func(parley.GroupStatus) bool { return true }).Group
+	e.Must(w.B.Promote(w.Ctx, id))
+	want(id, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
+	e.Must(w.B.Demote(w.Ctx, id))
+	if p := listed(id); p != nil {
+		w.Errorf("a promotion that was ended is listed: %+v", p)
+	}
+}
+
+func checkOverdue(e *Env) {
+	w := e.idle()
+	be := w.B.Backend()
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		duty backend.Duty
+		do   func()
+	}{
+		{backend.DutyDelayed, func() {
+			_, err := w.B.Post(w.Ctx, w.SQ, parley.Payload{Type: w.Any}, parley.After(ms))
+			e.Must(err)
+		}},
+		{backend.DutyTimers, func() {
+			h := w.Dialog()
+			w.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(w.Ctx, ms) })
+		}},
+		{backend.DutyLifetimes, func() { w.DialogWith(&parley.DialogOptions{Lifetime: ms}) }},
+		{backend.DutyDeferred, func() {
+			w.posts([]string{"k"}, "keyed")
+			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
+			e.Must(d.Defer(w.Ctx, ms))
+		}},
+	} {
+		undone := func() time.Duration {
+			overdue, err := be.Overdue(w.Ctx)
+			e.Must(err)
+			return overdue[x.duty]
+		}
+		tend := func() bool {
+			_, _, err := be.Tend(w.Ctx, x.duty, 1000)
+			e.Must(err)
+			return undone() == 0
+		}
+		if !e.Soon(10*time.Second, tend) { // what others may have left behind
+			e.Fatalf("duty %v is not done with: its first has been due for %v", x.duty, undone())
+		}
+		before := time.Now()
+		x.do()
+		time.Sleep(300 * ms)
+		got, most := undone(), time.Since(before)
+		if got < 200*ms || got > most+100*ms {
+			e.Errorf("what duty %v has to do has been due for %v, want 300ms to %v", x.duty, got, most)
+		}
+		if !e.Soon(10*time.Second, tend) {
+			e.Errorf("when duty %v was done, its first had been due for %v", x.duty, undone())
+		}
+		w.Drain(w.SQ)
+		w.Drain(w.CQ)
+	}
+	if _, err := be.Overdue(cancelled(w.Ctx)); !errors.Is(err, context.Canceled) {
+		e.Errorf("under a cancelled context: %v", err)
+	}
+}
+
+func cancelled(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
