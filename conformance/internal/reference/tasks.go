@@ -113,11 +113,14 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.Ta
 
 	// What can run now, for each schedule that nobody is submitting to.
 	var ready [][]taskKey
-	for _, name := range s.turn(names) {
+	for _, name := range names {
 		if s.schedules.has(tx, name) && tx.tryLock(scheduleLock(name)) {
-			ready = append(ready, s.eligible(tx, name))
+			if keys := s.eligible(tx, name); len(keys) > 0 {
+				ready = append(ready, keys)
+			}
 		}
 	}
+	ready = s.turn(ready)
 	// One of each in turn, so that a long schedule does not starve the others.
 	var holds []backend.TaskHold
 	for round := 0; len(holds) < c.Max; round++ {
@@ -135,14 +138,15 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.Ta
 	return holds, nil
 }
 
-// turn rotates a list, so that another schedule is the first of every claim.
-func (s *Store) turn(names []string) []string {
-	if len(names) == 0 || s.fault == FaultNoTurns {
-		return names
+// turn rotates a list, so that of those that have something to do another
+// schedule is the first of every claim.
+func (s *Store) turn(ready [][]taskKey) [][]taskKey {
+	if len(ready) == 0 || s.fault == FaultNoTurns {
+		return ready
 	}
 	s.turns++
-	first := s.turns % len(names)
-	return slices.Concat(names[first:], names[:first])
+	first := s.turns % len(ready)
+	return slices.Concat(ready[first:], ready[:first])
 }
 
 // eligible returns the tasks of a schedule that may start now.
