@@ -248,6 +248,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 type transaction struct {
 	f     *file
 	state atomic.Int32
+	mu    sync.Mutex // held by each statement, while its rows are read as well, and by the end, which may come from Close
 	// watched are contexts of the user's statements, which can be interrupted.
 	watched []context.Context
 	suspect bool // SQLite may have rolled back by itself
@@ -306,6 +307,20 @@ func (t *transaction) start(ctx context.Context) error {
 	return nil
 }
 
+// enter is start for a statement, which leaves by unlocking t.mu. What would be
+// carried out behind the end of the transaction would be one by itself.
+func (t *transaction) enter(ctx context.Context) error {
+	if err := t.start(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.state.Load() == over {
+		t.mu.Unlock()
+		return sql.ErrTxDone
+	}
+	return nil
+}
+
 // release gives the turn back.
 func (t *transaction) release(err error) {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
@@ -347,9 +362,10 @@ func (t *transaction) check() error {
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
-	if err := t.start(ctx); err != nil {
+	if err := t.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer t.mu.Unlock()
 	s, err := t.f.prepared(q)
 	if err != nil {
 		return nil, err
@@ -361,17 +377,24 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (s
 
 // Query implements sqlstore.Session.
 func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
-	if err := t.start(ctx); err != nil {
+	if err := t.enter(ctx); err != nil {
 		return nil, err
 	}
 	s, err := t.f.prepared(q)
-	if err != nil {
-		return nil, err
+	var rows *sql.Rows
+	if err == nil {
+		rows, err = s.QueryContext(context.Background(), args...)
+		t.suspect = t.suspect || err != nil && endsTransaction(err)
 	}
-	rows, err := s.QueryContext(context.Background(), args...)
-	t.suspect = t.suspect || err != nil && endsTransaction(err)
+	if err != nil {
+		t.mu.Unlock()
+	}
 	return rows, err
 }
+
+// Rest implements sqlstore.Resting. To close a statement of which rows are being
+// read would be to free memory that the driver uses.
+func (t *transaction) Rest() { t.mu.Unlock() }
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
@@ -388,6 +411,8 @@ func (t *transaction) Commit(ctx context.Context) error {
 func (t *transaction) Rollback(context.Context) error { return t.end(rollbackStmt) }
 
 func (t *transaction) end(how *sqlstore.Stmt) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.state.Swap(over) != begun {
 		return nil
 	}
@@ -408,8 +433,9 @@ func (t *transaction) SQL() backend.Execer { return userSQL{t} }
 // userSQL runs the user's statements, with the user's contexts.
 type userSQL struct{ t *transaction }
 
-func (u userSQL) start(ctx context.Context) error {
-	if err := u.t.start(ctx); err != nil {
+// enter is that of the transaction.
+func (u userSQL) enter(ctx context.Context) error {
+	if err := u.t.enter(ctx); err != nil {
 		return u.t.f.store.Classify(err)
 	}
 	if ctx.Done() != nil {
@@ -424,34 +450,38 @@ func (u userSQL) start(ctx context.Context) error {
 }
 
 func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := u.start(ctx); err != nil {
+	if err := u.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer u.t.mu.Unlock()
 	res, err := u.t.f.conn.ExecContext(ctx, query, args...)
 	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
 	return res, err
 }
 
 func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := u.start(ctx); err != nil {
+	if err := u.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer u.t.mu.Unlock()
 	rows, err := u.t.f.conn.QueryContext(ctx, query, args...)
 	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
 	return rows, err
 }
 
 func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := u.start(ctx); err != nil {
+	if err := u.enter(ctx); err != nil {
 		return failingRow(ctx, err)
 	}
+	defer u.t.mu.Unlock()
 	return u.t.f.conn.QueryRowContext(ctx, query, args...)
 }
 
 func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := u.start(ctx); err != nil {
+	if err := u.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer u.t.mu.Unlock()
 	return u.t.f.conn.PrepareContext(ctx, query)
 }
 

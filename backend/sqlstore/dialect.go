@@ -167,6 +167,10 @@ type Transaction interface {
 	Rollback(ctx context.Context) error
 }
 
+// Resting is implemented by sessions that have to know when the rows of a query
+// have been closed.
+type Resting interface{ Rest() }
+
 // lazy is implemented by transactions that begin at their first statement.
 type lazy interface {
 	Begun() bool

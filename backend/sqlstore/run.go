@@ -91,6 +91,9 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 	if err != nil {
 		return r.s.fail(caller, err)
 	}
+	if s, ok := r.sess.(Resting); ok {
+		defer s.Rest()
+	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
