@@ -174,6 +174,7 @@ type Worker struct {
 	slots   []ID          // of records of batches that are not in use
 	alone   sync.Mutex    // held by the reader that handles a suspect
 	gone    chan struct{} // closed when the last reader is gone
+	ended   chan struct{} // closed when Run is done with the store
 
 	stop     context.Context // ends with the wish to stop
 	halt     context.CancelFunc
@@ -329,7 +330,7 @@ func (w *Worker) begin(ctx context.Context, opt WorkerOptions, drain bool) error
 	}
 	w.opt, w.running, w.drain, w.stopped = opt, true, drain, false
 	w.batches = make(map[*batch]struct{})
-	w.gone = make(chan struct{})
+	w.gone, w.ended = make(chan struct{}), make(chan struct{})
 	w.stop, w.halt = context.WithCancel(ctx)
 	w.work, w.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	for _, s := range w.sources {
@@ -353,6 +354,7 @@ func (w *Worker) end() {
 	w.b.mu.Unlock()
 	w.mu.Lock()
 	w.running = false
+	close(w.ended)
 	w.mu.Unlock()
 }
 
@@ -412,13 +414,13 @@ func after(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
 // shut is for Broker.Close: it stops the worker without grace.
 func (w *Worker) shut() {
 	w.mu.Lock()
-	gone := w.gone
+	ended := w.ended
 	w.stopped = true
 	w.mu.Unlock()
 	w.stopWork(ErrClosed)
 	w.halt()
 	select {
-	case <-gone:
+	case <-ended:
 	case <-after(2 * time.Second):
 	}
 }

@@ -160,8 +160,15 @@ func TestWorkerLeavesNothing(t *testing.T) {
 			over := make(chan error)
 			go func() { over <- w.Run(ctx) }()
 			<-begun
+			file := databaseOf(t, b)
 			must(b.Close())
 			<-over
+			other, err := parley.Open(ctx, "sqlite:"+file, nil)
+			must(err)
+			defer other.Close()
+			if records, err := other.Workers(ctx); err != nil || len(records) > 0 {
+				t.Errorf("the worker has left its records behind: %v, %v", records, err)
+			}
 		},
 		"never run": func(context.Context, *parley.Broker, *parley.Worker, <-chan struct{}) {},
 	} {
