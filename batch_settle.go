@@ -1,0 +1,178 @@
+package parley
+
+import (
+	"context"
+	"errors"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// settle acknowledges what was handled, gives back the groups from next on, and
+// commits. t.mu is held.
+func (t *batch) settle(next int) error {
+	ctx, cancel := cleanup(t.ctx)
+	defer cancel()
+	if t.w.opt.Release == BeforeWork {
+		return nil
+	}
+	outcomes := t.outcomes
+	if t.lease {
+		for _, h := range t.holds[next:] {
+			outcomes = append(outcomes, backend.Outcome{Hold: h})
+		}
+	}
+	if t.tx == nil {
+		err := t.reclaim(ctx, t.holds)
+		if errors.Is(err, ErrFenced) {
+			return t.settleEach(ctx, outcomes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.commit(ctx, outcomes)
+}
+
+func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
+	return t.settleIn(ctx, outcomes, nil)
+}
+
+// settleIn carries out outcomes in the open transaction and commits. One of the
+// holds may be kept on by lease.
+func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
+	tx := t.tx
+	t.tx, t.taken = nil, 0
+	if t.point {
+		// It also finds out whether the engine has given up the transaction without
+		// the handler telling.
+		t.point = false
+		if err := tx.be.Release(ctx, batchPoint); err != nil {
+			tx.rollback(ctx)
+			return err
+		}
+	}
+	var err error
+	if t.attended && (keep != nil || t.isolated || t.leaves(outcomes)) {
+		// What is given back is not in hand any more. A message that is gone may
+		// stay in the record, which the next batch replaces.
+		err = tx.be.PutDown(ctx, t.slot)
+	}
+	if err == nil {
+		_, err = tx.be.Settle(ctx, outcomes)
+	}
+	if err == nil && keep != nil {
+		err = tx.be.Keep(ctx, keep, t.w.opt.Lease, t.w.b.opt.Owner)
+	}
+	if err == nil {
+		err = tx.commit(ctx)
+	}
+	if err != nil {
+		tx.rollback(ctx)
+		return err
+	}
+	if keep != nil {
+		t.attended = false
+	}
+	for _, o := range outcomes {
+		if o.Defer > 0 {
+			t.w.b.duties.within(o.Defer)
+		}
+	}
+	for _, o := range outcomes {
+		if len(o.Done)+len(o.Dead) < len(o.Hold.Messages) || o.Hold.Messages[0].Stream != o.Hold.Group {
+			t.w.b.hub.wake(t.queue.ID) // there may be more in the group
+			break
+		}
+	}
+	return nil
+}
+
+// leaves reports whether something is given back that is on the batch's record.
+func (t *batch) leaves(outcomes []backend.Outcome) bool {
+	if len(outcomes) < len(t.holds) {
+		return true
+	}
+	for _, o := range outcomes {
+		if len(o.Done) == 0 { // the record has the first message only
+			return true
+		}
+	}
+	return false
+}
+
+// settleEach settles groups one by one: some of the leases are lost, and what
+// was in them comes again. Nothing has been written.
+func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) error {
+	var first error
+	for _, o := range outcomes {
+		err := t.reclaim(ctx, []*backend.Hold{o.Hold})
+		if err == nil {
+			err = t.commit(ctx, []backend.Outcome{o})
+		}
+		if err != nil && !errors.Is(err, ErrFenced) && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// recover sees to a batch that could not be settled: its groups are given back
+// and handled again, one at a time. Alone already, the message pays for what its
+// handler did to the transaction.
+func (t *batch) recover(next int, err error) {
+	wrote := t.writers > 0
+	t.mu.Lock()
+	t.putDown()
+	t.undo()
+	holds := t.holds
+	t.giveBack(holds)
+	t.mu.Unlock()
+	t.s.pace.halve()
+	if t.w.b.check() != nil || t.ctx.Err() != nil {
+		return
+	}
+	t.w.b.log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.s.name, "groups", len(holds), "error", err)
+	switch {
+	case !t.alone:
+		groups := make([]ID, 0, len(holds))
+		for i, h := range holds {
+			if i < max(next, 1) {
+				groups = append(groups, h.Group)
+			}
+		}
+		t.w.redo(t.s, groups)
+	case wrote && t.charged == nil && !errors.Is(err, ErrFenced):
+		t.w.charge(t.s, messagesOf(holds[0], t)[0], err)
+	default:
+		sleep(t.w.stop, jitter(transientPause)) // the store's own trouble
+	}
+}
+
+// undo rolls the batch's transaction back. t.mu is held.
+func (t *batch) undo() {
+	if t.tx != nil {
+		t.tx.rollback(t.ctx)
+	}
+	t.tx, t.taken, t.point, t.dirty = nil, 0, false, false
+}
+
+// giveBack ends leases of groups that were not settled. If it cannot, they end by
+// themselves. t.mu is held.
+func (t *batch) giveBack(holds []*backend.Hold) {
+	if !t.lease {
+		return
+	}
+	ctx, cancel := cleanup(t.ctx)
+	defer cancel()
+	for _, h := range holds {
+		for range 3 { // what may have failed already, fails again
+			err := t.reclaim(ctx, []*backend.Hold{h})
+			if err == nil {
+				err = t.commit(ctx, []backend.Outcome{{Hold: h}})
+			}
+			if err == nil || errors.Is(err, ErrFenced) || t.w.b.check() != nil {
+				break
+			}
+		}
+	}
+}
