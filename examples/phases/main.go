@@ -2,20 +2,6 @@
 // database of your choice; without -db on a temporary SQLite file.
 package main
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
+import "github.com/parleymq/parley/internal/demo"
 
-	"github.com/parleymq/parley/internal/demo"
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := demo.Phases(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "phases:", err)
-		os.Exit(1)
-	}
-}
+func main() { demo.Main("phases") }

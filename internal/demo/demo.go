@@ -10,10 +10,13 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mssql"
+	_ "github.com/parleymq/parley/backend/mysql"
 	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	phases "github.com/parleymq/parley/examples/phases/sample"
@@ -32,6 +35,16 @@ var Demos = map[string]struct {
 	"priority":  {"requests that overtake a backlog on demand, after Remus Rusanu's sample", Priority},
 	"recycling": {"an audit log on dialogs that are reused and renewed, after Remus Rusanu's article", Recycling},
 	"scheduler": {"a caller that submits tasks, waits for them and looks at the log", Scheduler},
+}
+
+// Main is the main function of the example with that name.
+func Main(name string) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := Demos[name].Run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
 }
 
 // Priority runs the sample of priority order.
