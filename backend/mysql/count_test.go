@@ -38,6 +38,7 @@ func TestStatements(t *testing.T) {
 			"claim a key by lease":                           3,
 			"claim ten posts by lease":                       3,
 			"settle ten posts held by lease":                 3,
+			"end a hundred tasks":                            2,
 			"claim nothing":                                  1,
 		})
 	})

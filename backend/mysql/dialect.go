@@ -277,7 +277,7 @@ type hot struct {
 	leaseGroups, unleaseGroups, leasePosts             *sqlstore.Stmt
 	remove, removePosts, guards, look                  *sqlstore.Stmt
 	dropMarkers, dropNotes, restand                    *sqlstore.Stmt
-	submit, start                                      *sqlstore.Stmt
+	submit, start, holdTasks, finishTasks              *sqlstore.Stmt
 	probe, probed, unprobe                             *sqlstore.Stmt
 	retain, keep, keepPosts                            *sqlstore.Stmt
 	reclaimGroups, reclaimPosts, tookGroups, tookPosts *sqlstore.Stmt
@@ -324,6 +324,8 @@ func (h *hot) own() sqlstore.Own {
 		&h.unprobe:       {"delete probe", unprobeSQL},
 		&h.submit:        {"submit tasks", submitSQL},
 		&h.start:         {"start tasks", startSQL},
+		&h.holdTasks:     {"hold tasks", holdTasksSQL},
+		&h.finishTasks:   {"finish tasks", finishTasksSQL},
 		&h.retain:        {"retain", retainSQL},
 		&h.keep:          {"keep", keepSQL},
 		&h.keepPosts:     {"keep posts", keepPostsSQL},

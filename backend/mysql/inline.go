@@ -199,7 +199,7 @@ type span struct{ from, to int64 }
 type choice struct {
 	column string
 	when   []backend.ID
-	then   []int64
+	then   []any
 }
 
 func (c choice) appendTo(b *builder) {
@@ -209,7 +209,7 @@ func (c choice) appendTo(b *builder) {
 		b.string(" WHEN ")
 		b.bytes(id[:])
 		b.string(" THEN ")
-		b.int(c.then[i])
+		b.value(c.then[i])
 	}
 	b.string(" END")
 }

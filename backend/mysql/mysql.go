@@ -186,6 +186,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Reclaim:     p.reclaim,
 		SubmitBatch: p.submit,
 		StartTasks:  p.start,
+		FinishTasks: p.finishTasks,
 	}
 	store, err := sqlstore.New(d)
 	p.store, p.invalid = store, cmp.Or(p.invalid, err)

@@ -53,7 +53,7 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 	next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
 	marks := make(tuples, len(b.Streams))
 	for i, s := range b.Streams {
-		next.when, next.then = append(next.when, s.ID), append(next.then, s.Next)
+		next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
 		rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
 		// One microsecond apart, in the order of the call.
 		marks[i] = []any{s.Queue, s.Group, s.ID, s.Priority, later(i)}

@@ -208,9 +208,12 @@ func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hol
 }
 
 // later is the time of the statement and i microseconds.
-func later(i int) expression {
+func later(i int) expression { return after(time.Duration(i) * time.Microsecond) }
+
+// after is the time of the statement and a duration.
+func after(d time.Duration) expression {
 	var b builder
 	b.string(now + " + ")
-	b.int(int64(i))
+	b.int(d.Microseconds())
 	return expression(b.text)
 }

@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
@@ -22,4 +24,72 @@ func (p *pool) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.ID,
 // start starts tasks that were never claimed.
 func (p *pool) start(ctx context.Context, tx *sqlstore.Tx, c backend.TaskClaim, tasks []backend.ID) (int64, error) {
 	return tx.Exec(ctx, p.hot.start, c.Owner, c.Lease, ids(tasks))
+}
+
+// finishMany is how many tasks go into one statement: each of its rows goes through
+// the list of all.
+const finishMany = 500
+
+// finishTasks stores what became of tasks, in two statements: no server returns the
+// rows that an UPDATE has found.
+func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) (lost []backend.ID, err error) {
+	for some := range slices.Chunk(ends, finishMany) {
+		fences := either{columns: []string{"task_id", "fence"}}
+		for _, e := range some {
+			fences.rows = append(fences.rows, []any{e.Hold.Task, e.Hold.Fence})
+		}
+		held := make(map[backend.ID]int64)
+		err := tx.Rows(ctx, func(rows *sql.Rows) error {
+			var id backend.ID
+			var fence int64
+			err := rows.Scan(sqlstore.ID(&id), &fence)
+			held[id] = fence
+			return err
+		}, p.hot.holdTasks, fences)
+		if err != nil {
+			return nil, err
+		}
+		var ours []backend.TaskEnd
+		for _, e := range some {
+			if fence, ok := held[e.Hold.Task]; !ok || fence != e.Hold.Fence {
+				lost = append(lost, e.Hold.Task)
+				continue
+			}
+			delete(held, e.Hold.Task) // it ends once
+			ours = append(ours, e)
+		}
+		if err := p.finishHeld(ctx, tx, ours); err != nil {
+			return nil, err
+		}
+	}
+	return lost, nil
+}
+
+// finishHeld stores what became of tasks whose rows are locked.
+func (p *pool) finishHeld(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	tasks := make(ids, len(ends))
+	for i, e := range ends {
+		tasks[i] = e.Hold.Task
+	}
+	by := func() choice { return choice{"task_id", tasks, make([]any, len(ends))} }
+	state, live, due, back, text := by(), by(), by(), by(), by()
+	for i, e := range ends {
+		to, err := sqlstore.TaskEnds(e.Outcome.State)
+		if err != nil {
+			return err
+		}
+		state.then[i], text.then[i] = to, e.Outcome.Error
+		live.then[i], due.then[i], back.then[i] = 0, after(e.Outcome.Delay), 0
+		if !e.Outcome.State.Terminal() {
+			live.then[i] = 1
+		}
+		if e.Outcome.State == backend.TaskQueued {
+			due.then[i], back.then[i] = 1, 1 // see Portable
+		}
+	}
+	_, err := tx.Exec(ctx, p.hot.finishTasks, state, live, due, back, text, tasks)
+	return err
 }

@@ -31,6 +31,7 @@ func TestStatements(t *testing.T) {
 		"claim a key by lease":                           2,
 		"claim ten posts by lease":                       2,
 		"settle ten posts held by lease":                 2,
+		"end a hundred tasks":                            1,
 		"claim nothing":                                  1,
 	})
 }

@@ -68,6 +68,7 @@ var tests = []struct {
 	{"reader", testReader},
 	{"sweeps", testSweeps},
 	{"context", testContext},
+	{"tasks", testFinishTasks},
 	{"disabled", testDisabled},
 }
 

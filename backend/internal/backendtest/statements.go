@@ -122,6 +122,14 @@ func Statements(f *Fixture, count *Counter, frame []string, want map[string]int)
 		}
 		return settle(tx)
 	})
+	var ends []backend.TaskEnd
+	measure("end a hundred tasks", func() { ends = f.Tasks(100, 0) }, func(tx backend.Tx) error {
+		lost, err := tx.FinishTasks(f.Ctx, ends)
+		if len(lost) > 0 {
+			f.Errorf("%d tasks were lost", len(lost))
+		}
+		return err
+	})
 	measure("claim nothing", nil, func(tx backend.Tx) error {
 		r := f.Request(f.QA)
 		r.Alone = true
