@@ -15,9 +15,9 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 // READPAST: "not read rows that are locked by other transactions". It skips
 // only what is locked in a mode that is incompatible with the one asked for: a
 // reader does not skip a group that is claimed (U), only one that is changed (X).
-// It skips row locks, "page-level locks are not skipped": page locks are off. It
-// "can only be specified in transactions operating at the READ COMMITTED or
-// REPEATABLE READ isolation levels", hence ErrIsolation.
+// It skips row locks, but waits for page locks: these are off. It "can only be
+// specified in transactions operating at the READ COMMITTED or REPEATABLE READ
+// isolation levels", hence ErrIsolation.
 //
 // READCOMMITTEDLOCK: "shared locks as data is read", released "when the read
 // operation is completed, regardless of the setting of the
@@ -35,7 +35,9 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 // completes". Guards are taken with it, and not with U: READPAST would not skip a
 // guard that somebody shares.
 //
-// ROWLOCK: "row locks are taken when page or table locks are ordinarily taken".
+// ROWLOCK: "row locks are taken when page or table locks are ordinarily taken". The
+// manual has it in one group with READCOMMITTEDLOCK, of which a table may have one;
+// the server takes both.
 //
 // HOLDLOCK is not used: "equivalent to SERIALIZABLE", a lock of the range between
 // two keys, in which every new id falls. Where a share lock is meant to last it
@@ -49,9 +51,9 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 //
 // MERGE is not used: it is not safe from another inserter without HOLDLOCK. An
 // insert that may find its row there catches 2601 and 2627, which leave the
-// transaction as it is as long as XACT_ABORT is off: "if a SET statement is run in
-// a stored procedure [or] dynamic SQL, the value is restored after control
-// returns", so it is set in the statement and nobody else notices.
+// transaction as it is as long as XACT_ABORT is off. What SET sets in dynamic SQL
+// lasts until that returns ("SET statements"), so it is set in the statement and
+// nobody else notices.
 //
 // Rows are not deleted or updated through a common table expression or derived
 // table: the lock taken by the inner read would depend on the plan.

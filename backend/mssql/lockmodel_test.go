@@ -16,8 +16,8 @@ import (
 // may have it; those of different statements do not. A scan visits its rows one by one,
 // and is not one instant.
 
-// mode is a lock mode, in the manual's table "Lock compatibility" and, for ranges,
-// "Key-range lock compatibility".
+// mode is a lock mode of those in the tables of compatibility of the manual's
+// "Transaction locking and row versioning guide".
 type mode uint8
 
 const (

@@ -263,8 +263,8 @@ func lookups(text string) string {
 // row. A list stands for one of their parameters; see inline.
 //
 // "A locking read clause in an outer statement does not lock the rows of a table
-// in a nested subquery statement unless a locking read clause is also specified
-// in the subquery" (Locking Reads), nor the other way round. So a walk reads the
+// in a nested subquery unless a locking read clause is also specified in the
+// subquery" (Locking Reads), nor the other way round. So a walk reads the
 // order without locking it, and for one entry after the other a subquery locks
 // the row of the group, if it is free, until the walk has as many as it wants.
 // CASE keeps the lock behind the conditions.

@@ -13,9 +13,9 @@ const now = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 // statements are the portable ones and those below, mostly statements that lock.
 //
-// Rows of groups and streams are locked FOR NO KEY UPDATE, "which is weaker and
-// does not block SELECT FOR KEY SHARE" (Explicit Locking, 13.3.2): tables of
-// the application's may refer to them.
+// Rows of groups and streams are locked FOR NO KEY UPDATE: "this lock will not block
+// SELECT FOR KEY SHARE commands that attempt to acquire a lock on the same rows"
+// (Explicit Locking, 13.3.2), so tables of the application's may refer to them.
 func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()
 	meta := "'" + schemaName + prefix + "meta'"

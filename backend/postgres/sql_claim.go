@@ -12,7 +12,7 @@ const deepWindow = 10000
 
 // limits are the numbers of groups that a claim can ask for. They stand in the
 // text of the statement, which there is once for each, and so does the window: a
-// limit in a parameter is "a tenth of the rows" to the planner. So with a million
+// limit in a parameter is a tenth of the rows to the planner. So with a million
 // rows it plans anew for each execution, or, when it does not, expects the
 // statement to be so costly that it compiles it first (jit_above_cost), which
 // takes half a second; and without a limit it prefers sorting all there is to

@@ -10,9 +10,8 @@ import (
 )
 
 // statements are the portable ones and those below. Nothing is locked: whoever
-// writes is the only one. In joins a CROSS JOIN keeps the order of the tables:
-// "The query planner never reorders tables in a CROSS JOIN" (Query Planner,
-// section 6.2).
+// writes is the only one. In joins a CROSS JOIN keeps the order of the tables: the
+// left one is the outer loop ("The SQLite Query Optimizer Overview").
 // The name of the table meta stands in quotes, where no prefix is put in.
 func statements(prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()

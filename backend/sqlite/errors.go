@@ -40,9 +40,10 @@ func classify(err error) error {
 }
 
 // endsTransaction reports whether an error may have made SQLite roll back by
-// itself: "if a transaction is rolled back automatically by an error response
-// (SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_BUSY, SQLITE_INTERRUPT), then
-// an explicit ROLLBACK is harmless" (https://www.sqlite.org/lang_transaction.html).
+// itself. Of SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_BUSY and SQLITE_INTERRUPT
+// the manual says that they may, and that after them an explicit ROLLBACK "will fail
+// with an error, but no harm is caused by this"
+// (https://www.sqlite.org/lang_transaction.html).
 func endsTransaction(err error) bool {
 	var e *driver.Error
 	if !errors.As(err, &e) {

@@ -435,7 +435,7 @@ CREATE INDEX parley_task_finished ON parley_task (schedule_id, ended, n) WHERE l
 -- for empty tables is a disaster when a hundred thousand messages come in within
 -- a second, until the next ANALYZE: where one row is expected, a scan of a whole
 -- table or index is as good as a lookup. The planner takes the number of rows
--- from "the current physical size of the table" and from the density that the
+-- from "the current physical table size" (14.2.1) and from the density that the
 -- last VACUUM or ANALYZE found, which for a table that was empty then is zero. So
 -- tables that are emptied again and again keep some rows that are nobody's, of
 -- a queue that there is not. Nothing finds them but a scan.
