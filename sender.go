@@ -120,6 +120,10 @@ func recycles(s Service, contract string) (Recycle, bool) {
 // not. Messages of one dialog keep their order; that it also holds when the
 // dialog is renewed is Recycle.Ordered.
 //
+// A joined transaction must see what others have committed, READ COMMITTED, for a
+// dialog to be begun or found in it; on MySQL and MariaDB it is ErrIsolation else,
+// and nothing has been sent.
+//
 // A transaction that uses several keys does well to use them in one order, as
 // with all that others wait for.
 func (s *Sender) Key(key string) *Sender {
