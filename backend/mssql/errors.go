@@ -58,7 +58,7 @@ func classify(err error) error {
 	case 2628, 8152, // data would be truncated
 		7119, 1946: // beyond 2 GB; beyond the size of an index key
 		return backend.ErrTooLarge
-	case 233, 596, 6005, 10053, 10054, 10060, // the session or the server is going away
+	case 596, 6005, 10053, 10054, 10060, // the session or the server is going away
 		4060, 17142, 18456, 983, 976, // it cannot be had
 		10928, 10929, 40197, 40501, 40613, 49918, 49919, 49920: // Azure SQL: throttled, or moving
 		return backend.ErrConnection
