@@ -203,12 +203,32 @@ func (s *source) rest(w *Worker) {
 func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.Claim, err error) {
 	select {
 	case s.claims <- struct{}{}:
-		defer func() { <-s.claims }()
 	case <-w.stop.Done():
 		return nil, c, nil
 	}
-	ctx := w.stop
 	start := time.Now()
+	t, c, err = w.take(w.stop, s, &r)
+	<-s.claims
+	e := ClaimEvent{Queue: s.name, Groups: len(c.Holds), Took: time.Since(start), Err: err}
+	if err != nil || len(c.Holds) == 0 {
+		w.opt.Observer.Claimed(e)
+		return nil, c, err
+	}
+	t.begin(c.Holds, start, r.MaxMessages)
+	e.Messages = t.messages
+	if err := t.sift(w.stop); err != nil {
+		t.cancel()
+		e.Err = err
+		w.opt.Observer.Claimed(e)
+		return nil, c, err
+	}
+	w.opt.Observer.Claimed(e)
+	return t, c, nil
+}
+
+// take has the store claim, and commits where that is all there is to do in the
+// claim's transaction.
+func (w *Worker) take(ctx context.Context, s *source, r *backend.ClaimRequest) (t *batch, c backend.Claim, err error) {
 	err = w.b.withCatalog(ctx, func(v *catalogView) error {
 		q, ok := v.queues[s.name]
 		if !ok {
@@ -228,8 +248,8 @@ func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.C
 				tx.rollback(ctx)
 			}
 		}()
-		t.request(&r, q, v.version)
-		if c, err = tx.be.Claim(ctx, r); err != nil {
+		t.request(r, q, v.version)
+		if c, err = tx.be.Claim(ctx, *r); err != nil {
 			return err
 		}
 		w.b.discarded(c, q.ID)
@@ -245,21 +265,7 @@ func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.C
 		}
 		return nil
 	})
-	e := ClaimEvent{Queue: s.name, Groups: len(c.Holds), Took: time.Since(start), Err: err}
-	if err != nil || len(c.Holds) == 0 {
-		w.opt.Observer.Claimed(e)
-		return nil, c, err
-	}
-	t.begin(c.Holds, start, r.MaxMessages)
-	e.Messages = t.messages
-	if err := t.sift(ctx); err != nil {
-		t.cancel()
-		e.Err = err
-		w.opt.Observer.Claimed(e)
-		return nil, c, err
-	}
-	w.opt.Observer.Claimed(e)
-	return t, c, nil
+	return t, c, err
 }
 
 // request completes a claim's request.

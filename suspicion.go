@@ -18,7 +18,8 @@ const (
 	// aliveFor is how long a worker counts as alive after its last sign.
 	aliveFor = 45 * time.Second
 
-	// postponed is how long a suspect waits for another one.
+	// postponed is how long a suspect waits for another one, first in the hands of
+	// its reader and then in the queue.
 	postponed = 200 * time.Millisecond
 )
 
@@ -134,14 +135,18 @@ func (t *batch) sift(ctx context.Context) (err error) {
 	return err
 }
 
-// isolate has the batch, which is one suspect, handled while no other suspect is,
-// or puts it off. If the worker that did so before has died, it is not handled
-// at all.
+// isolate has the batch, which is one suspect, handled while no other suspect is.
+// It waits for its turn, and puts the suspect off if that takes long. If the
+// worker that handled it before has died, it is not handled at all.
 func (t *batch) isolate(ctx context.Context) (err error) {
-	if !t.w.alone.TryLock() {
+	select {
+	case t.w.alone <- struct{}{}:
+	case <-time.After(jitter(postponed)):
 		t.postponed = jitter(postponed)
 		t.putDown()
 		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	t.isolated = true
 	if t.traces, err = t.attend(ctx, true); err != nil {
@@ -159,7 +164,7 @@ func (t *batch) isolate(ctx context.Context) (err error) {
 func (t *batch) release() {
 	if t.isolated {
 		t.isolated = false
-		t.w.alone.Unlock()
+		<-t.w.alone
 	}
 }
 

@@ -172,7 +172,7 @@ type Worker struct {
 	turn    int  // of the sources
 	batches map[*batch]struct{}
 	slots   []ID          // of records of batches that are not in use
-	alone   sync.Mutex    // held by the reader that handles a suspect
+	alone   chan struct{} // has room for the one reader that handles a suspect
 	gone    chan struct{} // closed when the last reader is gone
 	ended   chan struct{} // closed when Run is done with the store
 
@@ -200,7 +200,7 @@ const maxClaims = 4
 
 // NewWorker makes a worker for a queue. Run starts it.
 func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
-	w := &Worker{b: b, h: h, id: NewID(), poke: make(chan time.Time, 1)}
+	w := &Worker{b: b, h: h, id: NewID(), poke: make(chan time.Time, 1), alone: make(chan struct{}, 1)}
 	w.all, _ = h.(GroupHandler)
 	if o == nil {
 		o = new(WorkerOptions)
