@@ -25,7 +25,7 @@ func checkGroupHandler(e *Env) {
 		var mu sync.Mutex
 		failed := make(map[string]string) // by key, the first body of the call that failed
 		most := 0
-		r := w.workWith(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, Backoff: soonAgain}, parley.GroupFunc(func(ctx context.Context, ms []*parley.Message) error {
+		r := w.workWith(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, BatchTime: 5 * time.Second, Backoff: soonAgain}, parley.GroupFunc(func(ctx context.Context, ms []*parley.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
 			first := failed[ms[0].Key]
