@@ -34,10 +34,7 @@ func (w *Worker) register(ctx context.Context) error {
 }
 
 func (w *Worker) attendance(s *source, reader ID, inHand []ID) backend.Attendance {
-	w.mu.Lock()
-	most := w.max
-	w.mu.Unlock()
-	return backend.Attendance{Reader: reader, Worker: w.id, Queue: s.queue.ID, Owner: w.b.opt.Owner, Readers: most, For: aliveFor, InHand: inHand}
+	return backend.Attendance{Reader: reader, Worker: w.id, Queue: s.queue.ID, Owner: w.b.opt.Owner, Readers: w.most(), For: aliveFor, InHand: inHand}
 }
 
 // unregister removes the worker's records.

@@ -226,6 +226,13 @@ func (w *Worker) SetMaxReaders(n int) {
 	w.nudge()
 }
 
+// most is how many handlers may run at once.
+func (w *Worker) most() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.max
+}
+
 // Readers returns how many handlers, or batches of them, are at work.
 func (w *Worker) Readers() int {
 	w.mu.Lock()
@@ -269,12 +276,13 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 		return fail(op, obj, err)
 	}
 	defer w.unregister()
-	w.b.log.Info("parley: worker started", "event", "worker.started", "queue", w.sources[0].name, "readers", w.max)
+	w.b.log.Info("parley: worker started", "event", "worker.started", "queue", w.sources[0].name, "readers", w.most())
 	w.spawn(0, false)
-	w.b.done.Add(1)
+	beating, silence := context.WithCancel(w.b.life)
+	silent := make(chan struct{})
 	go func() {
-		defer w.b.done.Done()
-		w.heartbeats()
+		defer close(silent)
+		w.heartbeats(beating)
 	}()
 	if drain {
 		select {
@@ -285,6 +293,8 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 		<-w.stop.Done()
 	}
 	err = w.finish()
+	silence()
+	<-silent
 	w.b.log.Info("parley: worker stopped", "event", "worker.stopped", "queue", w.sources[0].name)
 	return fail(op, obj, err)
 }
@@ -425,30 +435,28 @@ func (w *Worker) shut() {
 	}
 }
 
-// heartbeats prolong the leases of all batches.
-func (w *Worker) heartbeats() {
+// heartbeats prolong the leases of all batches until ctx ends.
+func (w *Worker) heartbeats(ctx context.Context) {
 	tick, sign := time.NewTicker(w.opt.Lease/3), time.NewTicker(aliveFor/3)
 	defer tick.Stop()
 	defer sign.Stop()
 	for {
 		select {
 		case <-tick.C:
-			w.heartbeat()
+			w.heartbeat(ctx)
 		case <-sign.C:
-			ctx, cancel := context.WithTimeout(w.b.life, aliveFor/3)
-			if err := w.b.be.Alive(ctx, w.id, aliveFor); err != nil && !gone(err) {
+			sign, cancel := context.WithTimeout(ctx, aliveFor/3)
+			if err := w.b.be.Alive(sign, w.id, aliveFor); err != nil && !gone(err) && ctx.Err() == nil {
 				w.b.log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
 			}
 			cancel()
-		case <-w.gone:
-			return
-		case <-w.b.over:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (w *Worker) heartbeat() {
+func (w *Worker) heartbeat(ctx context.Context) {
 	w.mu.Lock()
 	var batches []*batch
 	for t := range w.batches {
@@ -465,7 +473,7 @@ func (w *Worker) heartbeat() {
 	if len(all) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(w.b.life, w.opt.Lease/3)
+	ctx, cancel := context.WithTimeout(ctx, w.opt.Lease/3)
 	defer cancel()
 	now := time.Now()
 	err := w.b.be.Extend(ctx, all, w.opt.Lease)
