@@ -12,10 +12,8 @@ import (
 // were committed to the database by any other connection in the interim". That
 // includes this process's own commits, and says nothing of what they were.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
-	first := true
 	for {
-		err := s.watch(ctx, func() { wake(0) }, first)
-		first = false
+		err := s.watch(ctx, func() { wake(0) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -28,9 +26,9 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	}
 }
 
-// watch calls changed after each change, and at once if it is not the first to
-// watch, until something goes wrong.
-func (s *Store) watch(ctx context.Context, changed func(), first bool) error {
+// watch calls changed after each change until something goes wrong, and at once:
+// somebody may have looked before it could see changes.
+func (s *Store) watch(ctx context.Context, changed func()) error {
 	if err := s.file.open(ctx); err != nil {
 		return err
 	}
@@ -48,9 +46,7 @@ func (s *Store) watch(ctx context.Context, changed func(), first bool) error {
 	if err := stmt.QueryRowContext(ctx).Scan(&last); err != nil {
 		return err
 	}
-	if !first {
-		changed()
-	}
+	changed()
 	tick := time.NewTicker(s.file.options.PollEvery)
 	defer tick.Stop()
 	for {
