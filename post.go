@@ -184,8 +184,15 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 			return ErrUnknownQueue
 		}
 		err := tx.be.Cancel(ctx, q.ID, id)
-		// A background duty may have it locked for a moment.
-		for try := 0; try < 3 && errors.Is(err, ErrNotPending) && sleep(ctx, 5*time.Millisecond) == nil; try++ {
+		// A background duty may be moving it, or have it locked until it has committed.
+		pause := 5 * time.Millisecond
+		for try := 1; errors.Is(err, ErrNotPending) && (try <= 3 || try <= 8 && errors.Is(err, ErrGroupBusy)); try++ {
+			if try > 3 {
+				pause *= 2
+			}
+			if sleep(ctx, pause) != nil {
+				break
+			}
 			err = tx.be.Cancel(ctx, q.ID, id)
 		}
 		return err

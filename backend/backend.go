@@ -126,7 +126,8 @@ type Tx interface {
 	// ErrQueueDisabled refuse the whole call.
 	Post(ctx context.Context, version int64, posts []Posting) ([]Posted, error)
 
-	// Cancel removes a post that waits, or ErrNotPending.
+	// Cancel removes a post that waits, or ErrNotPending; with ErrGroupBusy besides
+	// where somebody has it locked, which may be a duty, for a moment.
 	Cancel(ctx context.Context, queue int64, id ID) error
 
 	// Claim finds groups with messages, locks them, and then, in a new look at

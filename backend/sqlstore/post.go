@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/parleymq/parley/backend"
@@ -233,6 +234,10 @@ func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*Stream, error) 
 	}
 }
 
+// errInHand: somebody has the post locked, a receiver for as long as it works or a
+// duty for a moment.
+var errInHand = fmt.Errorf("%w: %w", backend.ErrNotPending, backend.ErrGroupBusy)
+
 // Cancel implements backend.Tx.
 func (t *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
 	if err := t.ready(ctx); err != nil {
@@ -257,7 +262,10 @@ func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, 
 	if err != nil || p == nil || p.Queue != queue {
 		return false, err
 	}
-	if !locked || p.leased() {
+	if !locked {
+		return false, errInHand
+	}
+	if p.leased() {
 		return false, backend.ErrNotPending
 	}
 	if _, err := t.Exec(ctx, t.s.q.PostDelete, id); err != nil {
@@ -276,7 +284,7 @@ func (t *Tx) cancelDelayed(ctx context.Context, queue int64, id backend.ID) (boo
 		return false, err
 	}
 	if !locked { // it is joining its queue
-		return false, backend.ErrNotPending
+		return false, errInHand
 	}
 	if _, err := t.Exec(ctx, t.s.q.DelayedDelete, id); err != nil {
 		return false, err
@@ -296,8 +304,13 @@ func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool,
 	}
 	// A receiver that has the group may have the post in hand.
 	row, locked, err := t.take(ctx, g)
-	if err != nil || row == nil || !locked {
+	switch {
+	case err != nil || row == nil:
 		return false, err
+	case row.leased():
+		return false, backend.ErrNotPending
+	case !locked:
+		return false, errInHand
 	}
 	n, err := t.Exec(ctx, t.s.q.MessageDelete, k.stream, k.seq)
 	if err != nil || n == 0 {
