@@ -297,7 +297,7 @@ func TestListen(t *testing.T) {
 			t.Fatalf("nobody was woken by %s", what)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // it has begun to watch
+	wake("the beginning, before which a commit may have been missed")
 	f.Post(backend.Posting{})
 	wake("a post")
 	if _, err := user(t, file).Exec("INSERT INTO parley_outbox (queue, type) VALUES ('qp', 'm')"); err != nil {

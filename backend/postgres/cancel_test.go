@@ -1,0 +1,48 @@
+package postgres_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend/postgres"
+)
+
+// TestCancelBesideDuty cancels a post that somebody has locked for a moment, as a
+// duty does, and one that stays locked.
+func TestCancelBesideDuty(t *testing.T) {
+	ctx := t.Context()
+	db := connect(t, "postgres", server(t))
+	name := schema(t, db)
+	b, err := parley.New(ctx, open(t, db, postgres.Options{Schema: name}), &parley.Options{NoDuties: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	id, err := b.Post(ctx, "q", parley.Payload{}, parley.After(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel := func() error {
+		return b.InTx(ctx, func(tx *parley.Tx) error { return tx.CancelPost(ctx, "q", id) })
+	}
+	duty, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer duty.Rollback()
+	if _, err := duty.Exec("SELECT 1 FROM " + name + ".parley_delayed FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cancel(); !errors.Is(err, parley.ErrNotPending) {
+		t.Errorf("cancelled while it was locked: %v", err)
+	}
+	time.AfterFunc(60*time.Millisecond, func() { duty.Rollback() })
+	if err := cancel(); err != nil {
+		t.Errorf("not cancelled, though it was locked for a moment only: %v", err)
+	}
+}
