@@ -147,7 +147,6 @@ type Broker struct {
 	workers    map[*Worker]struct{}
 	stop       context.CancelFunc
 	life       context.Context // ends with Close
-	over       <-chan struct{}
 	done       sync.WaitGroup
 }
 
@@ -174,7 +173,7 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	}
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b.stop, b.life, b.over = cancel, background, background.Done()
+	b.stop, b.life = cancel, background
 	b.listener = b.startListening(background)
 	b.duties = b.startDuties(background)
 	b.recycler.start(background)

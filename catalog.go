@@ -198,8 +198,8 @@ func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
 // is all or nothing, and idempotent: programs call it at every start.
 //
 // Contracts cannot change once defined, and a service cannot change its queue:
-// conversations rely on them; EndOfStream alone can be added. A queue that exists keeps its status; EnableQueue
-// and DisableQueue set it.
+// conversations rely on them; EndOfStream alone can be added. A queue that exists
+// keeps its status; EnableQueue and DisableQueue set it.
 func (b *Broker) Define(ctx context.Context, c Catalog) error {
 	return fail("define", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
 		return changes(now, c)
