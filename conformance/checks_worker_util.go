@@ -267,6 +267,9 @@ func (f *frail) Begin(ctx context.Context) (backend.Tx, error) {
 	f.mu.Lock()
 	f.open[ft] = struct{}{}
 	f.mu.Unlock()
+	if f.dead.Load() { // it died meanwhile
+		ft.end(errBroken)
+	}
 	return ft, nil
 }
 
@@ -386,7 +389,11 @@ func (tx *frailTx) Commit(ctx context.Context) error {
 	if !tx.lost.CompareAndSwap(nil, &committing) {
 		return tx.gone()
 	}
-	return tx.Tx.Commit(ctx)
+	err := tx.Tx.Commit(ctx)
+	if err != nil { // it may be open yet, and our Rollback does nothing any more
+		tx.Tx.Rollback(context.Background())
+	}
+	return err
 }
 
 func (tx *frailTx) Rollback(ctx context.Context) error {
