@@ -78,6 +78,7 @@ func (t *batch) merge(tx *Tx) {
 	if tx.sooner > 0 {
 		t.tx.soon(tx.sooner)
 	}
+	t.tx.remains = t.tx.remains || tx.remains
 	t.ended = append(t.ended, tx.ended...)
 	if tx.cat != nil {
 		t.tx.cat = tx.cat

@@ -297,6 +297,9 @@ func (c *Conversation) end(ctx context.Context, end backend.End) error {
 		return fail(op, objConv(c.handle), err)
 	}
 	c.tx.ended = append(c.tx.ended, c.handle)
+	if c.tx.remains = c.tx.remains || ended.Remains; c.tx.remains && c.tx.joined {
+		c.tx.b.duties.closedSoon()
+	}
 	if ended.Queue != 0 {
 		c.tx.touch(ended.Queue)
 		err = c.tx.told(ctx)

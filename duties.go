@@ -78,6 +78,18 @@ func (c *caretaker) within(d time.Duration) {
 	c.poked()
 }
 
+// closedSoon has conversations removed soon that are over and were locked: the
+// next one of an ordered Sender may wait for it.
+func (c *caretaker) closedSoon() {
+	at := time.Now().Add(100 * time.Millisecond)
+	c.mu.Lock()
+	if at.Before(c.next[backend.DutyClosed]) {
+		c.next[backend.DutyClosed] = at
+	}
+	c.mu.Unlock()
+	c.poked()
+}
+
 func (c *caretaker) poked() {
 	select {
 	case c.poke <- struct{}{}:

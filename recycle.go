@@ -402,7 +402,7 @@ func (t *errand) handOver(ctx context.Context) {
 			return err
 		}
 		next, err := tx.unfinished(ctx, list)
-		if err != nil || next == nil {
+		if err != nil || next == nil || next.Handle == m.Handle {
 			return err
 		}
 		tx.rollback(ctx)

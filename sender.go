@@ -365,7 +365,8 @@ func (tx *Tx) unfinished(ctx context.Context, list []*backend.Endpoint) (*backen
 		switch {
 		case !ep.Initiator || ep.PeerCleaned || ep.State == DisconnectedInbound || ep.State == Closed:
 			continue
-		case ep.State == Errored:
+		case ep.State == Errored || ep.State == DisconnectedOutbound:
+			// It has ended because of an error, or will: then the target counts.
 			peer, err := tx.be.Endpoint(ctx, ep.Peer)
 			if err != nil && !errors.Is(err, ErrNoConversation) {
 				return nil, err

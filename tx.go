@@ -25,6 +25,7 @@ type Tx struct {
 	marks    []mark         // savepoints
 	ended    []ID           // conversations that were ended in it
 	sooner   time.Duration  // a timer or delayed post is due in so long
+	remains  bool           // of a conversation that is over, for the duty to remove
 	lanes    map[laneKey]*lane
 	seq      int64 // of the message that was sent last
 }
@@ -272,6 +273,9 @@ func (tx *Tx) commit(ctx context.Context) error {
 	}
 	if tx.sooner > 0 {
 		tx.b.duties.within(tx.sooner)
+	}
+	if tx.remains {
+		tx.b.duties.closedSoon()
 	}
 	return nil
 }

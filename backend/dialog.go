@@ -212,6 +212,7 @@ type Ended struct {
 	Dropped  int   // unread messages of this side that were removed
 	Unheard  bool  // the peer had ended before: it will not hear of an error
 	PeerGone bool  // both sides have ended now
+	Remains  bool  // they have, but the conversation is locked: DutyClosed has to remove it
 }
 
 // Posting is a post to be added.

@@ -31,6 +31,7 @@ func init() {
 		Check{ID: "C06", Name: "errors that do", Run: func(e *Env) { checkNotResent(e, "") }},
 		Check{ID: "C06", Name: "errors that do, by key", Run: func(e *Env) { checkNotResent(e, "k") }},
 		Check{ID: "C07", Name: "one dialog after the other", Run: checkDialogsInOrder},
+		Check{ID: "C07", Name: "the end of a target, while its dialog is locked", Run: checkEndBesideLock},
 		Check{ID: "C07", Name: "one key under load", Run: checkOrderUnderLoad},
 		Check{ID: "C08", Name: "the broker of the sender was closed", Run: checkSenderClosed},
 		Check{ID: "C08", Name: "the process of the sender was killed", Run: checkSenderKilled},
@@ -815,6 +816,44 @@ func checkDialogsInOrder(e *Env) {
 }
 
 // dlgHeldOf returns what is withheld of a service.
+// checkEndBesideLock: the rows of the conversation cannot go as its target ends,
+// and until they do, the next dialog does not wait for them.
+func checkEndBesideLock(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("this store has a single writer: nothing can be locked while another transaction ends a conversation")
+	}
+	log := newRecLog()
+	w, s, client, server := recPending(e, log, "k")
+	recFail(w, client, -8425)
+	if !e.Soon(10*time.Second, func() bool { return len(log.with("event=recycle.error")) > 0 }) {
+		e.Fatalf("it was not logged that the dialog failed: %q", log.with(""))
+	}
+	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	if !e.Soon(10*time.Second, func() bool { return len(dlgHeldOf(w, w.Client)) == 0 }) {
+		e.Fatalf("what the first dialog's end says is withheld from a queue that is enabled")
+	}
+	lock := func(h parley.ID) (free func()) {
+		tx, err := w.Handle().Begin(e.Ctx)
+		e.Must(err)
+		if !e.Soon(5*time.Second, func() bool { err = tx.TryStream(e.Ctx, h); return !errors.Is(err, backend.ErrStreamBusy) }) || err != nil {
+			e.Fatalf("lock %s: %v", h, err)
+		}
+		return func() { e.Must(tx.Rollback(e.Ctx)) }
+	}
+	free := lock(client)
+	dlgEnd(w, server)
+	over := lock(server) // in place of the other lock, which a sender of the key waits for
+	free()
+	recMust(w, w.B, s, "4")
+	if held := dlgHeldOf(w, w.Client); len(held) > 0 {
+		e.Errorf("the target of the first dialog has ended, and %q is withheld", held[0].Status)
+	}
+	got, _ := recUntil(w, 1)
+	dlgSame(e, "received", Bodies(got), []string{"4"})
+	over()
+	recGone(w, server)
+}
+
 func dlgHeldOf(w *World, service string) (of []parley.WithheldStream) {
 	list, err := w.B.Withheld(w.Ctx, backend.CountLimit)
 	w.Must(err)

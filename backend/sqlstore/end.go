@@ -73,6 +73,7 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 		if err != nil || removed {
 			return done, err
 		}
+		done.Remains = true
 		_, err = t.Exec(ctx, t.s.q.EndpointFinish, 0, e.Handle)
 		return done, err
 	case done.PeerGone:

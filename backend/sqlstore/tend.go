@@ -31,7 +31,7 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 	case backend.DutyMarkers:
 		moved, err = s.tendMarkers(ctx, limit)
 	case backend.DutyClosed:
-		moved, err = s.tendClosed(ctx, limit)
+		moved, next, err = s.tendClosed(ctx, limit)
 	case backend.DutyGroups:
 		moved, err = s.tendGroups(ctx, limit)
 	case backend.DutyWorkers:

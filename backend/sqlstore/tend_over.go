@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -44,15 +45,16 @@ const walkSize = 1000
 
 // tendClosed removes conversations that both sides have ended. Most of them are
 // on a list. Two sides that end at the same time do not see each other, and
-// their conversation is found by a slow walk.
-func (s *Store) tendClosed(ctx context.Context, limit int) (moved int, err error) {
+// their conversation is found by a slow walk. What is locked is looked at again
+// after a second.
+func (s *Store) tendClosed(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
 	ids, err := s.due(ctx, s.q.FinishedEndpoints, limit)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	late, err := s.after(ctx, backend.DutyClosed, s.q.EndpointsAfter, walkSize)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, handle := range append(ids, late...) {
 		removed := false
@@ -61,13 +63,15 @@ func (s *Store) tendClosed(ctx context.Context, limit int) (moved int, err error
 			return err
 		})
 		if err != nil {
-			return moved, err
+			return moved, 0, err
 		}
 		if removed {
 			moved++
+		} else {
+			next = time.Second
 		}
 	}
-	return moved, nil
+	return moved, next, nil
 }
 
 // removeClosed removes the conversation of an endpoint that has ended, if the

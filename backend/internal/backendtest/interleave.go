@@ -37,6 +37,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		{"move beside sender", moveBesideSender},
 		{"keys wait", keysWait},
 		{"send beside end", sendBesideEnd},
+		{"end beside guard", endBesideGuard},
 		{"settle beside promoter", settleBesidePromoter},
 		{"transaction fences lease", transactionFencesLease},
 		{"hold survives savepoint", holdSurvivesSavepoint},
@@ -325,6 +326,29 @@ func sendBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
 		t.Errorf("send: %v", err)
 	}
 	f.Equal("drained", f.Drain(f.QB), []string{"1", "<EndDialog>"})
+}
+
+// A conversation whose other side's guard is locked is over all the same, and
+// whoever ended it is told that it is still to be removed.
+func endBesideGuard(t *testing.T, fresh func(*testing.T) *interleaving) {
+	f := fresh(t)
+	d := f.Open()
+	f.end(backend.End{Handle: d.A.Handle})
+	f.Equal("drained", f.Drain(f.QB), []string{"<EndDialog>"})
+	other := f.Begin()
+	f.OK(other.TryStream(f.Ctx, d.A.Handle))
+	done := f.end(backend.End{Handle: d.B.Handle})
+	f.Equal("ended", done, backend.Ended{PeerGone: true, Unheard: true, Remains: true})
+	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Closed)
+	n, next := f.Tend(backend.DutyClosed)
+	f.Equal("removed", n, 0)
+	if next <= 0 || next > time.Second {
+		f.Errorf("what is locked is looked at again in %v, want a second at most", next)
+	}
+	f.OK(other.Commit(f.Ctx))
+	n, next = f.Tend(backend.DutyClosed)
+	f.Equal("removed", n, 1)
+	f.Equal("look again", next, time.Duration(0))
 }
 
 // A promoter whose transaction is open holds up no settle, and keeps what he
