@@ -248,9 +248,7 @@ func (tx *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, er
 	case peerEnded || alone:
 		done.PeerGone = true
 		done.Unheard = end.Kind == backend.EndError && peerEnded
-		if end.Keep == 0 {
-			s.removeIfFree(tx, e)
-		}
+		done.Remains = end.Keep == 0 && !s.removeIfFree(tx, e)
 	case peerTroubled:
 		// It is in error: it has heard enough and will end by itself.
 	case end.Kind == backend.EndError:
