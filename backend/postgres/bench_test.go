@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -10,14 +9,10 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-func BenchmarkRecycling(b *testing.B) {
-	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
-	if dsn == "" {
-		b.Skip("PARLEY_TEST_POSTGRES is not set")
-	}
-	backendtest.BenchmarkRecycling(b, func() (backend.Backend, error) {
-		own := backendtest.WithParam(b, dsn, "parley_prefix", "parley_bench_"+backend.NewID().String()[24:]+"_")
-		be, err := postgres.Open(context.Background(), own, nil)
+func Benchmark(b *testing.B) {
+	backendtest.Benchmarks(b, func(b *testing.B) (backend.Backend, error) {
+		own := backendtest.WithParam(b, server(b), "parley_prefix", backendtest.Name()+"_")
+		be, err := postgres.Open(context.Background(), own, &postgres.Options{MaxConns: 60})
 		if err == nil {
 			b.Cleanup(func() {
 				again, err := postgres.Open(context.Background(), own, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlite"
 )
 
-func BenchmarkRecycling(b *testing.B) {
-	backendtest.BenchmarkRecycling(b, func() (backend.Backend, error) {
+func Benchmark(b *testing.B) {
+	backendtest.Benchmarks(b, func(b *testing.B) (backend.Backend, error) {
 		return sqlite.Open(context.Background(), "sqlite:"+filepath.Join(b.TempDir(), "bench.db"), nil)
 	})
 }

@@ -2,34 +2,17 @@ package backendtest
 
 import (
 	"context"
-	"testing"
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
-// BenchmarkRecycling compares a Sender with one dialog for each message. What it
+// benchRecycling compares a Sender with one dialog for each message. What it
 // reports are messages a second: those sent, with all that this side has to do
 // until its dialogs are gone, and those received by a worker; and how many times
 // as many they are by a Sender.
-func BenchmarkRecycling(b *testing.B, open func() (backend.Backend, error)) {
-	ctx := context.Background()
-	be, err := open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	br, err := parley.New(ctx, be, &parley.Options{NoDuties: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer br.Close()
-	must := func(err error) {
-		if err != nil {
-			b.Helper()
-			b.Fatal(err)
-		}
-	}
+func benchRecycling(b *bencher) {
+	ctx, br, must := b.ctx, b.broker, b.must
 	must(br.Migrate(ctx))
 	must(br.Define(ctx, parley.Catalog{
 		Types:     []parley.MessageType{{Name: "Entry"}},
@@ -55,11 +38,6 @@ func BenchmarkRecycling(b *testing.B, open func() (backend.Backend, error)) {
 		return nil
 	})
 	ends := parley.NewMux() // ends dialogs that their target has ended
-	timed := func(f func()) time.Duration {
-		start := time.Now()
-		f()
-		return time.Since(start)
-	}
 	drain := func(queue string, mux *parley.Mux) func() {
 		return func() { must(br.NewWorker(queue, mux, &parley.WorkerOptions{MaxReaders: 1}).Drain(ctx)) }
 	}
