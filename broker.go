@@ -77,6 +77,10 @@ type Options struct {
 	// have ended. Default 0: it is removed at once.
 	KeepClosed time.Duration
 
+	// KeepOnce is for how long at least the keys of Tx.Once are kept: longer than
+	// any message may come up again. Default 30 days.
+	KeepOnce time.Duration
+
 	// MaxBody limits the size of a body. Default 64 MiB.
 	MaxBody int
 
@@ -107,6 +111,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"Poll", &v.Poll, time.Second, time.Millisecond},
 		{"GroupWait", &v.GroupWait, 5 * time.Second, 0},
 		{"KeepClosed", &v.KeepClosed, 0, 0},
+		{"KeepOnce", &v.KeepOnce, 30 * 24 * time.Hour, time.Millisecond},
 	} {
 		if *d.v == 0 {
 			*d.v = d.def

@@ -33,6 +33,7 @@ var every = [backend.DutyCount]time.Duration{
 	backend.DutyGroups:    time.Minute,
 	backend.DutyWorkers:   time.Minute,
 	backend.DutyProcessed: time.Minute,
+	backend.DutyOnce:      time.Minute,
 }
 
 // dueDuties are those that make messages receivable.

@@ -133,7 +133,8 @@ func checkSavepoint(name string) error {
 
 // Once records key and reports whether it is new: the check that keeps an
 // effect outside the database from happening twice, when the key is the
-// message's ID. It is undone with the transaction.
+// message's ID. It is undone with the transaction, and forgotten after
+// Options.KeepOnce.
 func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if err := tx.ready(); err != nil {
 		return false, fail("once", key, err)
@@ -141,7 +142,7 @@ func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if key == "" || len(key) > 1024 || !isText(key) {
 		return false, fail("once", "", fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 1024, without zero bytes: %w", len(key), ErrInvalidOption))
 	}
-	fresh, err := tx.be.Once(ctx, key)
+	fresh, err := tx.be.Once(ctx, key, tx.b.opt.KeepOnce)
 	return fresh, fail("once", key, err)
 }
 

@@ -201,8 +201,8 @@ type Tx interface {
 	// is held, ErrNoGroup if there is none.
 	Unpark(ctx context.Context, group ID) error
 
-	// Once records key and reports whether it was new.
-	Once(ctx context.Context, key string) (bool, error)
+	// Once records key, at least for a time, and reports whether it was new.
+	Once(ctx context.Context, key string, keep time.Duration) (bool, error)
 
 	// Savepoint, RollbackTo and Release work as in SQL. Locks taken after a
 	// savepoint may or may not survive RollbackTo.
@@ -288,9 +288,10 @@ const (
 	DutyGroups                // groups and keys that nothing refers to are removed, with their promotions
 	DutyWorkers               // records of workers that died long ago are removed
 	DutyProcessed             // processed posts beyond the time for which they are kept are removed
+	DutyOnce                  // keys of Once beyond that time are removed
 	DutyCount     int  = iota
 )
 
 func (d Duty) String() string {
-	return [...]string{"delayed", "timers", "lifetimes", "deferred", "markers", "closed", "groups", "workers", "processed"}[d]
+	return [...]string{"delayed", "timers", "lifetimes", "deferred", "markers", "closed", "groups", "workers", "processed", "once"}[d]
 }

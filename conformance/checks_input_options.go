@@ -28,6 +28,7 @@ func checkBrokerOptions(e *Env) {
 		"Poll ":      {Poll: -time.Second},
 		"GroupWait":  {GroupWait: -1},
 		"KeepClosed": {KeepClosed: -1},
+		"KeepOnce":   {KeepOnce: -1},
 		"MaxBody":    {MaxBody: -1},
 	} {
 		b, err := parley.New(e.Ctx, e.Handle(), &o)

@@ -97,7 +97,7 @@ func checkInvStale(e *Env) {
 				}
 				tx := s.begin()
 				defer s.rollback(tx)
-				_, err := tx.Once(e.Ctx, key)
+				_, err := tx.Once(e.Ctx, key, time.Hour)
 				e.Must(err)
 				if err := tx.Reclaim(e.Ctx, []*backend.Hold{stale.Hold}); !errors.Is(err, backend.ErrFenced) {
 					e.Errorf("%s: %s: Reclaim under the old fence returns %v, want ErrFenced", what, when, err)
@@ -105,7 +105,7 @@ func checkInvStale(e *Env) {
 				s.rollback(tx)
 				tx = s.begin()
 				defer s.rollback(tx)
-				_, err = tx.Once(e.Ctx, key)
+				_, err = tx.Once(e.Ctx, key, time.Hour)
 				e.Must(err)
 				if err := stale.try(tx, backend.Outcome{Done: stale.Messages}); !errors.Is(err, backend.ErrFenced) {
 					e.Errorf("%s: %s: Settle under the old fence returns %v, want ErrFenced", what, when, err)
@@ -157,7 +157,7 @@ func checkInvDeath(e *Env) {
 	s := invUnder(w)
 	h := s.found(parley.HoldTransaction, "conversation")
 	key := e.Name("write of a lost connection")
-	_, err := h.tx.Once(e.Ctx, key)
+	_, err := h.tx.Once(e.Ctx, key, time.Hour)
 	e.Must(err)
 	e.Must(h.try(h.tx, backend.Outcome{Done: h.Messages}))
 	e.Must(s.be.Close())

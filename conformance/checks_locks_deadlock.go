@@ -125,7 +125,7 @@ func checkLockDeadlockTx(e *Env) {
 	var both []backend.Tx
 	for i := range 2 {
 		tx := lckTx(e, e.Handle())
-		if _, err := tx.Once(e.Ctx, e.Name(fmt.Sprint("before ", i))); err != nil {
+		if _, err := tx.Once(e.Ctx, e.Name(fmt.Sprint("before ", i)), time.Hour); err != nil {
 			e.Fatalf("write: %v", err)
 		}
 		lckGet(e, tx, name, backend.LockS)
@@ -143,7 +143,7 @@ func checkLockDeadlockTx(e *Env) {
 	if took := time.Since(start); took > queSlow {
 		e.Errorf("of two transactions that wait for each other one was told after %v", took)
 	}
-	if _, err := victim.tx.Once(e.Ctx, e.Name("after")); err != nil {
+	if _, err := victim.tx.Once(e.Ctx, e.Name("after"), time.Hour); err != nil {
 		e.Fatalf("the transaction of a victim does not go on: %v", err)
 	}
 	lckMode(e, victim.tx, name, backend.LockS)
@@ -152,7 +152,7 @@ func checkLockDeadlockTx(e *Env) {
 	e.Must(other.err)
 	e.Must(other.tx.Commit(e.Ctx))
 	e.Must(tskTx(e.Ctx, e.Handle(), func(tx backend.Tx) error {
-		fresh, err := tx.Once(e.Ctx, e.Name("after"))
+		fresh, err := tx.Once(e.Ctx, e.Name("after"), time.Hour)
 		if fresh {
 			e.Errorf("what a victim wrote was not committed")
 		}

@@ -50,17 +50,17 @@ func checkLockTxUsable(e *Env) {
 	for i, wait := range waits {
 		tx := lckTx(e, be)
 		key := e.Name(fmt.Sprint("key ", i))
-		before, err := tx.Once(e.Ctx, key+" before")
+		before, err := tx.Once(e.Ctx, key+" before", time.Hour)
 		e.Must(err)
 		_, err = tx.Lock(e.Ctx, name, backend.LockS, wait)
 		e.Is(err, backend.ErrLockTimeout)
-		after, err := tx.Once(e.Ctx, key+" after")
+		after, err := tx.Once(e.Ctx, key+" after", time.Hour)
 		e.Must(err)
 		lckGet(e, tx, e.Name("another"), backend.LockX)
 		e.Must(tx.Commit(e.Ctx))
 		tx = lckTx(e, be)
 		for _, k := range []string{" before", " after"} {
-			fresh, err := tx.Once(e.Ctx, key+k)
+			fresh, err := tx.Once(e.Ctx, key+k, time.Hour)
 			e.Must(err)
 			if fresh || !before || !after {
 				e.Errorf("what a transaction wrote%s a refused request was not committed with it", k)

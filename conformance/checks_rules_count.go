@@ -41,7 +41,7 @@ func checkRuleCount(e *Env) {
 				tx = s.begin()
 				e.Must(tx.Reclaim(e.Ctx, []*backend.Hold{h.Hold}))
 			}
-			_, err := tx.Once(e.Ctx, key)
+			_, err := tx.Once(e.Ctx, key, time.Hour)
 			e.Must(err)
 			err = h.try(tx, backend.Outcome{Done: []*backend.Message{h.Messages[0], &wrong}})
 			if !errors.Is(err, backend.ErrFenced) {
@@ -59,7 +59,7 @@ func checkRuleCount(e *Env) {
 			h = s.found(hold, what+" after a settle that failed").want(what, "m0", "m1")
 			h.settle(backend.Outcome{Done: h.Messages[:1]})
 			tx = s.begin()
-			_, err = tx.Once(e.Ctx, key)
+			_, err = tx.Once(e.Ctx, key, time.Hour)
 			e.Must(err)
 			if hold == parley.HoldLease {
 				if err := tx.Reclaim(e.Ctx, []*backend.Hold{h.Hold}); !errors.Is(err, backend.ErrFenced) {
@@ -98,7 +98,7 @@ func checkRuleCountEnded(e *Env) {
 
 	key := e.Name("write")
 	tx = s.begin()
-	_, err = tx.Once(e.Ctx, key)
+	_, err = tx.Once(e.Ctx, key, time.Hour)
 	e.Must(err)
 	if err = tx.Reclaim(e.Ctx, []*backend.Hold{h.Hold}); err == nil {
 		err = h.try(tx, backend.Outcome{Done: h.Messages})

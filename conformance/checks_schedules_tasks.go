@@ -257,7 +257,7 @@ func checkTaskTx(e *Env) {
 			if err := tx.LockTask(e.Ctx, h); err != nil {
 				return err
 			}
-			fresh, err := tx.Once(e.Ctx, name)
+			fresh, err := tx.Once(e.Ctx, name, time.Hour)
 			if err == nil && !fresh {
 				e.Errorf("the writes of a task were committed twice")
 			}

@@ -113,6 +113,7 @@ var Sentences = []Sentence{
 	{"X07", "A worker that dies before its commit leaves its messages to be handled again, and nothing of what it wrote."},
 	{"X08", "The delivery after a receiver's death shows the same message ID, a higher attempt, and that it is redelivered."},
 	{"X09", "A message that kills its process is found out at the second death and dealt with as poison, and its neighbours are handled."},
+	{"X10", "A key given to Once is new for one transaction that commits, in whatever process, and for no other before its time is over; what is rolled back was not recorded."},
 
 	{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for nobody."},
 	{"N02", "A delayed post joins its queue when it is due and not before."},

@@ -518,7 +518,7 @@ func claimStatements(s *sqlstore.Statements[string]) {
 		 WHERE handle = @p1 AND kind = @p2`
 	s.OnceInsert = unlessThere(`
 		-- locks once row insert end wait option
-		INSERT INTO parley_once (name, bytes, since) VALUES (@p1, DATALENGTH(@p1), :now)`)
+		INSERT INTO parley_once (name, bytes, keep_until) VALUES (@p1, DATALENGTH(@p1), :now + @p2)`)
 }
 
 func dutyStatements(s *sqlstore.Statements[string]) {
@@ -582,6 +582,14 @@ func dutyStatements(s *sqlstore.Statements[string]) {
 		-- locks processed key S row skip current
 		SELECT TOP (@p1) post_id FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE keep_until <= :now ORDER BY keep_until`
+	s.OnceDue = `
+		-- locks once key S row skip current
+		SELECT TOP (@p1) name FROM parley_once WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		 WHERE keep_until <= :now ORDER BY keep_until`
+	s.OnceDelete = `
+		-- locks once key X end wait option
+		DELETE FROM parley_once WITH (ROWLOCK)
+		 WHERE name = @p1 AND bytes = DATALENGTH(@p1) AND keep_until <= :now`
 	s.NextProcessed = `
 		-- locks processed key S row skip current
 		SELECT TOP (1) keep_until - :now FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)

@@ -129,7 +129,7 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s.UniqueInsert = `
 		INSERT IGNORE INTO parley_uniq (queue_id, value, post_id) VALUES (?, ?, ?)`
 	s.OnceInsert = `
-		INSERT IGNORE INTO parley_once (name, since) VALUES (?, :now)`
+		INSERT IGNORE INTO parley_once (name, keep_until) VALUES (?, :now + ?)`
 	s.FenceInsert = `
 		INSERT IGNORE INTO parley_fence (name, fence, uses) VALUES (?, ?, 1)`
 	s.ScheduleInsert = `

@@ -28,7 +28,7 @@ func TestEndBesideStatement(t *testing.T) {
 			defer close(over)
 			ctx := context.Background()
 			verbs := []func() error{ // each prepares another statement
-				func() error { _, err := tx.Once(ctx, "key"); return err },
+				func() error { _, err := tx.Once(ctx, "key", time.Hour); return err },
 				func() error { _, err := tx.Members(ctx, backend.NewID()); return err },
 				func() error { return tx.Demote(ctx, backend.NewID()) },
 				func() error { _, err := tx.Exhume(ctx, backend.NewID()); return err },

@@ -205,13 +205,13 @@ func TestTurns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(f.Ctx, 50*time.Millisecond)
 	defer cancel()
 	second := f.Begin()
-	if _, err := second.Once(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := second.Once(ctx, "k", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 	f.None(f.Request(f.QP)) // an idle claim does not wait
 	done := make(chan error)
 	go func() {
-		_, err := second.Once(f.Ctx, "k")
+		_, err := second.Once(f.Ctx, "k", time.Hour)
 		done <- errors.Join(err, second.Commit(f.Ctx))
 	}()
 	f.OK(tx.Commit(f.Ctx))
@@ -238,11 +238,11 @@ func TestInterrupted(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v", err)
 	}
-	_, err = tx.Once(f.Ctx, "lost")
+	_, err = tx.Once(f.Ctx, "lost", time.Hour)
 	f.Is(err, backend.ErrSerialization)
 	f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
 	f.Do(func(tx backend.Tx) error {
-		fresh, err := tx.Once(f.Ctx, "lost")
+		fresh, err := tx.Once(f.Ctx, "lost", time.Hour)
 		f.Equal("fresh", fresh, true)
 		return err
 	})
@@ -266,10 +266,10 @@ func TestJoin(t *testing.T) {
 		inside := backend.InsideTx(f.Ctx, tx)
 		other, err := b.Begin(inside)
 		f.OK(err)
-		_, err = other.Once(inside, "k")
+		_, err = other.Once(inside, "k", time.Hour)
 		f.Is(err, backend.ErrWouldDeadlock)
 		f.OK(tx.Commit(f.Ctx))
-		_, err = tx.Once(f.Ctx, "k")
+		_, err = tx.Once(f.Ctx, "k", time.Hour)
 		f.Is(err, backend.ErrTxDone)
 		if commit {
 			f.OK(mine.Commit())

@@ -345,10 +345,10 @@ func (t *Tx) SetTimer(ctx context.Context, handle backend.ID, after time.Duratio
 }
 
 // Once implements backend.Tx.
-func (t *Tx) Once(ctx context.Context, key string) (bool, error) {
+func (t *Tx) Once(ctx context.Context, key string, keep time.Duration) (bool, error) {
 	if err := t.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := t.Exec(ctx, t.s.q.OnceInsert, key)
+	n, err := t.Exec(ctx, t.s.q.OnceInsert, key, keep)
 	return n > 0, err
 }

@@ -68,6 +68,6 @@ func portableClaim(s *Statements[string]) {
 	s.TimersDelete = `
 		DELETE FROM parley_timer WHERE handle = ?`
 	s.OnceInsert = `
-		INSERT INTO parley_once (name, since) VALUES (?, :now)
+		INSERT INTO parley_once (name, keep_until) VALUES (?, :now + ?)
 		ON CONFLICT DO NOTHING`
 }

@@ -54,6 +54,10 @@ func portableDuties(s *Statements[string]) {
 		SELECT keep_until - :now FROM parley_processed ORDER BY keep_until LIMIT 1`
 	s.ProcessedDelete = `
 		DELETE FROM parley_processed WHERE post_id = ?`
+	s.OnceDue = `
+		SELECT name FROM parley_once WHERE keep_until <= :now ORDER BY keep_until LIMIT ?`
+	s.OnceDelete = `
+		DELETE FROM parley_once WHERE name = ? AND keep_until <= :now`
 	s.ReadyQueues = `
 		SELECT q.queue_id FROM parley_queue q
 		 WHERE EXISTS (SELECT 1 FROM parley_ready r WHERE r.queue_id = q.queue_id)`

@@ -169,6 +169,8 @@ type Statements[T any] struct {
 	NextProcessed,
 	NextFinished,
 	ProcessedDelete,
+	OnceDue,
+	OnceDelete,
 	ReadyQueues, // with entries in the ready order
 	Stale,
 	FinishedEndpoints,

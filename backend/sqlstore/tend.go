@@ -40,6 +40,8 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 		if moved, err = s.tendProcessed(ctx, limit); err == nil {
 			next, err = s.next(ctx, s.q.NextProcessed)
 		}
+	case backend.DutyOnce:
+		moved, err = s.tendOnce(ctx, limit)
 	}
 	return moved, next, err
 }

@@ -192,3 +192,30 @@ func (s *Store) tendProcessed(ctx context.Context, limit int) (moved int, err er
 	}
 	return moved, nil
 }
+
+// tendOnce removes keys of Once whose time is over.
+func (s *Store) tendOnce(ctx context.Context, limit int) (moved int, err error) {
+	var keys []string
+	err = s.reading(ctx, func(r run) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
+			var key string
+			err := rows.Scan(&key)
+			keys = append(keys, key)
+			return err
+		}, s.q.OnceDue, limit)
+	})
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	err = s.atomically(ctx, func(tx *Tx) error {
+		for _, key := range keys {
+			n, err := tx.Exec(ctx, s.q.OnceDelete, key)
+			if err != nil {
+				return err
+			}
+			moved += int(n)
+		}
+		return nil
+	})
+	return moved, err
+}

@@ -303,11 +303,12 @@ CREATE TABLE parley_failure (
 );
 
 CREATE TABLE parley_once (
-  name  nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
-  bytes int           NOT NULL, -- of the name
-  since bigint        NOT NULL,
+  name       nvarchar(512) COLLATE Latin1_General_100_BIN2 NOT NULL,
+  bytes      int           NOT NULL, -- of the name
+  keep_until bigint        NOT NULL,
   PRIMARY KEY NONCLUSTERED (name, bytes) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
+CREATE INDEX by_until ON parley_once (keep_until) WITH (ALLOW_PAGE_LOCKS = OFF);
 
 -- Readers of queues, and what they have in hand: ids of messages, 16 bytes each.
 -- One whose time is over has died.

@@ -390,8 +390,9 @@ CREATE TABLE IF NOT EXISTS parley_task (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 CREATE TABLE IF NOT EXISTS parley_once (
-  name  VARBINARY(1024) PRIMARY KEY,
-  since BIGINT          NOT NULL
+  name       VARBINARY(1024) PRIMARY KEY,
+  keep_until BIGINT          NOT NULL,
+  INDEX until (keep_until)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- Rows that are there for a moment, to find out whether others can see them.

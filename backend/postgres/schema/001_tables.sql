@@ -319,9 +319,10 @@ CREATE TABLE parley_worker (
 );
 
 CREATE TABLE parley_once (
-  name  text COLLATE "C" PRIMARY KEY,
-  since bigint           NOT NULL
+  name       text COLLATE "C" PRIMARY KEY,
+  keep_until bigint           NOT NULL
 );
+CREATE INDEX parley_once_until ON parley_once (keep_until);
 
 -- Application locks. The row of a stripe is locked by whoever decides about a
 -- lock whose name belongs to it; its fence is the last that was given.

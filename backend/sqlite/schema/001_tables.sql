@@ -281,9 +281,10 @@ CREATE TABLE parley_worker (
 ) WITHOUT ROWID;
 
 CREATE TABLE parley_once (
-  name  TEXT    PRIMARY KEY,
-  since INTEGER NOT NULL
+  name       TEXT    PRIMARY KEY,
+  keep_until INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX parley_once_until ON parley_once (keep_until);
 
 -- Application locks. The row of a stripe is locked by whoever decides about a
 -- lock whose name belongs to it; its fence is the last that was given.

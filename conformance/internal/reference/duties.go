@@ -40,6 +40,8 @@ func (h *Handle) Tend(ctx context.Context, duty backend.Duty, limit int) (int, t
 		d.workers()
 	case backend.DutyProcessed:
 		d.processed()
+	case backend.DutyOnce:
+		d.once()
 	}
 	tx.commit()
 	return d.moved, d.next, nil
@@ -276,6 +278,16 @@ func (d *work) processed() {
 	for _, id := range s.posts.keys(d.tx) {
 		p, _ := s.posts.get(d.tx, id)
 		if p.state == "processed" && d.due(p.until) && s.posts.delete(d.tx, id) {
+			d.moved++
+		}
+	}
+}
+
+func (d *work) once() {
+	s := d.store
+	for _, key := range s.once.keys(d.tx) {
+		until, _ := s.once.get(d.tx, key)
+		if (d.due(until) || s.fault == FaultOnceForgets) && d.tx.tryLock(lock{kind: lockOnce, name: key}) && s.once.delete(d.tx, key) {
 			d.moved++
 		}
 	}

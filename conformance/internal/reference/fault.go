@@ -83,6 +83,8 @@ const (
 	FaultNeverSealed           Fault = "never-sealed"
 	FaultErrorSends            Fault = "error-sends"
 	FaultResendLost            Fault = "resend-lost"
+	FaultOnceForgets           Fault = "once-forgets"
+	FaultOnceUnlocked          Fault = "once-unlocked"
 	FaultNoMembers             Fault = "no-members"
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
@@ -216,6 +218,8 @@ var Faults = []FaultInfo{
 	{FaultSubmitUnlocked, "F08", "a submission does not wait for a claim of the same schedule"},
 	{FaultStopUntold, "F04", "the workers of cancelled tasks are not told"},
 	{FaultDeathUnseen, "X09", "it is not seen that a receiver died with a message in hand"},
+	{FaultOnceForgets, "X10", "keys that happened once are forgotten before their time"},
+	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
 }
 

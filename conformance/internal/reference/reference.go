@@ -103,7 +103,7 @@ type tables struct {
 	posts       table[backend.ID, post]
 	uniques     table[unique, backend.ID]
 	dead        table[int64, deadLetter]
-	once        table[string, struct{}]
+	once        table[string, time.Time]
 	attendances table[backend.ID, attendance] // of readers
 	fences      table[string, int64]          // the highest that passed
 	schedules   table[string, schedule]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -90,7 +91,7 @@ func TestTransactionIsOver(t *testing.T) {
 	b.must(tx.Commit(ctx))
 	b.must(tx.Rollback(ctx))
 	b.want(tx.Commit(ctx), backend.ErrTxDone)
-	_, err := tx.Once(ctx, "k")
+	_, err := tx.Once(ctx, "k", time.Hour)
 	b.want(err, backend.ErrTxDone)
 
 	// Closing one handle ends its transactions and nobody else's.
@@ -100,11 +101,11 @@ func TestTransactionIsOver(t *testing.T) {
 	mine := b.begin()
 	b.must(other.Close())
 	b.must(other.Close())
-	_, err = open.Once(ctx, "k")
+	_, err = open.Once(ctx, "k", time.Hour)
 	b.want(err, backend.ErrTxDone)
 	_, err = other.Begin(ctx)
 	b.want(err, backend.ErrClosed)
-	fresh, err := mine.Once(ctx, "k")
+	fresh, err := mine.Once(ctx, "k", time.Hour)
 	b.must(err)
 	if !fresh {
 		t.Error("the key of the rolled back transaction is still there")

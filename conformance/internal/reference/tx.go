@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -190,17 +191,19 @@ func (tx *Tx) SQL() backend.Execer { return nil }
 
 // Once implements [backend.Tx]. Who records the same key meanwhile waits until
 // this transaction has ended: only then is it known whether the key was new.
-func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
+func (tx *Tx) Once(ctx context.Context, key string, keep time.Duration) (bool, error) {
 	if err := tx.enter(ctx); err != nil {
 		return false, err
 	}
 	defer tx.leave()
-	if err := tx.lock(ctx, lock{kind: lockOnce, name: key}); err != nil {
-		return false, err
+	if tx.store.fault != FaultOnceUnlocked {
+		if err := tx.lock(ctx, lock{kind: lockOnce, name: key}); err != nil {
+			return false, err
+		}
 	}
 	if tx.store.once.has(tx, key) {
 		return false, nil
 	}
-	tx.store.once.put(tx, key, struct{}{})
+	tx.store.once.put(tx, key, tx.store.now().Add(keep))
 	return true, nil
 }
