@@ -31,9 +31,11 @@ type batch struct {
 
 	ctx      context.Context // of handlers
 	lost     context.CancelCauseFunc
-	asked    int // messages
-	groups   int // that were claimed
-	messages int // in them
+	budget   time.Duration // it may take so long
+	claimed  time.Duration // it took so long to claim it
+	asked    int           // messages
+	groups   int           // that were claimed
+	messages int           // in them
 
 	mu       sync.Mutex // guards what follows against heartbeats, overdue and abandon
 	started  time.Time
@@ -63,6 +65,7 @@ type batch struct {
 func (t *batch) begin(holds []*backend.Hold, start time.Time, asked int) {
 	t.holds, t.asked, t.groups = holds, asked, len(holds)
 	t.until = start.Add(t.w.opt.Lease)
+	t.budget = t.s.pace.budget()
 	for _, h := range holds {
 		t.messages += len(h.Messages)
 	}
@@ -82,7 +85,7 @@ func (t *batch) run() {
 	t.mu.Lock()
 	t.started = time.Now()
 	if len(t.holds) > 1 {
-		t.timer = time.AfterFunc(t.w.opt.BatchTime, t.overdue)
+		t.timer = time.AfterFunc(t.budget, t.overdue)
 	}
 	t.mu.Unlock()
 	next := 0
@@ -105,8 +108,9 @@ func (t *batch) run() {
 	if err == nil {
 		t.acquit()
 	}
-	t.s.pace.did(t.asked, t.groups, t.messages, t.handled+t.failed, took)
-	t.report(next, time.Since(end), err)
+	settled := time.Since(end)
+	t.s.pace.did(t.asked, t.groups, t.messages, t.handled+t.failed, took, t.claimed+settled)
+	t.report(next, settled, err)
 	if err != nil {
 		t.recover(next, err)
 	}
@@ -137,7 +141,7 @@ func (t *batch) enough() bool {
 }
 
 // late reports whether the batch has had its time. t.mu is held.
-func (t *batch) late() bool { return time.Since(t.started) > t.w.opt.BatchTime }
+func (t *batch) late() bool { return time.Since(t.started) > t.budget }
 
 // waited gives a batch more time, for the while in which it waited for the store:
 // where there is a single writer, whoever it gave its groups back to would have
@@ -145,7 +149,7 @@ func (t *batch) late() bool { return time.Since(t.started) > t.w.opt.BatchTime }
 func (t *batch) waited(d time.Duration) {
 	t.started = t.started.Add(d)
 	if t.timer != nil {
-		t.timer.Reset(t.w.opt.BatchTime - time.Since(t.started))
+		t.timer.Reset(t.budget - time.Since(t.started))
 	}
 }
 

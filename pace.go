@@ -15,12 +15,25 @@ type pace struct {
 	size    int
 	each    time.Duration // that a message takes, of late
 	known   bool
-	density float64 // messages in a group, of late
+	cost    time.Duration // of claiming and settling a batch, of late
+	density float64       // messages in a group, of late
 }
 
 func newPace(most int, d time.Duration) *pace {
 	return &pace{most: most, time: d, size: 1, density: 1}
 }
+
+// budget is how long a batch may take: its time, or as long as it takes to claim
+// and settle one if that is more. On a store that is overloaded or far away
+// shorter ones would be little but claims and settles.
+func (p *pace) budget() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.atLeast(p.time)
+}
+
+// atLeast is d or the cost of a batch, within bounds. p.mu is held.
+func (p *pace) atLeast(d time.Duration) time.Duration { return max(d, min(p.cost, 10*p.time)) }
 
 // next says how many groups the next claim asks for, and how many messages of
 // each. While other readers are idle a batch is kept so short that its last
@@ -30,7 +43,7 @@ func (p *pace) next(idle bool) (groups, messages int) {
 	defer p.mu.Unlock()
 	n := p.size
 	if idle && p.known {
-		n = min(n, p.fit(p.time/10))
+		n = min(n, p.fit(p.atLeast(p.time/10)))
 	}
 	return max(1, int(float64(n)/p.density)), max(n, 1)
 }
@@ -44,13 +57,14 @@ func (p *pace) fit(d time.Duration) int {
 }
 
 // did takes note of a batch: what was asked for, what came, and what has been
-// handled of it in how long.
-func (p *pace) did(asked, groups, messages, handled int, took time.Duration) {
+// handled of it in how long, and what it cost besides.
+func (p *pace) did(asked, groups, messages, handled int, took, cost time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cost += (cost - p.cost) / 4
 	if handled == 0 {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	each := took / time.Duration(handled)
 	switch {
 	case !p.known || each > p.each: // be careful at once
@@ -60,7 +74,7 @@ func (p *pace) did(asked, groups, messages, handled int, took time.Duration) {
 	}
 	p.known = true
 	p.density += (float64(messages)/float64(max(groups, 1)) - p.density) / 4
-	fit := p.fit(p.time)
+	fit := p.fit(p.atLeast(p.time))
 	if messages >= asked && handled == messages {
 		p.size = min(max(p.size*2, 1), fit)
 	} else {

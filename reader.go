@@ -222,6 +222,7 @@ func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.C
 		w.opt.Observer.Claimed(e)
 		return nil, c, err
 	}
+	t.claimed = time.Since(start)
 	w.opt.Observer.Claimed(e)
 	return t, c, nil
 }

@@ -54,7 +54,9 @@ type WorkerOptions struct {
 	MaxBatch int
 
 	// BatchTime is how long a batch may take before what is left of it is given
-	// back, its wait for the store's only writer not counted. Default 50 ms.
+	// back, its wait for the store's only writer not counted. Default 50 ms. Where
+	// it takes longer to claim and settle a batch, handling it may take as long as
+	// that, up to ten times BatchTime.
 	BatchTime time.Duration
 
 	// Isolation is what a failing handler takes down with it. Default: itself.

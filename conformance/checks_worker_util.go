@@ -440,3 +440,10 @@ func (g *gate) inside() int {
 	defer g.mu.Unlock()
 	return g.now
 }
+
+// entered is how many were inside at once since most was last set.
+func (g *gate) entered() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most
+}

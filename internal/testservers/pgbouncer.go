@@ -22,7 +22,7 @@ import (
 type pgbouncer struct{}
 
 // poolSize is the number of connections to the server per database.
-const poolSize = 20
+const poolSize = 60
 
 func (pgbouncer) Packages() []string { return []string{"pgbouncer"} }
 
