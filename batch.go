@@ -54,6 +54,7 @@ type batch struct {
 	point   bool // a savepoint stands in tx
 	dirty   bool // a handler that succeeded has written since
 	writers int  // handlers that wrote
+	points  int  // savepoints that tx has had
 	ended   []ID // conversations that handlers ended
 
 	handled, failed int // messages
@@ -109,7 +110,10 @@ func (t *batch) run() {
 		t.acquit()
 	}
 	settled := time.Since(end)
-	t.s.pace.did(t.asked, t.groups, t.messages, t.handled+t.failed, took, t.claimed+settled)
+	t.s.pace.did(paced{
+		asked: t.asked, groups: t.groups, messages: t.messages, handled: t.handled + t.failed,
+		took: took, cost: t.claimed + settled, full: t.points >= maxPoints,
+	})
 	t.report(next, settled, err)
 	if err != nil {
 		t.recover(next, err)
@@ -130,14 +134,14 @@ func (t *batch) full(next int) bool {
 	case next == 0:
 		return false
 	}
-	return t.w.stop.Err() != nil || t.writers >= maxWriters || t.late()
+	return t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
 }
 
 // enough reports whether the rest of a group is to be left for another batch.
 func (t *batch) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.w.stop.Err() != nil || t.writers >= maxWriters || t.late()
+	return t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
 }
 
 // late reports whether the batch has had its time. t.mu is held.

@@ -48,7 +48,7 @@ func (t *batch) part(ctx context.Context) error {
 	}
 	t.holds, t.at, t.outcomes, t.current = []*backend.Hold{mine}, 0, nil, t.outcome(mine)
 	t.lease, t.until = true, now.Add(t.w.opt.Lease)
-	t.dirty, t.writers = false, 0
+	t.dirty, t.writers, t.points = false, 0, 0
 	return nil
 }
 

@@ -18,9 +18,9 @@ type task struct {
 // batchPoint is the savepoint before the work of a handler in a batch.
 const batchPoint = "parley_batch_work"
 
-// maxWriters is how many savepoints a transaction may have had: more of them
+// maxPoints is how many savepoints a transaction may have had: more of them
 // cost everybody on PostgreSQL, which keeps 64 subtransactions of each at hand.
-const maxWriters = 50
+const maxPoints = 50
 
 // hold notes that a handler is called for messages.
 func (t *batch) hold(messages []*Message) {
@@ -147,17 +147,17 @@ func (t *batch) mark(ctx context.Context) error {
 	if t.w.opt.Isolation == IsolateBatch && !t.alone {
 		return nil
 	}
-	be := t.tx.be
+	set := t.tx.be.Resave
 	switch {
 	case !t.point:
-		if err := be.Savepoint(ctx, batchPoint); err != nil {
-			return err
-		}
-	case t.dirty:
-		if err := be.Resave(ctx, batchPoint); err != nil {
-			return err
-		}
+		set = t.tx.be.Savepoint
+	case !t.dirty:
+		return nil
 	}
+	if err := set(ctx, batchPoint); err != nil {
+		return err
+	}
+	t.points++
 	t.point, t.dirty = true, false
 	return nil
 }

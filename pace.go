@@ -56,16 +56,23 @@ func (p *pace) fit(d time.Duration) int {
 	return min(max(int(d/p.each), 1), p.most)
 }
 
+// paced is what has become of a batch.
+type paced struct {
+	asked, groups, messages, handled int
+	took, cost                       time.Duration
+	full                             bool // its transaction could not do more
+}
+
 // did takes note of a batch: what was asked for, what came, and what has been
 // handled of it in how long, and what it cost besides.
-func (p *pace) did(asked, groups, messages, handled int, took, cost time.Duration) {
+func (p *pace) did(b paced) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cost += (cost - p.cost) / 4
-	if handled == 0 {
+	p.cost += (b.cost - p.cost) / 4
+	if b.handled == 0 {
 		return
 	}
-	each := took / time.Duration(handled)
+	each := b.took / time.Duration(b.handled)
 	switch {
 	case !p.known || each > p.each: // be careful at once
 		p.each = each
@@ -73,11 +80,14 @@ func (p *pace) did(asked, groups, messages, handled int, took, cost time.Duratio
 		p.each += (each - p.each) / 4
 	}
 	p.known = true
-	p.density += (float64(messages)/float64(max(groups, 1)) - p.density) / 4
+	p.density += (float64(b.messages)/float64(max(b.groups, 1)) - p.density) / 4
 	fit := p.fit(p.atLeast(p.time))
-	if messages >= asked && handled == messages {
+	switch {
+	case b.full: // more would be claimed only to be given back
+		p.size = min(p.size, fit, b.handled)
+	case b.messages >= b.asked && b.handled == b.messages:
 		p.size = min(max(p.size*2, 1), fit)
-	} else {
+	default:
 		p.size = min(p.size, fit)
 	}
 }
