@@ -39,6 +39,7 @@ type file struct {
 	turn chan struct{}
 	conn *sql.Conn // the connection of write; belongs to the writer
 	stmt map[*sqlstore.Stmt]*sql.Stmt
+	text map[string]*sql.Stmt // what users run again and again
 }
 
 // open opens the connections when they are first needed.
@@ -186,10 +187,19 @@ func (f *file) drop() {
 		s.Close()
 	}
 	f.stmt = nil
+	f.dropTexts()
 	if f.conn != nil {
 		f.conn.Close()
 		f.conn = nil
 	}
+}
+
+// dropTexts closes the users' statements.
+func (f *file) dropTexts() {
+	for _, s := range f.text {
+		s.Close()
+	}
+	f.text = make(map[string]*sql.Stmt)
 }
 
 // connect returns the writer's connection. It is the writer's turn.
@@ -199,7 +209,7 @@ func (f *file) connect(ctx context.Context) (*sql.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.conn, f.stmt = conn, map[*sqlstore.Stmt]*sql.Stmt{}
+		f.conn, f.stmt, f.text = conn, map[*sqlstore.Stmt]*sql.Stmt{}, map[string]*sql.Stmt{}
 	}
 	return f.conn, nil
 }
@@ -214,6 +224,26 @@ func (f *file) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
 		return nil, err
 	}
 	f.stmt[q] = s
+	return s, nil
+}
+
+// maxTexts is how many statements of users stay prepared.
+const maxTexts = 100
+
+// preparedText returns a user's statement on the writer's connection: to parse and
+// plan a small one takes longer than to run it.
+func (f *file) preparedText(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s := f.text[query]; s != nil {
+		return s, nil
+	}
+	s, err := f.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.text) >= maxTexts {
+		f.dropTexts()
+	}
+	f.text[query] = s
 	return s, nil
 }
 
@@ -454,7 +484,11 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
-	res, err := u.t.f.conn.ExecContext(ctx, query, args...)
+	s, err := u.t.f.preparedText(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.ExecContext(ctx, args...)
 	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
 	return res, err
 }
