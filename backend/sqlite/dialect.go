@@ -85,24 +85,30 @@ func statements(prefix string) sqlstore.Statements[string] {
 	return s
 }
 
-// What is done to many rows at once takes them as JSON, ids in hexadecimal.
+// What is done to many rows at once takes them as JSON: ids in hexadecimal, or an
+// object of ids and fences.
 const (
 	removePostsSQL = `
 		DELETE FROM parley_post WHERE post_id IN (SELECT unhex(value) FROM json_each(?))`
 	reclaimGroupsSQL = `
 		UPDATE parley_grp SET lease_until = 0, owner = ''
-		 WHERE (group_id, fence) IN (SELECT unhex(value ->> 0), value ->> 1 FROM json_each(?))
+		 WHERE (group_id, fence) IN (SELECT unhex(key), value FROM json_each(?))
 		   AND lease_until <> 0
 		RETURNING group_id`
 	reclaimPostsSQL = `
 		UPDATE parley_post SET lease_until = 0, owner = ''
-		 WHERE (post_id, fence) IN (SELECT unhex(value ->> 0), value ->> 1 FROM json_each(?))
+		 WHERE (post_id, fence) IN (SELECT unhex(key), value FROM json_each(?))
 		   AND lease_until <> 0
 		RETURNING post_id`
+	heldPostsSQL = `
+		SELECT count(*)
+		  FROM json_each(?) h
+		 CROSS JOIN parley_post p ON p.post_id = unhex(h.key)
+		 WHERE p.fence = h.value AND p.lease_until <> 0`
 )
 
 // many are the statements for many rows.
-type many struct{ removePosts, reclaimGroups, reclaimPosts *sqlstore.Stmt }
+type many struct{ removePosts, reclaimGroups, reclaimPosts, heldPosts *sqlstore.Stmt }
 
 // own lists them.
 func (m *many) own() sqlstore.Own {
@@ -110,6 +116,7 @@ func (m *many) own() sqlstore.Own {
 		&m.removePosts:   {"remove posts", removePostsSQL},
 		&m.reclaimGroups: {"reclaim groups", reclaimGroupsSQL},
 		&m.reclaimPosts:  {"reclaim posts", reclaimPostsSQL},
+		&m.heldPosts:     {"held posts", heldPostsSQL},
 	}
 }
 
@@ -130,32 +137,44 @@ func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (i
 	return tx.Exec(ctx, m.removePosts, string(append(b, ']')))
 }
 
+// fences writes holds as an object of ids and fences.
+func fences(holds []*backend.Hold) string {
+	b := []byte{'{'}
+	for i, h := range holds {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = hex.AppendEncode(b, h.Group[:])
+		b = append(b, '"', ':')
+		b = strconv.AppendInt(b, h.Fence, 10)
+	}
+	return string(append(b, '}'))
+}
+
 // reclaim takes leases into the transaction and returns those that it had.
 func (m *many) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) (had []backend.ID, err error) {
 	groups, posts := sqlstore.SplitHolds(holds)
-	for _, x := range []struct {
-		holds []*backend.Hold
-		q     *sqlstore.Stmt
-	}{{groups, m.reclaimGroups}, {posts, m.reclaimPosts}} {
-		if len(x.holds) == 0 {
-			continue
-		}
-		b := []byte{'['}
-		for i, h := range x.holds {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, '[', '"')
-			b = hex.AppendEncode(b, h.Group[:])
-			b = append(b, '"', ',')
-			b = strconv.AppendInt(b, h.Fence, 10)
-			b = append(b, ']')
-		}
-		ids, err := tx.IDs(ctx, x.q, string(append(b, ']')))
-		if err != nil {
+	if len(groups) > 0 {
+		if had, err = tx.IDs(ctx, m.reclaimGroups, fences(groups)); err != nil {
 			return nil, err
 		}
-		had = append(had, ids...)
+	}
+	if len(posts) > 0 {
+		ids, err := tx.IDs(ctx, m.reclaimPosts, fences(posts))
+		return append(had, ids...), err
 	}
 	return had, nil
+}
+
+// held counts the posts that are still held by their fences.
+func (m *many) held(ctx context.Context, tx *sqlstore.Tx, posts []*backend.Hold) (n int64, err error) {
+	_, err = tx.Row(ctx, []any{&n}, m.heldPosts, fences(posts))
+	return n, err
+}
+
+// release ends the leases of posts that are held.
+func (m *many) release(ctx context.Context, tx *sqlstore.Tx, posts []*backend.Hold) error {
+	_, err := tx.IDs(ctx, m.reclaimPosts, fences(posts))
+	return err
 }

@@ -137,25 +137,27 @@ func newStore(f *file, o Options) *Store {
 	f.options, f.turn = o, make(chan struct{}, 1)
 	var m many
 	d := &sqlstore.Dialect{
-		Statements:  statements(o.Prefix),
-		Own:         m.own(),
-		Prefix:      o.Prefix,
-		Placeholder: func(n int) string { return fmt.Sprintf("?%d", n) },
-		Clock:       clock,
-		ID:          func(id backend.ID) any { return id[:] },
-		Begin:       f.begin,
-		Read:        f.reader,
-		Join:        f.join,
-		Classify:    classify,
-		Migrations:  sqlstore.Files(schema),
-		RemoveFirst: "DROP VIEW IF EXISTS parley_outbox",
-		Exclude:     func(context.Context, backend.Execer) error { return nil }, // there is one writer
-		Info:        f.info,
-		Close:       f.close,
-		WalkLocks:   true,
-		Futile:      true,
-		RemovePosts: m.remove,
-		Reclaim:     m.reclaim,
+		Statements:   statements(o.Prefix),
+		Own:          m.own(),
+		Prefix:       o.Prefix,
+		Placeholder:  func(n int) string { return fmt.Sprintf("?%d", n) },
+		Clock:        clock,
+		ID:           func(id backend.ID) any { return id[:] },
+		Begin:        f.begin,
+		Read:         f.reader,
+		Join:         f.join,
+		Classify:     classify,
+		Migrations:   sqlstore.Files(schema),
+		RemoveFirst:  "DROP VIEW IF EXISTS parley_outbox",
+		Exclude:      func(context.Context, backend.Execer) error { return nil }, // there is one writer
+		Info:         f.info,
+		Close:        f.close,
+		WalkLocks:    true,
+		Futile:       true,
+		RemovePosts:  m.remove,
+		Reclaim:      m.reclaim,
+		HeldPosts:    m.held,
+		ReleasePosts: m.release,
 	}
 	store, err := sqlstore.New(d)
 	f.store, f.invalid = store, cmp.Or(f.invalid, err)

@@ -114,13 +114,21 @@ func heldOf(h *backend.Hold) *held {
 
 // Reclaim implements backend.Tx. It ends the leases in the transaction, so that
 // they are as they were if it is rolled back, and over if it commits. Until
-// then nobody else can change the rows.
+// then nobody else can change the rows. Where that is so anyway, the leases of
+// posts end when it is known what becomes of them (release.go).
 func (t *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
+	if t.s.d.HeldPosts != nil && !t.Joined() {
+		groups, posts := SplitHolds(holds)
+		if err := t.lookAt(ctx, posts); err != nil {
+			return err
+		}
+		holds = groups
+	}
 	var had []backend.ID
-	if t.s.d.Reclaim != nil && (len(holds) > 1 || t.s.q.GroupReclaim.Empty()) {
+	if len(holds) > 0 && t.s.d.Reclaim != nil && (len(holds) > 1 || t.s.q.GroupReclaim.Empty()) {
 		var err error
 		if had, err = t.s.d.Reclaim(ctx, t, holds); err != nil {
 			return err

@@ -24,6 +24,7 @@ func (t *Tx) Keep(ctx context.Context, h *backend.Hold, lease time.Duration, own
 		return err
 	}
 	if heldOf(h).post {
+		t.part(h)
 		p, err := t.post(ctx, h.Group)
 		if err == nil && p == nil {
 			err = backend.ErrFenced

@@ -16,6 +16,8 @@ type Settlement struct {
 	Failures []backend.Failure
 	Blocks   []Block
 	Used     []*backend.Hold // whose promotion is used up
+
+	left map[*backend.Hold]bool // posts that stay
 }
 
 // Removal is a message to be taken out.
@@ -54,7 +56,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 
 // settle does what Settle does but for the markers.
 func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bool) error {
-	s := Settlement{Consumed: consumed}
+	s := Settlement{Consumed: consumed, left: make(map[*backend.Hold]bool)}
 	for _, o := range outcomes {
 		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
 			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
@@ -76,7 +78,10 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 	}
 	t.touch(s.Touched()...)
 	t.settled = false
-	return nil
+	for _, r := range s.Posts {
+		t.part(r.Hold)
+	}
+	return t.letGo(ctx, s.left)
 }
 
 // Touched are the streams whose messages are hidden with their groups.
@@ -123,6 +128,9 @@ func (s *Settlement) add(o backend.Outcome) {
 	list := &s.Messages
 	if post {
 		list = &s.Posts
+		if len(o.Done)+len(o.Dead) == 0 {
+			s.left[o.Hold] = true
+		}
 	}
 	for _, m := range o.Done {
 		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep})

@@ -30,10 +30,13 @@ type Tx struct {
 	// END removed in it.
 	holds   []*backend.Hold
 	dropped map[messageKey]bool
-	// used came by promotions that end with the commit, and points says how many
-	// there were at a savepoint.
-	used   []*backend.Hold
-	points map[string]int
+	// looked are posts whose leases have been left as they are, and parted those
+	// that the transaction has removed, released or kept.
+	looked, parted []*backend.Hold
+	// used came by promotions that end with the commit.
+	used []*backend.Hold
+	// points are savepoints.
+	points map[string]point
 
 	locks txLocks
 }
@@ -90,6 +93,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := t.letGo(ctx, nil); err != nil {
+		return err
+	}
 	if !t.settled {
 		// Messages were consumed, but nothing was settled afterwards.
 		if _, err := t.finish(ctx); err != nil {
@@ -134,11 +140,19 @@ func (t *Tx) Savepoint(ctx context.Context, name string) error {
 	if err := t.savepoint(ctx, t.s.d.SetPoint, "SAVEPOINT ", name); err != nil {
 		return err
 	}
-	if t.points == nil {
-		t.points = make(map[string]int)
-	}
-	t.points[name] = len(t.used)
+	t.setPoint(name)
 	return nil
+}
+
+// point is how many of what a transaction keeps in lists there were at a
+// savepoint. What was looked at before it is rolled back to is still so.
+type point struct{ used, parted int }
+
+func (t *Tx) setPoint(name string) {
+	if t.points == nil {
+		t.points = make(map[string]point)
+	}
+	t.points[name] = point{len(t.used), len(t.parted)}
 }
 
 // RollbackTo implements backend.Tx.
@@ -147,7 +161,8 @@ func (t *Tx) RollbackTo(ctx context.Context, name string) error {
 	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
 		return err
 	}
-	t.used = t.used[:min(t.points[name], len(t.used))] // what came by them is back
+	p := t.points[name] // what came by promotions is back, and what was removed
+	t.used, t.parted = t.used[:min(p.used, len(t.used))], t.parted[:min(p.parted, len(t.parted))]
 	return t.ownAgain(ctx)
 }
 
@@ -167,10 +182,7 @@ func (t *Tx) Resave(ctx context.Context, name string) error {
 	if err := t.savepoint(ctx, nil, "RELEASE SAVEPOINT s_"+name+"; SAVEPOINT ", name); err != nil {
 		return err
 	}
-	if t.points == nil {
-		t.points = make(map[string]int)
-	}
-	t.points[name] = len(t.used)
+	t.setPoint(name)
 	return nil
 }
 

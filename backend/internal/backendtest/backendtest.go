@@ -50,6 +50,7 @@ var tests = []struct {
 	{"promotion", testPromotion},
 	{"lease", testLease},
 	{"fence", testFence},
+	{"reclaim", testReclaim},
 	{"defer", testDefer},
 	{"park", testPark},
 	{"failure", testFailure},

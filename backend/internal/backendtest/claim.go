@@ -117,6 +117,46 @@ func testFence(f *Fixture) {
 	}
 }
 
+// testReclaim ends leases by a transaction, whatever it did with their posts.
+func testReclaim(f *Fixture) {
+	for _, body := range []string{"back", "done", "kept", "left", "undone"} {
+		f.Post(backend.Posting{Body: []byte(body)})
+	}
+	r := f.Request(f.QP)
+	r.MaxGroups = 10
+	holds := f.Claim(r).Holds
+	named := make(map[string]*backend.Hold)
+	for _, h := range holds {
+		named[Bodies(h.Messages)[0]] = h
+	}
+	f.Equal("holds", len(named), 5)
+	settle := func(tx backend.Tx, o ...backend.Outcome) error {
+		_, err := tx.Settle(f.Ctx, o)
+		return err
+	}
+	done := func(h *backend.Hold) backend.Outcome { return backend.Outcome{Hold: h, Done: h.Messages} }
+	f.Do(func(tx backend.Tx) error {
+		f.OK(tx.Reclaim(f.Ctx, holds))
+		f.OK(tx.Savepoint(f.Ctx, "work"))
+		f.OK(settle(tx, done(named["undone"])))
+		f.OK(tx.RollbackTo(f.Ctx, "work"))
+		f.OK(settle(tx, done(named["done"]), backend.Outcome{Hold: named["back"]}))
+		return tx.Keep(f.Ctx, named["kept"], time.Minute, "test")
+	})
+	for _, name := range []string{"back", "done", "left", "undone"} {
+		err := f.Try(func(tx backend.Tx) error { return tx.Reclaim(f.Ctx, []*backend.Hold{named[name]}) })
+		f.Is(err, backend.ErrFenced)
+	}
+	var free []string
+	for _, h := range f.Claim(r).Holds {
+		free = append(free, Bodies(h.Messages)...)
+		f.Equal("suspicion", h.Messages[0].Suspicion, 0)
+		f.Ack(h)
+	}
+	f.Equal("free", sorted(free), "[back left undone]")
+	f.Ack(named["kept"])
+}
+
 func testConsume(f *Fixture) {
 	d := f.Open()
 	f.Send(d.A.Handle, "1", "2", "3")
