@@ -47,13 +47,19 @@ func statements(prefix string) sqlstore.Statements[string] {
 		     OR o.blocked = 0 AND o.lease_until < :now)
 		 ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
 		 LIMIT ?`
+	s.MarkerMove = `
+		UPDATE parley_ready SET group_id = ?, held_until = 0
+		 WHERE group_id = ? AND stream_id = ?`
+	s.FreeReady = `
+		UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
+		 WHERE queue_id = ? AND held_until > 0 AND held_until < :now`
 	s.WalkReady = `
 		SELECT r.group_id, r.priority, r.since
-		  FROM parley_ready r
+		  FROM parley_ready r INDEXED BY parley_ready_free
 		 CROSS JOIN parley_grp g ON g.group_id = r.group_id
-		 WHERE r.queue_id = ? AND g.blocked = 0 AND g.lease_until < :now
+		 WHERE r.queue_id = ? AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now
 		   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
-		 ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id, r.stream_id
+		 ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
 		 LIMIT ?`
 	s.TakePosts = `
 		SELECT post_id, queue_id, priority, since, type, body, uniq, attempts, suspicion,
@@ -78,9 +84,10 @@ func statements(prefix string) sqlstore.Statements[string] {
 		                 FROM parley_post p
 		                WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now)
 		    OR EXISTS (SELECT 1
-		                 FROM parley_ready r
+		                 FROM parley_ready r INDEXED BY parley_ready_free
 		                CROSS JOIN parley_grp g ON g.group_id = r.group_id
-		                WHERE r.queue_id = ?1 AND g.blocked = 0 AND g.lease_until < :now
+		                WHERE r.queue_id = ?1 AND r.held_until < :now
+		                  AND g.blocked = 0 AND g.lease_until < :now
 		                  AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))`
 	return s
 }

@@ -58,10 +58,6 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 	if err != nil {
 		return err
 	}
-	head, err := t.headPost(ctx, r.Queue)
-	if err != nil {
-		return err
-	}
 	posts := func() error {
 		rows, leased, err := t.takePosts(ctx, r)
 		for _, p := range rows {
@@ -77,6 +73,13 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 				}
 			}
 		}
+		return err
+	}
+	if len(ready) == 0 {
+		return posts()
+	}
+	head, err := t.headPost(ctx, r.Queue)
+	if err != nil {
 		return err
 	}
 	if head.before(rank) {
@@ -127,6 +130,11 @@ func (t *Tx) walkPromoted(ctx context.Context, r backend.ClaimRequest) (picks []
 
 // walkReady lists groups in ready order, each once, and the place of the first.
 func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest) (picks []pick, head place, err error) {
+	if !t.s.q.FreeReady.Empty() {
+		if _, err := t.Exec(ctx, t.s.q.FreeReady, r.Queue); err != nil {
+			return nil, place{}, err
+		}
+	}
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		var p pick
 		var at place

@@ -125,6 +125,7 @@ type Statements[T any] struct {
 
 	// The claim.
 	WalkPromoted,
+	FreeReady, // puts back into the ready order what expired leases keep out; may be empty
 	WalkReady,
 	HeadPost,
 	TakePosts,

@@ -107,16 +107,24 @@ CREATE TABLE parley_message (
 ) WITHOUT ROWID;
 CREATE INDEX parley_message_keyed ON parley_message (message_id) WHERE kind = 4;
 
--- The ready order of streams.
+-- The ready order of streams. Claims walk the free ones. held_until keeps those of
+-- groups that are held by lease out of their way; whether one is, its own row says.
 CREATE TABLE parley_ready (
-  queue_id  INTEGER NOT NULL,
-  group_id  BLOB    NOT NULL,
-  stream_id BLOB    NOT NULL,
-  priority  INTEGER NOT NULL,
-  since     INTEGER NOT NULL,
+  queue_id   INTEGER NOT NULL,
+  group_id   BLOB    NOT NULL,
+  stream_id  BLOB    NOT NULL,
+  priority   INTEGER NOT NULL,
+  since      INTEGER NOT NULL,
+  held_until INTEGER NOT NULL DEFAULT 0, -- 0: free
   PRIMARY KEY (group_id, stream_id)
 ) WITHOUT ROWID;
 CREATE INDEX parley_ready_order ON parley_ready (queue_id, priority DESC, since, group_id, stream_id);
+CREATE INDEX parley_ready_free ON parley_ready (queue_id, held_until, priority DESC, since, group_id, stream_id);
+CREATE TRIGGER parley_grp_held AFTER UPDATE OF lease_until ON parley_grp
+WHEN old.lease_until <> new.lease_until
+BEGIN
+  UPDATE parley_ready SET held_until = new.lease_until WHERE group_id = new.group_id;
+END;
 
 CREATE TABLE parley_promotion (
   group_id BLOB    PRIMARY KEY, -- or a post's id
