@@ -164,8 +164,8 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	return p.walk(ctx, tx, r, p.hot.deepClaims[n], prefer)
 }
 
-// findPosts is find for a queue in which the last claim found posts and nothing
-// else. It returns nil if that is so no more.
+// findPosts is find for a queue in which there have been nothing but posts since
+// a claim found some. It returns nil if that is so no more.
 func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (*found, error) {
 	if _, ok := p.plain.Load(r.Queue); !ok {
 		return nil, nil
@@ -181,7 +181,7 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		some = true
 		po := new(sqlstore.Post)
-		err := rows.Scan(&version, &enabled, sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
+		err := rows.Scan(&version, &enabled, sqlstore.Bool(&f.waiting), sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
 			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err == nil && !po.ID.IsZero() {
@@ -189,14 +189,14 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		}
 		return err
 	}, p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytes)
-	if err == nil && some {
-		err = sqlstore.CatalogState(version, enabled, r.Version)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || len(f.posts) > 0 {
-		return &f, err
+	if !some {
+		p.plain.Delete(r.Queue)
+		return nil, nil
 	}
-	p.plain.Delete(r.Queue)
-	return nil, nil
+	return &f, sqlstore.CatalogState(version, enabled, r.Version)
 }
 
 // walk runs a claim's first statement.

@@ -33,5 +33,6 @@ func TestStatements(t *testing.T) {
 		"settle ten posts held by lease":                 2,
 		"end a hundred tasks":                            1,
 		"claim nothing":                                  1,
+		"claim nothing where posts have been":            1,
 	})
 }

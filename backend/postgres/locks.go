@@ -35,7 +35,7 @@ type pool struct {
 	channel string      // of notifications; set by the probe
 
 	mixed sync.Map // of queues where streams and posts got into each other's way
-	plain sync.Map // of queues where the last claim found posts only
+	plain sync.Map // of queues where the last claims found posts, or nothing after posts
 	deep  sync.Map // of queues where the head of the order was all taken, and when
 
 	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be

@@ -171,7 +171,8 @@ const claimSQL = `
 	  LEFT JOIN found f ON true`
 
 // A claim of a queue in which there have been nothing but posts: the same for
-// less. If there is something else, it returns no posts, and says so.
+// less. If there is something else, it returns no rows. If there is nothing to
+// claim, it says whether there is a post that is not blocked.
 //
 // $1 queue, $2 bytes at most; :limit posts at most
 const claimPostsSQL = `
@@ -189,7 +190,13 @@ const claimPostsSQL = `
 	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT :limit
 	     FOR NO KEY UPDATE SKIP LOCKED)
-	SELECT v.catalog_version, q.enabled, p.post_id, p.priority, p.since, p.type, p.body, p.uniq, p.attempts,
+	SELECT v.catalog_version, q.enabled,
+	       CASE WHEN p.post_id IS NULL
+	            THEN (SELECT 1 FROM (SELECT 1 FROM parley_post x
+	                                  WHERE x.queue_id = $1 AND x.blocked = 0
+	                                  ORDER BY x.queue_id, x.priority DESC, x.since
+	                                  LIMIT 1) w) IS NOT NULL END,
+	       p.post_id, p.priority, p.since, p.type, p.body, p.uniq, p.attempts,
 	       p.suspicion, p.last_error, p.fence, p.lease_until
 	  FROM parley_meta v
 	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true

@@ -187,9 +187,9 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if err := s.pool.probe(ctx); err != nil {
 		return s.Classify(err)
 	}
-	// Without parameters the statement is one message, also for a pooler.
-	text, args := s.pool.unprepared(s.pool.hot.notify, []any{s.pool.channel, payload(queues)})
-	_, err := s.pool.db.ExecContext(ctx, text, args...)
+	// A command is neither planned nor answered with a row, and without parameters
+	// it is one message, also for a pooler.
+	_, err := s.pool.db.ExecContext(ctx, "NOTIFY "+pq.QuoteIdentifier(s.pool.channel)+", '"+payload(queues)+"'")
 	return s.Classify(err)
 }
 

@@ -130,10 +130,18 @@ func Statements(f *Fixture, count *Counter, frame []string, want map[string]int)
 		}
 		return err
 	})
-	measure("claim nothing", nil, func(tx backend.Tx) error {
+	nothing := func(tx backend.Tx) error {
 		r := f.Request(f.QA)
 		r.Alone = true
-		_, err := tx.Claim(f.Ctx, r)
+		c, err := tx.Claim(f.Ctx, r)
+		if len(c.Holds) > 0 {
+			f.Error("something was claimed")
+		}
 		return err
-	})
+	}
+	measure("claim nothing", nil, nothing)
+	measure("claim nothing where posts have been", func() {
+		f.Post(backend.Posting{Queue: f.QA})
+		f.Ack(f.Claim(f.Request(f.QA)).Holds[0])
+	}, nothing)
 }
