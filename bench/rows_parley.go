@@ -229,7 +229,8 @@ func claimFor(ctx context.Context, q *parleyQueue, window time.Duration, begin f
 		}
 		return true, d.Ack(ctx)
 	}
-	for range 5 {
+	// PostgreSQL plans a statement anew for its first executions.
+	for range 10 {
 		if _, err := one(); err != nil {
 			return 0, 0, err
 		}
@@ -260,7 +261,8 @@ func claimingBehind(ctx context.Context, m *measurement) (sample, error) {
 	}
 	defer holder.close()
 	err = inParallel(4, 1000, func(int) error {
-		_, err := holder.b.Receive(ctx, "jobs", &parley.ReceiveOptions{MaxMessages: 1, Hold: parley.HoldLease})
+		// One that meets the others at the head of the order looks again.
+		_, err := holder.b.Receive(ctx, "jobs", &parley.ReceiveOptions{MaxMessages: 1, Hold: parley.HoldLease, Wait: 10 * time.Second})
 		return err
 	})
 	if err != nil {
