@@ -31,10 +31,11 @@ func limit(n int) int {
 // not be returned together. Then one of two orders, that of the streams and that of
 // the posts without key: the one whose head, locked or not, ranks higher, or the
 // one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
-// the other. Posts are one row each, and a locking
-// clause returns that row as it is when the lock is granted, so they come with
-// their bodies, up to $2 bytes. Groups come without messages: these are read by
-// a new statement (rule R-A). Beside what was found the rows say what the heads
+// the other. What comes before the head of the streams is not looked at again: it
+// is blocked, held by lease, or without a message. Posts are one row each, and a
+// locking clause returns that row as it is when the lock is granted, so they come
+// with their bodies, up to $2 bytes. Groups come without messages: these are read
+// by a new statement (rule R-A). Beside what was found the rows say what the heads
 // of both orders are, and whether there is anything but posts; and if there is
 // nothing to claim, how many streams were looked at, and whether something is
 // there that is not blocked.
@@ -104,7 +105,8 @@ const claimSQL = `
 	                             AND y.lease_until < (SELECT now FROM t))
 	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
 	              FOR NO KEY UPDATE SKIP LOCKED) g
-	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first) IS NOT TRUE
+	   WHERE (-r.priority, r.since) >= (SELECT -h.priority, h.since FROM ready_head h)
+	     AND (SELECT yes FROM posts_first) IS NOT TRUE
 	   LIMIT :limit),
 	posts AS MATERIALIZED (
 	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
@@ -126,8 +128,8 @@ const claimSQL = `
 	                             AND y.lease_until < (SELECT now FROM t))
 	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
 	              FOR NO KEY UPDATE SKIP LOCKED) g
-	   WHERE (SELECT count(*) FROM ready_head) > 0 AND (SELECT yes FROM posts_first)
-	     AND (SELECT count(*) FROM posts) = 0
+	   WHERE (-r.priority, r.since) >= (SELECT -h.priority, h.since FROM ready_head h)
+	     AND (SELECT yes FROM posts_first) AND (SELECT count(*) FROM posts) = 0
 	   LIMIT :limit),
 	found AS (
 	  SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
