@@ -52,7 +52,7 @@ func openParley(ctx context.Context, dsn string, how parleyHow) (*parleyQueue, e
 		if how.pgx {
 			q.db, err = sql.Open("pgx", dsn)
 		} else {
-			q.db, err = sql.Open("postgres", dsn)
+			q.db, err = sql.Open("postgres", libpq(dsn))
 		}
 		if err != nil {
 			return nil, err

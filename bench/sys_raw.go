@@ -30,8 +30,11 @@ func rawWith(driver string, take int) func(context.Context, string) (queue, erro
 func openRaw(ctx context.Context, driver, dsn string, take int) (queue, error) {
 	q := &rawQueue{take: take, sqlite: driver == "sqlite"}
 	conns := 32
-	if q.sqlite {
+	switch driver {
+	case "sqlite":
 		dsn, conns = sqliteDSN(dsn), 1
+	case "postgres":
+		dsn = libpq(dsn)
 	}
 	var err error
 	if q.db, err = sql.Open(driver, dsn); err != nil {

@@ -24,7 +24,7 @@ func pause(ctx context.Context, d time.Duration) {
 type rawGroups struct{ db *sql.DB }
 
 func openRawGroups(ctx context.Context, dsn string) (queue, error) {
-	db, err := sql.Open("postgres", dsn)
+	db, err := sql.Open("postgres", libpq(dsn))
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 var systems = []*system{
 	{name: "parley", engine: everywhere, open: parleyWith(parleyHow{}),
-		settings: "defaults; lib/pq; pool of 32 connections"},
+		settings: "defaults; lib/pq with binary_parameters; pool of 32 connections"},
 	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true}),
 		settings: "the same on pgx/stdlib"},
 	{name: "parley-key", engine: everywhere, open: parleyWith(parleyHow{key: true}),
@@ -47,11 +47,11 @@ var systems = []*system{
 		settings: "NumWorkers 100; one connection"},
 
 	{name: "raw", engine: onPostgres, open: rawWith("postgres", 1),
-		settings: "lib/pq; a table and DELETE … SKIP LOCKED RETURNING, one a transaction, 10 at once"},
+		settings: "lib/pq with binary_parameters; a table and DELETE … SKIP LOCKED RETURNING, one a transaction, 10 at once"},
 	{name: "raw-pgx", extra: true, engine: onPostgres, open: rawWith("pgx", 1), settings: "the same on pgx/stdlib"},
 	{name: "raw-100", engine: onPostgres, open: rawWith("postgres", 100), settings: "the same, 100 a transaction"},
 	{name: "raw-groups", engine: onPostgres, open: openRawGroups,
-		settings: "lib/pq; a table of groups, whose rows are locked one at a time, one message a transaction, 10 at once"},
+		settings: "lib/pq with binary_parameters; a table of groups, whose rows are locked one at a time, one message a transaction, 10 at once"},
 	{name: "raw", engine: onSQLite, open: rawWith("sqlite", 1), settings: "one connection, one a transaction"},
 	{name: "raw-100", engine: onSQLite, open: rawWith("sqlite", 100), settings: "one connection, 100 a transaction"},
 }
