@@ -362,12 +362,16 @@ func checkNoPolicy(e *Env) {
 	}
 }
 
+// deadLease is the lease of workers that die: others wait for its end, and a busy
+// machine must not take a worker that lives for one of them.
+const deadLease = time.Second
+
 // die runs a worker on a handle of its own until its handler gets the body, and
 // has the process die there. It returns the message as it was delivered.
 func (w *World) die(hold parley.Hold, body string) parley.Message {
 	b, f := w.frail(nil)
 	got := make(chan parley.Message, 1)
-	r := w.work(b, &parley.WorkerOptions{Hold: hold, Lease: 300 * time.Millisecond, MaxReaders: 4}, func(ctx context.Context, m *parley.Message) error {
+	r := w.work(b, &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4}, func(ctx context.Context, m *parley.Message) error {
 		if err := w.effect(ctx, m); err != nil {
 			return err
 		}
@@ -434,7 +438,7 @@ func checkDeadly(e *Env) {
 			w.die(hold, "deadly")
 		}
 		var again atomic.Int64
-		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: 300 * time.Millisecond}, func(ctx context.Context, m *parley.Message) error {
+		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease}, func(ctx context.Context, m *parley.Message) error {
 			if string(m.Body) == "deadly" {
 				again.Add(1)
 			}
