@@ -514,7 +514,7 @@ func roleDoomed(ctx context.Context, b *parley.Broker, args []string, say func(s
 			_, err = tx.Post(ctx, effects, parley.Payload{Body: m.Body})
 		}
 		return err
-	}), &parley.WorkerOptions{Hold: hold, Lease: 500 * time.Millisecond, MaxReaders: 4})
+	}), &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4})
 	say("working")
 	return w.Run(ctx)
 }
