@@ -134,7 +134,8 @@ func checkSavepoint(name string) error {
 // Once records key and reports whether it is new: the check that keeps an
 // effect outside the database from happening twice, when the key is the
 // message's ID. It is undone with the transaction, and forgotten after
-// Options.KeepOnce.
+// Options.KeepOnce. Of many who record the same key at once some may lose against
+// the others and have to be run again (IsRetryable).
 func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if err := tx.ready(); err != nil {
 		return false, fail("once", key, err)

@@ -422,6 +422,21 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	return rows, err
 }
 
+// Point implements sqlstore.Pointing.
+func (t *transaction) Point(ctx context.Context, text string) error {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	s, err := t.f.preparedText(context.Background(), text)
+	if err != nil {
+		return err
+	}
+	_, err = s.ExecContext(context.Background())
+	t.suspect = t.suspect || err != nil && endsTransaction(err)
+	return err
+}
+
 // Rest implements sqlstore.Resting. To close a statement of which rows are being
 // read would be to free memory that the driver uses.
 func (t *transaction) Rest() { t.mu.Unlock() }

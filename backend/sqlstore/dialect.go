@@ -177,6 +177,13 @@ type Transaction interface {
 // have been closed.
 type Resting interface{ Rest() }
 
+// Pointing is implemented by transactions that set, leave and return to savepoints
+// without a context that may end: where a statement can be done and be called
+// cancelled, nobody would know whether the savepoint is still there.
+type Pointing interface {
+	Point(ctx context.Context, text string) error
+}
+
 // lazy is implemented by transactions that begin at their first statement.
 type lazy interface {
 	Begun() bool

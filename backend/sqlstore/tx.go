@@ -201,6 +201,9 @@ func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard,
 	if text == "" {
 		return nil
 	}
+	if p, ok := t.tr.(Pointing); ok {
+		return t.s.fail(ctx, p.Point(ctx, text))
+	}
 	_, err := t.SQL().ExecContext(ctx, text)
 	return t.s.fail(ctx, err)
 }
