@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ func init() {
 	add(
 		Check{ID: "C03", Name: "renewed every 10 ms under load", Run: checkNothingAfterEndOfStream},
 		Check{ID: "C04", Name: "no error under load", Run: checkNoErrorUnderLoad},
+		Check{ID: "C04", Name: "a sender beside whoever serves its dialogs", Run: checkSenderBesideServer},
 		Check{ID: "C07", Name: "one key under load", Run: checkOrderUnderLoad},
 	)
 }
@@ -216,6 +218,33 @@ func checkNoErrorUnderLoad(e *Env) {
 	}
 	if len(l.errs) > 3 {
 		e.Errorf("%d errors in all, and %d messages sent", len(l.errs), len(l.sent))
+	}
+}
+
+// checkSenderBesideServer: whoever renews a dialog or ends it has its group, for
+// which the next message does not wait, nor does EndOfStream behind it.
+func checkSenderBesideServer(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("this store has a single writer, for which all others wait")
+	}
+	w := e.World(recCatalog(false))
+	s := recSender(w, w.B, parley.SenderOptions{MaxMessages: 3}).Key("k")
+	recMust(w, w.B, s, "1")
+	got, _ := recUntil(w, 1)
+	ep, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: dlgPeer(w, got[0].Conversation)})
+	e.Must(err)
+	i := slices.IndexFunc(ep, func(c parley.ConversationStatus) bool { return c.Initiator })
+	if i < 0 {
+		e.Fatalf("the dialog is not there")
+	}
+	tx, err := w.Handle().Begin(e.Ctx)
+	e.Must(err)
+	defer tx.Rollback(e.Ctx)
+	e.Must(tx.LockGroup(e.Ctx, ep[i].Group))
+	for _, body := range []string{"2", "3"} { // the third is followed by EndOfStream
+		e.Must(dlgGo(e, "send "+body+" while another transaction has the group of the sender's side", func() error {
+			return recSend(w, w.B, s, body)
+		})())
 	}
 }
 
