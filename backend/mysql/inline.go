@@ -191,6 +191,40 @@ func (e either) appendTo(b *builder) {
 	b.string(")")
 }
 
+// table is rows to join with, whose columns have names.
+type table either
+
+func (t table) appendTo(b *builder) {
+	for i, row := range t.rows {
+		if i > 0 {
+			b.string(" UNION ALL ")
+		}
+		b.string("SELECT ")
+		for j, v := range row {
+			if j > 0 {
+				b.string(", ")
+			}
+			if id, ok := v.(backend.ID); ok {
+				b.id(id)
+			} else {
+				b.value(v)
+			}
+			if i == 0 {
+				b.string(" AS " + t.columns[j])
+			}
+		}
+	}
+}
+
+// tableOf is a table of ids.
+func tableOf(column string, ids []backend.ID) table {
+	t := table{columns: []string{column}}
+	for _, id := range ids {
+		t.rows = append(t.rows, []any{id})
+	}
+	return t
+}
+
 // span is a range of numbers.
 type span struct{ from, to int64 }
 

@@ -18,7 +18,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 		return err
 	}
 	if len(s.Messages) > 0 {
-		n, err := tx.Exec(ctx, p.hot.remove, keysOf(s.Messages))
+		n, err := tx.Exec(ctx, p.hot.remove, table(keysOf(s.Messages)))
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 
 // removePosts removes posts in one statement.
 func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
-	return tx.Exec(ctx, p.hot.removePosts, ids(list))
+	return tx.Exec(ctx, p.hot.removePosts, tableOf("post_id", list))
 }
 
 // finish puts the ready order right: the guards, then a look, then what it says.
@@ -96,7 +96,7 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	marker := []string{"group_id", "stream_id"}
 	empty, stand := either{columns: marker}, either{columns: marker}
 	since := choice{column: "stream_id"}
-	var notes ids
+	var notes []backend.ID
 	err = tx.Rows(ctx, func(rows *sql.Rows) error {
 		var id, group backend.ID
 		var kind, blocked int64
@@ -118,13 +118,13 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 		return nil
 	}, p.hot.look, ids(locked))
 	if err == nil && len(empty.rows) > 0 {
-		_, err = tx.Exec(ctx, p.hot.dropMarkers, empty)
+		_, err = tx.Exec(ctx, p.hot.dropMarkers, table(empty))
 	}
 	if err == nil && len(stand.rows) > 0 {
 		_, err = tx.Exec(ctx, p.hot.restand, since, stand)
 	}
 	if err == nil && len(notes) > 0 {
-		_, err = tx.Exec(ctx, p.hot.dropNotes, notes)
+		_, err = tx.Exec(ctx, p.hot.dropNotes, tableOf("stream_id", notes))
 	}
 	return len(locked) < len(streams), err
 }

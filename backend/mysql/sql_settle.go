@@ -2,9 +2,19 @@ package mysql
 
 // Delivered messages, by their keys: a range would wait for the next one's sender.
 // The number removed must be that of the keys.
+//
+// A DELETE with a list of keys reads the whole table where that is said to be
+// small, and waits for every row that somebody else has locked, whatever index it
+// is told to use. A join looks up one key after the other.
+//
+// keys; posts
 const (
-	removeSQL      = `DELETE FROM parley_message WHERE ?`
-	removePostsSQL = `DELETE FROM parley_post WHERE post_id IN (?)`
+	removeSQL = `
+		DELETE x FROM (?) k STRAIGHT_JOIN parley_message x FORCE INDEX (PRIMARY)
+		 WHERE x.stream_id = k.stream_id AND x.seq = k.seq`
+	removePostsSQL = `
+		DELETE x FROM (?) k STRAIGHT_JOIN parley_post x FORCE INDEX (PRIMARY)
+		 WHERE x.post_id = k.post_id`
 )
 
 // The guards of streams, where they can be had without waiting.
@@ -32,9 +42,15 @@ const lookSQL = `
 // The ready order is put right by it. A stream that was made for one message goes
 // with it.
 const (
-	dropMarkersSQL = `DELETE FROM parley_ready WHERE ?`
-	dropNotesSQL   = `DELETE FROM parley_stream WHERE stream_id IN (?)`
-	restandSQL     = `UPDATE parley_ready SET since = ? WHERE ?`
+	dropMarkersSQL = `
+		DELETE x FROM (?) k STRAIGHT_JOIN parley_ready x FORCE INDEX (PRIMARY)
+		 WHERE x.group_id = k.group_id AND x.stream_id = k.stream_id`
+	dropNotesSQL = `
+		DELETE x FROM (?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
+		 WHERE x.stream_id = k.stream_id`
+	restandSQL = `
+		UPDATE parley_ready FORCE INDEX (PRIMARY) SET since = ?
+		 WHERE ?`
 )
 
 // Copies of messages that are about to be removed, for their receivers.
@@ -72,8 +88,8 @@ const (
 	reclaimPostsSQL = `
 		SELECT post_id FROM parley_post FORCE INDEX (PRIMARY)
 		 WHERE ? AND lease_until <> 0 FOR UPDATE SKIP LOCKED`
-	tookGroupsSQL = `UPDATE parley_grp SET lease_until = 0, owner = '' WHERE group_id IN (?)`
-	tookPostsSQL  = `UPDATE parley_post SET lease_until = 0, owner = '' WHERE post_id IN (?)`
+	tookGroupsSQL = `UPDATE parley_grp FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE group_id IN (?)`
+	tookPostsSQL  = `UPDATE parley_post FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE post_id IN (?)`
 )
 
 // Leases that are locked are prolonged. Of the others, those that are still there
@@ -81,8 +97,8 @@ const (
 //
 // for how long, ids; ids and fences
 const (
-	extendGroupsSQL = `UPDATE parley_grp SET lease_until = :now + ? WHERE group_id IN (?)`
-	extendPostsSQL  = `UPDATE parley_post SET lease_until = :now + ? WHERE post_id IN (?)`
+	extendGroupsSQL = `UPDATE parley_grp FORCE INDEX (PRIMARY) SET lease_until = :now + ? WHERE group_id IN (?)`
+	extendPostsSQL  = `UPDATE parley_post FORCE INDEX (PRIMARY) SET lease_until = :now + ? WHERE post_id IN (?)`
 	leasedGroupsSQL = `SELECT group_id FROM parley_grp WHERE ? AND lease_until > :now`
 	leasedPostsSQL  = `SELECT post_id FROM parley_post WHERE ? AND lease_until > :now`
 )
