@@ -93,6 +93,24 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s.TaskExtend = `
 		UPDATE parley_task SET due = greatest(:now + ?, due + 1)
 		 WHERE task_id = ? AND fence = ? AND state = 1`
+	// The first place of a schedule is the task of its lowest phase that is due
+	// first. MySQL has to be told where to find it, or sorts all tasks.
+	s.SchedulesReady = `
+		SELECT s.name
+		  FROM parley_schedule s
+		 WHERE s.live = 1
+		   AND ((SELECT a.due FROM parley_task a FORCE INDEX (place)
+		          WHERE a.schedule_id = s.schedule_id AND a.live = 1
+		          ORDER BY a.phase, a.due LIMIT 1) IS NULL
+		     OR (SELECT t.due FROM parley_task t FORCE INDEX (place)
+		          WHERE t.schedule_id = s.schedule_id AND t.live = 1
+		          ORDER BY t.phase, t.due LIMIT 1) <= :now
+		    AND (s.max_active = 0
+		      OR s.max_active > (SELECT count(*) FROM parley_task r FORCE INDEX (state)
+		                          WHERE r.schedule_id = s.schedule_id AND r.state = 1
+		                            AND r.due > :now)))
+		 ORDER BY s.served, s.name
+		 LIMIT 64`
 	// What is changed is found by values that are equal to the first columns of an
 	// index: a scan of the table, or of a range, would wait for tasks beside it whose
 	// workers have them locked.
