@@ -5,14 +5,17 @@ package mysql
 //
 // A DELETE with a list of keys reads the whole table where that is said to be
 // small, and waits for every row that somebody else has locked, whatever index it
-// is told to use. A join looks up one key after the other.
+// is told to use. A join looks up one key after the other. With sql_safe_updates
+// MariaDB, which alone reads the comment, takes it for a DELETE without a key.
 //
 // keys; posts
 const (
 	removeSQL = `
+		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_message x FORCE INDEX (PRIMARY)
 		 WHERE x.stream_id = k.stream_id AND x.seq = k.seq`
 	removePostsSQL = `
+		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_post x FORCE INDEX (PRIMARY)
 		 WHERE x.post_id = k.post_id`
 )
@@ -43,9 +46,11 @@ const lookSQL = `
 // with it.
 const (
 	dropMarkersSQL = `
+		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_ready x FORCE INDEX (PRIMARY)
 		 WHERE x.group_id = k.group_id AND x.stream_id = k.stream_id`
 	dropNotesSQL = `
+		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
 		 WHERE x.stream_id = k.stream_id`
 	restandSQL = `
