@@ -26,10 +26,12 @@ func checkGroupHandler(e *Env) {
 		failed := make(map[string]string) // by key, the first body of the call that failed
 		most := 0
 		r := w.workWith(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, BatchTime: 5 * time.Second, Backoff: soonAgain}, parley.GroupFunc(func(ctx context.Context, ms []*parley.Message) error {
+			// Not held while it writes: on a store with a single writer another batch
+			// may have its turn, whose next handler waits here.
 			mu.Lock()
-			defer mu.Unlock()
 			first := failed[ms[0].Key]
 			most = max(most, len(ms))
+			mu.Unlock()
 			for i, m := range ms {
 				if m.Group != ms[0].Group || i > 0 && m.Seq != ms[i-1].Seq+1 {
 					e.Errorf("message %d of a call is %d of group %v, behind %d of group %v", i, m.Seq, m.Group, ms[max(i-1, 0)].Seq, ms[0].Group)
@@ -42,7 +44,9 @@ func checkGroupHandler(e *Env) {
 				}
 			}
 			if first == "" && len(ms) > 1 { // once for each group, when it has written everything
+				mu.Lock()
 				failed[ms[0].Key] = string(ms[0].Body)
+				mu.Unlock()
 				return errors.New("not this time")
 			}
 			return nil

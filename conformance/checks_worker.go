@@ -359,7 +359,7 @@ func checkCutConnection(e *Env) {
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
 		var cut sync.Map
 		var most atomic.Int64
-		r := w.work(b, &parley.WorkerOptions{Hold: hold, MaxReaders: 3, Backoff: soonAgain, BatchTime: time.Second}, func(ctx context.Context, m *parley.Message) error {
+		r := w.work(b, &parley.WorkerOptions{Hold: hold, MaxReaders: 3, Backoff: soonAgain, BatchTime: time.Second, Lease: 3 * time.Second}, func(ctx context.Context, m *parley.Message) error {
 			if err := w.effect(ctx, m); err != nil {
 				return err
 			}
