@@ -127,6 +127,15 @@ func (l ids) appendTo(b *builder) {
 	}
 }
 
+// cell writes a value or an id.
+func (b *builder) cell(v any) {
+	if id, ok := v.(backend.ID); ok {
+		b.id(id)
+	} else {
+		b.value(v)
+	}
+}
+
 // tuples is a list for VALUES.
 type tuples [][]any
 
@@ -140,11 +149,7 @@ func (l tuples) appendTo(b *builder) {
 			if j > 0 {
 				b.string(", ")
 			}
-			if id, ok := v.(backend.ID); ok {
-				b.id(id)
-			} else {
-				b.value(v)
-			}
+			b.cell(v)
 		}
 		b.string(")")
 	}
@@ -174,17 +179,14 @@ func (e either) appendTo(b *builder) {
 				b.string(" AND ")
 			}
 			b.string(e.columns[j])
-			if id, ok := v.(backend.ID); ok {
-				b.string(" = ")
-				b.id(id)
-			} else if between, ok := v.(span); ok {
+			if between, ok := v.(span); ok {
 				b.string(" BETWEEN ")
 				b.int(between.from)
 				b.string(" AND ")
 				b.int(between.to)
 			} else {
 				b.string(" = ")
-				b.value(v)
+				b.cell(v)
 			}
 		}
 	}
@@ -204,11 +206,7 @@ func (t table) appendTo(b *builder) {
 			if j > 0 {
 				b.string(", ")
 			}
-			if id, ok := v.(backend.ID); ok {
-				b.id(id)
-			} else {
-				b.value(v)
-			}
+			b.cell(v)
 			if i == 0 {
 				b.string(" AS " + t.columns[j])
 			}

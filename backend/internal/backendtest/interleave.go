@@ -42,6 +42,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		{"transaction fences lease", transactionFencesLease},
 		{"hold survives savepoint", holdSurvivesSavepoint},
 		{"claim behind many held", claimBehindManyHeld},
+		{"settle beside many held", settleBesideManyHeld},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh) })
 	}
@@ -436,4 +437,49 @@ func claimBehindManyHeld(t *testing.T, fresh func(*testing.T) *interleaving) {
 	}
 	f.Ack(f.One(f.Request(f.QP)))
 	f.Equal("contended", f.None(f.Request(f.QP)).Contended, true)
+}
+
+// Settling a batch waits for none of the rows that another receiver has locked,
+// however few there are in all: a server may think that a small table is best read
+// from end to end.
+func settleBesideManyHeld(t *testing.T, fresh func(*testing.T) *interleaving) {
+	for _, key := range []string{"", "%03d"} {
+		f := fresh(t)
+		for i := range 60 {
+			p := backend.Posting{Body: []byte(fmt.Sprint(i))}
+			if key != "" {
+				p.Key = fmt.Sprintf(key, i)
+			}
+			f.Post(p)
+		}
+		r := f.Request(f.QP)
+		r.MaxGroups, r.Lease = 30, 0
+		claim := func() (backend.Tx, []backend.Outcome) {
+			tx := f.Begin()
+			c, err := tx.Claim(f.Ctx, r)
+			f.OK(err)
+			var done []backend.Outcome
+			for _, h := range c.Holds {
+				done = append(done, backend.Outcome{Hold: h, Done: h.Messages})
+			}
+			if len(done) < 20 {
+				f.Fatalf("%d claimed of 30", len(done))
+			}
+			return tx, done
+		}
+		first, a := claim()
+		second, b := claim()
+		for _, x := range []struct {
+			tx   backend.Tx
+			done []backend.Outcome
+		}{{second, b}, {first, a}} {
+			f.soon("settle", func(ctx context.Context) error {
+				_, err := x.tx.Settle(ctx, x.done)
+				return err
+			})
+		}
+		f.OK(first.Commit(f.Ctx))
+		f.OK(second.Commit(f.Ctx))
+		f.Equal("left", len(f.Drain(f.QP)), 60-len(a)-len(b))
+	}
 }
