@@ -182,8 +182,10 @@ func TestPlans(t *testing.T) {
 		} {
 			buffers, plan := explain(t, conn, x.q, x.args)
 			limit := 9000
-			if x.q.Name == "QueueStatus" {
-				limit = 60000 // up to 10000 rows, each with a lookup
+			if x.q == q.Stale {
+				// A duty, whose thousand rows need two lookups each; it may sort
+				// them too, if that is what the planner wants.
+				limit = 14000
 			}
 			if buffers > limit {
 				t.Errorf("%s, %s: %d pages\n%s", situation, x.q.Name, buffers, plan)
