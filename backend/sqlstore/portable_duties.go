@@ -30,20 +30,29 @@ func portableDuties(s *Statements[string]) {
 		  JOIN parley_queue q ON q.queue_id = e.queue_id
 		 WHERE t.kind = ? AND q.enabled = 1
 		 ORDER BY t.due LIMIT 1`
+	// The second condition is for SQLite, which looks for the one of the partial
+	// index word by word, and reads the whole table if it isn't there.
 	s.DueGroups = `
 		SELECT group_id FROM parley_grp WHERE resweep = 1
 		 UNION ALL
-		SELECT group_id FROM parley_grp WHERE blocked = 1 AND blocked_until <= :now AND resweep = 0
+		SELECT group_id FROM parley_grp
+		 WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= :now AND resweep = 0
 		 LIMIT ?`
 	s.NextGroup = `
-		SELECT blocked_until - :now FROM parley_grp WHERE blocked = 1 ORDER BY blocked_until LIMIT 1`
+		SELECT blocked_until - :now FROM parley_grp
+		 WHERE blocked = 1 AND blocked <> 0
+		 ORDER BY blocked_until LIMIT 1`
 	s.GroupDue = `
 		SELECT 1 FROM parley_grp
 		 WHERE group_id = ? AND (blocked = 1 AND blocked_until <= :now OR blocked = 0 AND resweep = 1)`
 	s.DuePosts = `
-		SELECT post_id FROM parley_post WHERE blocked = 1 AND blocked_until <= :now LIMIT ?`
+		SELECT post_id FROM parley_post
+		 WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= :now
+		 LIMIT ?`
 	s.NextPost = `
-		SELECT blocked_until - :now FROM parley_post WHERE blocked = 1 ORDER BY blocked_until LIMIT 1`
+		SELECT blocked_until - :now FROM parley_post
+		 WHERE blocked = 1 AND blocked <> 0
+		 ORDER BY blocked_until LIMIT 1`
 	s.DueProcessed = `
 		SELECT post_id FROM parley_processed WHERE keep_until <= :now ORDER BY keep_until LIMIT ?`
 	s.NextFinished = `

@@ -15,13 +15,13 @@ SELECT q.name AS queue, q.enabled, q.retention,
        (SELECT count(*) FROM (SELECT 1 FROM parley_delayed d
                                WHERE d.queue_id = q.queue_id LIMIT 10000)) AS delayed,
        (SELECT count(*) FROM (SELECT 1 FROM parley_grp g
-                               WHERE g.blocked = 1 AND g.queue_id = q.queue_id LIMIT 10000))
+                               WHERE g.blocked = 1 AND g.blocked <> 0 AND g.queue_id = q.queue_id LIMIT 10000))
      + (SELECT count(*) FROM (SELECT 1 FROM parley_post p
-                               WHERE p.blocked = 1 AND p.queue_id = q.queue_id LIMIT 10000)) AS deferred,
+                               WHERE p.blocked = 1 AND p.blocked <> 0 AND p.queue_id = q.queue_id LIMIT 10000)) AS deferred,
        (SELECT count(*) FROM (SELECT 1 FROM parley_grp g
-                               WHERE g.blocked = 2 AND g.queue_id = q.queue_id LIMIT 10000))
+                               WHERE g.blocked = 2 AND g.blocked <> 0 AND g.queue_id = q.queue_id LIMIT 10000))
      + (SELECT count(*) FROM (SELECT 1 FROM parley_post p
-                               WHERE p.blocked = 2 AND p.queue_id = q.queue_id LIMIT 10000)) AS parked
+                               WHERE p.blocked = 2 AND p.blocked <> 0 AND p.queue_id = q.queue_id LIMIT 10000)) AS parked
   FROM parley_queue q;
 
 -- Groups with messages in the ready order, deferred and parked ones, and posts
