@@ -161,6 +161,9 @@ func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err
 		moved += n
 		if err != nil || n < dutyLimit {
 			wait := jitter(every[duty])
+			if err != nil { // most are of the moment: a deadlock, a connection that was cut
+				next = jitter(time.Second)
+			}
 			if next > 0 && next < wait {
 				wait = next
 			}

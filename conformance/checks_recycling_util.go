@@ -88,9 +88,11 @@ func recUntil(w *World, n int) (got []*parley.Message, ended []parley.ID) {
 // recGone ends the check unless all conversations of the world's queues are over
 // soon. What comes meanwhile is received as a target does, and may be
 // EndOfStream only.
+// recGone waits until the conversations are gone. Two sides that ended at the same
+// time are found by a walk that begins each ten seconds.
 func recGone(w *World, handles ...parley.ID) {
 	left := ""
-	ok := w.Soon(10*time.Second, func() bool {
+	ok := w.Soon(30*time.Second, func() bool {
 		for _, m := range recTake(w, 0) {
 			if m.Type != parley.EndOfStream {
 				dlgFatal(w.Env, "received %s after all messages", describe([]*parley.Message{m}))
