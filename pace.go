@@ -6,8 +6,9 @@ import (
 )
 
 // pace judges from recent batches how many messages fit into the time that a
-// batch may take. It begins with one and doubles while batches are full, so that
-// a handler that turns out to be slow has kept few waiting.
+// batch may take. It begins with one and doubles while batches are full, or
+// quadruples as long as many more would fit, so that a handler that turns out to
+// be slow has kept few waiting.
 type pace struct {
 	mu      sync.Mutex
 	most    int           // messages in a batch
@@ -86,7 +87,11 @@ func (p *pace) did(b paced) {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
 	case b.messages >= b.asked && b.handled == b.messages:
-		p.size = min(max(p.size*2, 1), fit)
+		by := 2
+		if fit > 16*p.size { // far from what fits: in longer steps
+			by = 4
+		}
+		p.size = min(max(p.size*by, 1), fit)
 	default:
 		p.size = min(p.size, fit)
 	}

@@ -87,9 +87,8 @@ func recUntil(w *World, n int) (got []*parley.Message, ended []parley.ID) {
 
 // recGone ends the check unless all conversations of the world's queues are over
 // soon. What comes meanwhile is received as a target does, and may be
-// EndOfStream only.
-// recGone waits until the conversations are gone. Two sides that ended at the same
-// time are found by a walk that begins each ten seconds.
+// EndOfStream only. Two sides that ended at the same time are found by a walk that
+// begins each ten seconds.
 func recGone(w *World, handles ...parley.ID) {
 	left := ""
 	ok := w.Soon(30*time.Second, func() bool {

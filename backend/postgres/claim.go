@@ -174,10 +174,7 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	var version int64
 	var enabled sql.NullInt64
 	some := false
-	bytes := max(r.MaxBytes, 0)
-	if r.LockOnly {
-		bytes = 0
-	}
+	q, args := p.fixed(p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytesOf(r))
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		some = true
 		po := new(sqlstore.Post)
@@ -188,7 +185,7 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 			f.posts = append(f.posts, po)
 		}
 		return err
-	}, p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytes)
+	}, q, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -199,15 +196,20 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	return &f, sqlstore.CatalogState(version, enabled, r.Version)
 }
 
+// bytesOf is how much of the bodies a claim's first statement returns.
+func bytesOf(r backend.ClaimRequest) int64 {
+	if r.LockOnly {
+		return 0
+	}
+	return int64(max(r.MaxBytes, 0))
+}
+
 // walk runs a claim's first statement.
 func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, q *sqlstore.Stmt, prefer int) (*found, error) {
 	var f found
 	var version int64
 	var enabled sql.NullInt64
-	bytes := max(r.MaxBytes, 0)
-	if r.LockOnly {
-		bytes = 0
-	}
+	q, args := p.fixed(q, r.Queue, bytesOf(r), int64(prefer))
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		var what sql.NullInt64
 		var at place
@@ -239,7 +241,7 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			f.posts = append(f.posts, po)
 		}
 		return nil
-	}, q, r.Queue, bytes, prefer)
+	}, q, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,9 @@ type pool struct {
 	plain sync.Map // of queues where the last claims found posts, or nothing after posts
 	deep  sync.Map // of queues where the head of the order was all taken, and when
 
+	fixedStmts sync.Map // of fixedKey: *sqlstore.Stmt
+	fixedCount atomic.Int64
+
 	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be
 	mu        sync.Mutex // guards wanted
 	wanted    []*sqlstore.Stmt

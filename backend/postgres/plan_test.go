@@ -130,12 +130,19 @@ func TestPlans(t *testing.T) {
 		one := strings.Split(strings.Trim(stream, "{}"), ",")[0]
 		zeros, ones := "{"+strings.Repeat("0,", 9)+"0}", "{"+strings.Repeat("1,", 9)+"1}"
 		h, q := &s.pool.hot, s.Q()
+		fixed := func(q *sqlstore.Stmt, args ...int64) *sqlstore.Stmt {
+			q, _ = s.pool.fixed(q, args...)
+			return q
+		}
 		for _, x := range []struct {
 			q    *sqlstore.Stmt
 			args []any
 		}{
 			{h.claims[limit(10)], []any{1, 1 << 20, 0}},
 			{h.claims[limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
+			{fixed(h.claims[limit(10)], 1, 1<<20, preferHead), nil},
+			{fixed(h.claims[limit(10)], 2, 1<<20, preferHead), nil},
+			{fixed(h.postClaims[limit(10)], 1, 1<<20), nil},
 			{h.read, []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
 			{h.send, []any{one, one, "m", "body", 2, 0}},
 			{h.sendState, []any{stream}},

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -87,6 +88,8 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 	return messages, discarded, err
 }
 
+var errDisorder = errors.New("parley: the store returned messages out of order")
+
 // ReadHolds makes holds of groups that are locked out of the rows of one
 // statement, and sees to the streams that cannot be received. The statement
 // returns, in the order of the groups and, in each, that of its messages:
@@ -100,7 +103,8 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 //   - with the first message of a stream: priority, endpoint, conversation,
 //     initiator, service, far service and contract; and the stream's kind.
 //
-// A group without messages is one row with a NULL seq.
+// A group without messages is one row with a NULL seq. Of a group's messages only
+// as many are taken as were asked for.
 func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []backend.ID, q *Stmt, args ...any) (c backend.Claim, err error) {
 	var astray []Source
 	var orphans []*backend.Hold // whose lease ran out
@@ -136,6 +140,9 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 			return nil // the group has nothing (any more)
 		}
 		if hold == nil || n != last {
+			if n < last {
+				return errDisorder
+			}
 			last = n
 			hold = NewHold(r, group, version.Int64, sticky)
 			hold.Promoted, hold.Level = version.Valid, int(level.Int64)
@@ -147,8 +154,11 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 				orphans = append(orphans, hold)
 			}
 		}
-		if !seq.Valid {
+		if !seq.Valid || len(hold.Messages) == r.MaxMessages {
 			return nil
+		}
+		if k := len(hold.Messages); k > 0 && hold.Messages[k-1].Stream == m.Stream && hold.Messages[k-1].Seq >= seq.Int64 {
+			return errDisorder
 		}
 		if priority.Valid { // the first message of its stream
 			f.Priority, f.Initiator, f.Group = int(priority.Int64), initiator, group
