@@ -42,6 +42,9 @@ type file struct {
 	text map[string]*sql.Stmt // what users run again and again
 }
 
+// connect opens a pool. Tests count what goes through it.
+var connect = func(name string) (*sql.DB, error) { return sql.Open("sqlite", name) }
+
 // open opens the connections when they are first needed.
 func (f *file) open(ctx context.Context) error {
 	if f.opened.Load() {
@@ -67,7 +70,7 @@ func (f *file) open(ctx context.Context) error {
 	if f.synchronous == "" {
 		f.synchronous = "NORMAL"
 	}
-	write, err := sql.Open("sqlite", f.name("_txlock=immediate"))
+	write, err := connect(f.name("_txlock=immediate"))
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (f *file) open(ctx context.Context) error {
 		write.Close()
 		return err
 	}
-	read, err := sql.Open("sqlite", f.name("_pragma=query_only(1)"))
+	read, err := connect(f.name("_pragma=query_only(1)"))
 	if err != nil {
 		write.Close()
 		return err

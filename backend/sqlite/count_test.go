@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"path/filepath"
+	"testing"
+
+	"github.com/parleymq/parley/backend/internal/backendtest"
+)
+
+// connector opens a name with a driver.
+type connector struct {
+	driver driver.Driver
+	name   string
+}
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.name) }
+func (c connector) Driver() driver.Driver                        { return c.driver }
+
+// TestStatements holds the number of the writer's statements. There are no round
+// trips, but each has to be set up.
+func TestStatements(t *testing.T) {
+	before := connect
+	defer func() { connect = before }()
+	var counters []*backendtest.Counter
+	connect = func(name string) (*sql.DB, error) {
+		plain, err := before(name)
+		if err != nil {
+			return nil, err
+		}
+		defer plain.Close()
+		db, count := backendtest.Count(connector{plain.Driver(), name})
+		counters = append(counters, count)
+		return db, nil
+	}
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := backendtest.New(t, s)
+	backendtest.Statements(f, counters[0], []string{"BEGIN", "BEGIN IMMEDIATE", "COMMIT"}, map[string]int{
+		"send one":                     4,
+		"send a hundred":               103,
+		"post one":                     1,
+		"post a hundred":               101,
+		"post one with a key":          6,
+		"post a hundred with ten keys": 501,
+		"claim and settle a group, in one transaction":   21,
+		"claim and settle ten keys, in one transaction":  75,
+		"claim and settle ten posts, in one transaction": 6,
+		"claim a key by lease":                           9,
+		"claim ten posts by lease":                       5,
+		"settle ten posts held by lease":                 2,
+		"end a hundred tasks":                            100,
+		"claim nothing":                                  0, // a reader looks
+		"claim nothing where posts have been":            6,
+	})
+}
