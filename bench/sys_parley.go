@@ -120,14 +120,18 @@ func (q *parleyQueue) close() {
 func payload(body []byte) parley.Payload { return parley.Payload{Type: "Job", Body: body} }
 
 func (q *parleyQueue) send(ctx context.Context, body []byte) error {
+	var handle parley.ID
+	if q.how.dialog {
+		h, back, err := q.dialog(ctx)
+		if err != nil {
+			return err
+		}
+		defer back() // not before the commit: the next one would wait for it
+		handle = h
+	}
 	return q.b.InTx(ctx, func(tx *parley.Tx) error {
 		switch {
 		case q.how.dialog:
-			handle, back, err := q.dialog(ctx)
-			if err != nil {
-				return err
-			}
-			defer back()
 			return tx.Conversation(handle).Send(ctx, "Job", body)
 		case q.how.key:
 			_, err := tx.Post(ctx, "jobs", payload(body), parley.Key(fmt.Sprint("key-", numberOf(body)%1000)))
