@@ -18,6 +18,7 @@ func Benchmarks(b *testing.B, open func(b *testing.B) (backend.Backend, error)) 
 		run  func(b *bencher)
 		opt  *parley.Options
 	}{
+		{"hot", hotPaths, &parley.Options{NoDuties: true}},
 		{"recycling", benchRecycling, &parley.Options{NoDuties: true}}, // it does them all itself
 		{"drain", benchDrain, nil},
 		{"burst", benchBurst, nil},
