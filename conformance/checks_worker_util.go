@@ -110,8 +110,8 @@ func (w *World) effect(ctx context.Context, m *parley.Message) error {
 
 // effects waits until there are n effects, and returns all, by key.
 func (w *World) effects(n int) map[string][]string {
-	if !w.Soon(20*time.Second, func() bool { return w.depth(w.CQ) >= n }) {
-		w.Errorf("%d of %d effects were committed within 20 s; %d messages wait", w.depth(w.CQ), n, w.depth(w.SQ))
+	if !w.Soon(60*time.Second, func() bool { return w.depth(w.CQ) >= n }) {
+		w.Errorf("%d of %d effects were committed within a minute; %d messages wait", w.depth(w.CQ), n, w.depth(w.SQ))
 		if list, err := w.B.Groups(w.Ctx, w.SQ, 0, 10); err == nil {
 			for _, g := range list {
 				w.Logf("%+v", g)
