@@ -32,6 +32,8 @@ func TestStatements(t *testing.T) {
 			"post a hundred":               2,
 			"post one with a key":          6,
 			"post a hundred with ten keys": 6,
+			"post one with a new key":      8,
+			"post a hundred with new keys": 10,
 			"claim and settle a group, in one transaction":   7,
 			"claim and settle ten keys, in one transaction":  6,
 			"claim and settle ten posts, in one transaction": 2,

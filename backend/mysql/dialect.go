@@ -288,7 +288,7 @@ func lookups(text string) string {
 // CASE keeps the lock behind the conditions.
 type hot struct {
 	advance, insert, place, states, next, append, mark *sqlstore.Stmt
-	postMany, keys                                     *sqlstore.Stmt
+	postMany, keys, newKeys, newGroups, newStreams     *sqlstore.Stmt
 	head, promoted, walk, posts, postsOnly, flow       *sqlstore.Stmt
 	readyAfter, postAfter                              *sqlstore.Stmt
 	claimOne, lockOne, read, messages                  *sqlstore.Stmt
@@ -315,6 +315,9 @@ func (h *hot) own() sqlstore.Own {
 		&h.mark:          {"mark", markSQL},
 		&h.postMany:      {"post many", postManySQL},
 		&h.keys:          {"keys", keysSQL},
+		&h.newKeys:       {"new keys", newKeysSQL},
+		&h.newGroups:     {"groups of new keys", newGroupsSQL},
+		&h.newStreams:    {"streams of new keys", newStreamsSQL},
 		&h.head:          {"heads", headSQL},
 		&h.promoted:      {"walk promotions", promotedSQL},
 		&h.walk:          {"walk streams", walkSQL},

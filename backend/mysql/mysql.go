@@ -178,6 +178,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Append:      p.append,
 		PostPlain:   p.post,
 		KeyStreams:  p.keyStreams,
+		NewKeys:     p.newKeys,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,

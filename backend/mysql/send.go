@@ -97,25 +97,75 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 
 // keyStreams locks the streams of keys, in two statements.
 func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
+	streams := make(map[sqlstore.Key]*sqlstore.Stream)
+	found, err := p.findKeys(ctx, tx, keys)
+	if err != nil || len(found) == 0 {
+		return streams, err
+	}
+	of := make(map[backend.ID]sqlstore.Key)
+	for k, id := range found {
+		of[id] = k
+	}
+	locked, err := p.streams(ctx, tx, sqlstore.SortIDs(slices.Collect(maps.Keys(of))))
+	for id, s := range locked {
+		streams[of[id]] = s
+	}
+	return streams, err
+}
+
+// findKeys returns the ids of those of the keys that there are.
+func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
 	wanted := either{columns: []string{"queue_id", "name"}}
 	for _, k := range keys {
 		wanted.rows = append(wanted.rows, []any{k.Queue, k.Name})
 	}
-	found := make(map[backend.ID]sqlstore.Key)
+	found := make(map[sqlstore.Key]backend.ID)
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		var k sqlstore.Key
 		var id backend.ID
 		err := rows.Scan(&k.Queue, &k.Name, sqlstore.ID(&id))
-		found[id] = k
+		found[k] = id
 		return err
 	}, p.hot.keys, wanted)
-	streams := make(map[sqlstore.Key]*sqlstore.Stream)
-	if err != nil || len(found) == 0 {
-		return streams, err
-	}
-	locked, err := p.streams(ctx, tx, sqlstore.SortIDs(slices.Collect(maps.Keys(found))))
-	for id, s := range locked {
-		streams[found[id]] = s
-	}
-	return streams, err
+	return found, err
 }
+
+// newKeys makes keys in three statements, and in four if somebody else makes one of
+// them at the same time.
+func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
+	made := make(map[sqlstore.Key]backend.ID)
+	rows := make(tuples, len(keys))
+	for i, k := range keys {
+		made[k] = backend.NewID()
+		rows[i] = []any{k.Queue, k.Name, made[k]}
+	}
+	n, err := tx.Exec(ctx, p.hot.newKeys, rows)
+	if err != nil {
+		return nil, err
+	}
+	if n < int64(len(keys)) {
+		found, err := p.findKeys(ctx, tx, keys)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(made, func(k sqlstore.Key, id backend.ID) bool { return found[k] != id })
+	}
+	if len(made) == 0 {
+		return nil, nil
+	}
+	var groups, streams tuples
+	for _, k := range keys {
+		if id, ok := made[k]; ok {
+			groups = append(groups, []any{id, k.Queue, "", k.Name})
+			streams = append(streams, []any{id, keyStream, id, k.Queue, 0, 0, 0, 0, expression(now)})
+		}
+	}
+	if _, err := tx.Exec(ctx, p.hot.newGroups, groups); err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, p.hot.newStreams, streams)
+	return made, err
+}
+
+// keyStream is the kind of a key's stream.
+const keyStream = 3

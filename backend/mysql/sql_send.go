@@ -65,6 +65,21 @@ const markSQL = `
 const postManySQL = `
 	INSERT INTO parley_post (post_id, queue_id, priority, type, body, since) VALUES ?`
 
+// Keys that are new, their groups and their streams. Of two who make the same key at
+// once the second waits, and inserts nothing.
+//
+// queue, name, id
+const newKeysSQL = `
+	INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?`
+
+// id, queue, service, name
+const newGroupsSQL = `
+	INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES ?`
+
+// id, kind, group, queue, priority, number, closed, held, time
+const newStreamsSQL = `
+	INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched) VALUES ?`
+
 // The streams of keys.
 //
 // queues and names

@@ -190,7 +190,7 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 // any array. Planning these statements takes longer than executing them.
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
-	postMany, postKeyed                           *sqlstore.Stmt
+	postMany, postKeyed, postNewKey, newKeys      *sqlstore.Stmt
 	claims, deepClaims, postClaims                [len(limits)]*sqlstore.Stmt // by their limit
 	claimOne, read                                *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
@@ -210,6 +210,8 @@ func (h *hot) own() sqlstore.Own {
 		&h.keyState:    {"state of keys", keyStateSQL},
 		&h.postMany:    {"post many", postManySQL},
 		&h.postKeyed:   {"post with a key", postKeyedSQL},
+		&h.postNewKey:  {"post with a new key", postNewKeySQL},
+		&h.newKeys:     {"new keys", newKeysSQL},
 		&h.claimOne:    {"claim one", claimOneSQL},
 		&h.read:        {"read", readSQL},
 		&h.remove:      {"remove", removeSQL},

@@ -204,6 +204,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		PostPlain:   p.post,
 		PostKeyed:   p.postKeyed,
 		KeyStreams:  p.keyStreams,
+		NewKeys:     p.newKeys,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,

@@ -57,10 +57,32 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 	return err
 }
 
-// postKeyed adds one post in one statement if its key is known.
+// postKeyed adds one post in one statement if its key is known, and in two if not.
 func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
 	var seq int64
-	return tx.Row(ctx, []any{&seq}, p.hot.postKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version)
+	done, err = tx.Row(ctx, []any{&seq}, p.hot.postKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version)
+	if err != nil || done {
+		return done, err
+	}
+	var id backend.ID
+	return tx.Row(ctx, []any{sqlstore.ID(&id)}, p.hot.postNewKey, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version, backend.NewID())
+}
+
+// newKeys makes keys in one statement.
+func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
+	queues, names, ids := make([]int64, len(keys)), make([]string, len(keys)), make([]backend.ID, len(keys))
+	for i, k := range keys {
+		queues[i], names[i], ids[i] = k.Queue, k.Name, backend.NewID()
+	}
+	made := make(map[sqlstore.Key]backend.ID)
+	err := tx.Rows(ctx, func(rows *sql.Rows) error {
+		var k sqlstore.Key
+		var id backend.ID
+		err := rows.Scan(&k.Queue, &k.Name, sqlstore.ID(&id))
+		made[k] = id
+		return err
+	}, p.hot.newKeys, ints(queues), texts(names), uuids(ids))
+	return made, err
 }
 
 // keyStreams locks the streams of keys in one statement.

@@ -78,7 +78,7 @@ const keyStateSQL = `
 
 // A post with a key that has been used before, as a send is one statement.
 // Nothing comes back if the key is new or swept, the catalog is another one, or
-// the queue is off: then the post takes the way of many.
+// the queue is off: then postNewKeySQL is tried, and after that the way of many.
 //
 // $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version
 const postKeyedSQL = `
@@ -97,6 +97,54 @@ const postKeyedSQL = `
 	  SELECT $1, s.group_id, s.stream_id, s.priority, :now FROM s
 	  ON CONFLICT DO NOTHING)
 	SELECT s.seq FROM s`
+
+// A post with a key that is new. Nothing comes back if somebody else has made it,
+// or for what postKeyedSQL returns nothing, too.
+//
+// $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version,
+// $8 id of the key's group and stream
+const postNewKeySQL = `
+	WITH k AS (
+	  INSERT INTO parley_key (queue_id, name, stream_id)
+	  SELECT $1::bigint, $2, $8::uuid
+	   WHERE (SELECT v.catalog_version FROM parley_meta v) = $7
+	     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $1) = 1
+	  ON CONFLICT DO NOTHING
+	  RETURNING queue_id, name, stream_id),
+	g AS (
+	  INSERT INTO parley_grp (group_id, queue_id, service, name)
+	  SELECT k.stream_id, k.queue_id, '', k.name FROM k),
+	s AS (
+	  INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched)
+	  SELECT k.stream_id, 3, k.stream_id, k.queue_id, $6::smallint, 1, 0, 0, :now FROM k),
+	m AS (
+	  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
+	  SELECT k.stream_id, 0, $3::uuid, 4, $4, $5::bytea, :now FROM k),
+	r AS (
+	  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	  SELECT k.queue_id, k.stream_id, k.stream_id, $6::smallint, :now FROM k)
+	SELECT k.stream_id FROM k`
+
+// Keys that are new, with their groups and streams. Of two who make the same at once
+// the second waits here, and gets nothing for it.
+//
+// $1 queues, $2 names, $3 ids
+const newKeysSQL = `
+	WITH k AS (
+	  INSERT INTO parley_key (queue_id, name, stream_id)
+	  SELECT x.queue_id, x.name, x.id
+	    FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[]), (SELECT $3::uuid[]))
+	         WITH ORDINALITY x(queue_id, name, id, n)
+	   ORDER BY x.n
+	  ON CONFLICT DO NOTHING
+	  RETURNING queue_id, name, stream_id),
+	g AS (
+	  INSERT INTO parley_grp (group_id, queue_id, service, name)
+	  SELECT k.stream_id, k.queue_id, '', k.name FROM k),
+	s AS (
+	  INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched)
+	  SELECT k.stream_id, 3, k.stream_id, k.queue_id, 0, 0, 0, 0, :now FROM k)
+	SELECT k.queue_id, k.name, k.stream_id FROM k`
 
 // Messages appended to streams whose guards are ours.
 //

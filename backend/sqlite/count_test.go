@@ -51,6 +51,8 @@ func TestStatements(t *testing.T) {
 		"post a hundred":               101,
 		"post one with a key":          6,
 		"post a hundred with ten keys": 501,
+		"post one with a new key":      8,
+		"post a hundred with new keys": 701,
 		"claim and settle a group, in one transaction":   21,
 		"claim and settle ten keys, in one transaction":  75,
 		"claim and settle ten posts, in one transaction": 6,

@@ -122,13 +122,16 @@ type Dialect struct {
 	// PostPlain adds posts without key, delay or unique value. Without it all posts
 	// are added one by one.
 	PostPlain func(ctx context.Context, tx *Tx, posts []backend.Posting) error
-	// PostKeyed adds a post with a key, and does nothing if the key is new or
-	// something refuses it.
+	// PostKeyed adds a post with a key, and does nothing if something refuses it.
 	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
 	// KeyStreams locks the streams of those of the keys that there are, and reads
 	// them. Keys that there are not come after all of these: whoever makes one holds
 	// it until he commits, and must not wait for guards then.
 	KeyStreams func(ctx context.Context, tx *Tx, keys []Key) (map[Key]*Stream, error)
+	// NewKeys makes keys, with their groups and streams, in their order, and returns
+	// the ids of those that nobody else has made meanwhile. The streams get their
+	// ranks when something is appended to them.
+	NewKeys func(ctx context.Context, tx *Tx, keys []Key) (map[Key]backend.ID, error)
 
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error

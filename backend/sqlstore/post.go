@@ -81,20 +81,18 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 	if len(posts) == 0 {
 		return nil
 	}
-	streams := make(map[Key]*Stream)
-	if t.s.d.KeyStreams != nil {
-		var keys []Key
-		for _, x := range posts {
-			keys = append(keys, Key{x.Queue, x.Key})
-		}
-		if streams, err = t.s.d.KeyStreams(ctx, t, slices.Compact(keys)); err != nil {
-			return err
-		}
+	var keys []Key
+	for _, x := range posts {
+		keys = append(keys, Key{x.Queue, x.Key})
+	}
+	streams, err := t.keyStreams(ctx, slices.Compact(keys))
+	if err != nil {
+		return err
 	}
 	var b Batch
 	for _, x := range posts {
 		k := Key{x.Queue, x.Key}
-		if streams[k] == nil { // it is used for the first time, or was swept a moment ago
+		if streams[k] == nil { // it is used for the first time, or was swept or made a moment ago
 			if streams[k], err = t.keyStream(ctx, x); err != nil {
 				return err
 			}
@@ -196,6 +194,63 @@ func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
 		}
 	}
 	return t.mark(ctx, *s)
+}
+
+// keyStreams locks the streams of keys and makes those that are new, as far as the
+// engine can do it for many at once. What it leaves out is for keyStream.
+func (t *Tx) keyStreams(ctx context.Context, keys []Key) (map[Key]*Stream, error) {
+	for range 3 {
+		if t.s.d.KeyStreams == nil {
+			break
+		}
+		streams, err := t.s.d.KeyStreams(ctx, t, keys)
+		if err != nil || t.s.d.NewKeys == nil || len(streams) == len(keys) {
+			return streams, err
+		}
+		done, err := t.newKeys(ctx, keys, streams)
+		if err != nil || done {
+			return streams, err
+		}
+	}
+	return make(map[Key]*Stream), nil
+}
+
+// newKeys makes those of the keys that have no streams: all of them, or none if
+// somebody else has just made one. That one's guard is locked first then: who has it
+// may wait for the others.
+func (t *Tx) newKeys(ctx context.Context, keys []Key, streams map[Key]*Stream) (done bool, err error) {
+	const point = "parley_keys"
+	var fresh []Key
+	for _, k := range keys {
+		if streams[k] == nil {
+			fresh = append(fresh, k)
+		}
+	}
+	several := len(fresh) > 1
+	if several {
+		if err := t.Savepoint(ctx, point); err != nil {
+			return false, err
+		}
+	}
+	made, err := t.s.d.NewKeys(ctx, t, fresh)
+	if err != nil {
+		return false, err
+	}
+	done = len(made) == len(fresh)
+	if several && !done {
+		if err := t.RollbackTo(ctx, point); err != nil {
+			return false, err
+		}
+	}
+	if several {
+		if err := t.Release(ctx, point); err != nil || !done {
+			return false, err
+		}
+	}
+	for k, id := range made {
+		streams[k] = &Stream{ID: id, Kind: streamKey, Group: id, Queue: k.Queue}
+	}
+	return done, nil
 }
 
 // keyStream returns the stream of a post's key with its guard locked.

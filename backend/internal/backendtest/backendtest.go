@@ -43,6 +43,7 @@ var tests = []struct {
 	{"lifetime", testLifetime},
 	{"posts", testPosts},
 	{"keys", testKeys},
+	{"new keys", testNewKeys},
 	{"unique", testUnique},
 	{"delayed", testDelayed},
 	{"cancel", testCancel},

@@ -1,7 +1,11 @@
 package backendtest
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -74,6 +78,62 @@ func testKeys(f *Fixture) {
 		f.Equal("in order", b, sorted(b))
 		f.Equal("messages", len(b), 5)
 		f.Ack(h)
+	}
+}
+
+// testNewKeys has several senders use the same keys for the first time, each some of
+// them: all of their posts are there, and each key is one group. A sender that meets
+// a deadlock, which a third one can make of two, sends again.
+func testNewKeys(f *Fixture) {
+	const senders, rounds, keys = 4, 25, 12
+	errs := make(chan error, senders*rounds)
+	var each [senders]sync.WaitGroup
+	var posts atomic.Int64
+	for s := range senders {
+		random := rand.New(rand.NewPCG(uint64(s), 1))
+		each[s].Go(func() {
+			for round := range rounds {
+				var batch []backend.Posting
+				for _, k := range random.Perm(keys)[:2+random.IntN(keys-2)] {
+					batch = append(batch, f.Posting(backend.Posting{Key: fmt.Sprint("round ", round, " key ", k), Body: []byte("x")}))
+				}
+				posts.Add(int64(len(batch)))
+				post := func(tx backend.Tx) error {
+					_, err := tx.Post(f.Ctx, f.Version, batch)
+					return err
+				}
+				err := f.Try(post)
+				for errors.Is(err, backend.ErrSerialization) {
+					err = f.Try(post)
+				}
+				errs <- err
+			}
+		})
+	}
+	for s := range each {
+		each[s].Wait()
+	}
+	close(errs)
+	for err := range errs {
+		f.OK(err)
+	}
+	groups, got := make(map[string]int), 0
+	for {
+		r := f.Request(f.QP)
+		r.MaxGroups, r.MaxMessages = 100, 100
+		c := f.Claim(r)
+		if len(c.Holds) == 0 {
+			break
+		}
+		for _, h := range c.Holds {
+			groups[h.Messages[0].Key]++
+			got += len(h.Messages)
+			f.Ack(h)
+		}
+	}
+	f.Equal("posts", got, int(posts.Load()))
+	for key, n := range groups {
+		f.Equal("groups of "+key, n, 1)
 	}
 }
 

@@ -67,6 +67,18 @@ func Statements(f *Fixture, count *Counter, frame []string, want map[string]int)
 	f.Do(post(10, backend.Posting{Key: "k"}))
 	measure("post one with a key", nil, post(1, backend.Posting{Key: "k"}))
 	measure("post a hundred with ten keys", nil, post(100, backend.Posting{Key: "k"}))
+	fresh := func(n int) func(backend.Tx) error {
+		return func(tx backend.Tx) error {
+			var batch []backend.Posting
+			for range n {
+				batch = append(batch, f.Posting(backend.Posting{Key: backend.NewID().String()}))
+			}
+			_, err := tx.Post(f.Ctx, f.Version, batch)
+			return err
+		}
+	}
+	measure("post one with a new key", nil, fresh(1))
+	measure("post a hundred with new keys", nil, fresh(100))
 	f.Drain(f.QP)
 	f.Drain(f.QB)
 
