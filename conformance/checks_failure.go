@@ -264,7 +264,7 @@ func checkHealthy(e *Env) {
 	if took > 3*alone+5*time.Second {
 		e.Errorf("%d healthy groups took %v beside a poisoned one, and %v without it", groups, took, alone)
 	}
-	if n == 0 || n > int64(took/(50*time.Millisecond))+10 {
+	if n == 0 || n > int64(took/(50*time.Millisecond))+5 {
 		e.Errorf("the poisoned message was tried %d times in %v, with 100 ms between", n, took)
 	}
 }

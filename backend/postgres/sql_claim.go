@@ -16,8 +16,8 @@ const deepWindow = 10000
 // rows it plans anew for each execution, or, when it does not, expects the
 // statement to be so costly that it compiles it first (jit_above_cost), which
 // takes half a second; and without a limit it prefers sorting all there is to
-// walking an index.
-// Each text costs the server nearly a megabyte in every session that uses it.
+// walking an index. Each text costs the server nearly a megabyte in every session
+// that uses it.
 var limits = [...]int{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000}
 
 // limit returns which of the limits is the greatest that is not above n.
@@ -244,8 +244,9 @@ const claimOneSQL = `
 // What is known of a stream's endpoint comes with the first of its messages
 // only. A group with several streams may come with more than $2 messages. The rows
 // are not sorted once more, which would cost a third of the statement: they are in
-// the order of the window, and that is looked at when they are read. Streams that cannot be received come without messages: those for an
-// endpoint that has ended (state 1), or that is in another group by now (2).
+// the order of the window, and that is looked at when they are read. Streams that
+// cannot be received come without messages: those for an endpoint that has ended
+// (state 1), or that is in another group by now (2).
 //
 // $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
 // $7 whether to lock only

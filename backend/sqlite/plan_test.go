@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// TestPlans looks at how SQLite would carry out each statement, and each view.
-// None may read all rows of a table that grows with what waits or is kept.
+// TestPlans looks at how SQLite would carry out each statement, and
+// the view of queues. None may read all rows of a table that grows with what waits or is kept.
 func TestPlans(t *testing.T) {
 	file := path(t)
 	b := open(t, file)

@@ -87,11 +87,11 @@ func testKeys(f *Fixture) {
 func testNewKeys(f *Fixture) {
 	const senders, rounds, keys = 4, 25, 12
 	errs := make(chan error, senders*rounds)
-	var each [senders]sync.WaitGroup
+	var all sync.WaitGroup
 	var posts atomic.Int64
 	for s := range senders {
 		random := rand.New(rand.NewPCG(uint64(s), 1))
-		each[s].Go(func() {
+		all.Go(func() {
 			for round := range rounds {
 				var batch []backend.Posting
 				for _, k := range random.Perm(keys)[:2+random.IntN(keys-2)] {
@@ -110,9 +110,7 @@ func testNewKeys(f *Fixture) {
 			}
 		})
 	}
-	for s := range each {
-		each[s].Wait()
-	}
+	all.Wait()
 	close(errs)
 	for err := range errs {
 		f.OK(err)
