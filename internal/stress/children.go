@@ -36,6 +36,7 @@ type part struct {
 	Start  int64 // of the run, in Unix nanoseconds
 	Slow   time.Duration
 	Pause  time.Duration
+	Work   time.Duration
 	Mine   []dialog
 }
 
@@ -59,13 +60,16 @@ type span struct {
 	Settled, Undone bool
 }
 
-// startChildren starts a sender and a receiver, and kills and restarts them
-// until the load ends.
+// startChildren starts a sender and a receiver, in a control run only the
+// sender, and kills and restarts them until the load ends.
 func (l *load) startChildren(i int) error {
 	for k, role := range []string{roleSender, roleReceiver} {
+		if l.control && role == roleReceiver {
+			continue
+		}
 		p := part{
 			DB: l.engine.name(role), Role: role, World: l.world, Origin: fmt.Sprintf("%c%d", "xy"[k], i),
-			Start: l.led.start.UnixNano(), Slow: l.slow.sender, Pause: l.pause,
+			Start: l.led.start.UnixNano(), Slow: l.slow.sender, Pause: l.pause, Work: l.work,
 			Mine: l.world.of(inner)[i*childDialogs : (i+1)*childDialogs],
 		}
 		rng := l.rng(700 + 2*i + k)
@@ -250,7 +254,7 @@ func (p part) play(rec *pipe) error {
 			})
 			continue
 		}
-		r := &receiver{w: p.World, rec: rec, rng: rng, who: fmt.Sprintf("%s.%d", p.Origin, i), serial: &serial, queue: p.World.Work, effects: e.effects(), slow: p.Slow}
+		r := &receiver{w: p.World, rec: rec, rng: rng, who: fmt.Sprintf("%s.%d", p.Origin, i), serial: &serial, queue: p.World.Work, effects: e.effects(), slow: p.Slow, works: p.Work}
 		work = append(work, func() { r.turn(proc) })
 	}
 	var done sync.WaitGroup

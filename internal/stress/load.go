@@ -24,6 +24,7 @@ type options struct {
 	streams   int
 	children  int // of each kind
 	pause     time.Duration
+	work      time.Duration // of a handler; 0 is short, and now and then long
 	control   bool
 	keep      bool
 }
@@ -39,9 +40,10 @@ const (
 	roleSampler  = "parley-stress-sampler"
 
 	perProcess = 4 // senders or receivers
-	// backlog is how many messages may wait before senders make a pause.
+	// backlog is how many messages may wait before senders make a pause, unless
+	// handlers take as long as the user says.
 	backlog = 1500
-	// drainTime bounds the drain at the end, atStart the set-up.
+	// drainTime bounds the drain at the end.
 	drainTime = 60 * time.Second
 )
 
@@ -168,6 +170,9 @@ func (l *load) leave() error {
 // rng returns the source of chance of one of the workers.
 func (l *load) rng(worker int) *rand.Rand { return rand.New(rand.NewPCG(l.seed, uint64(worker))) }
 
+// processes is how many of them n workers have.
+func processes(n int) int { return (n + perProcess - 1) / perProcess }
+
 // group runs n workers on processes of their own.
 func (l *load) group(ctx context.Context, role string, n int, o parley.Options, work func(i int) func(p *process)) error {
 	var s *slot
@@ -198,22 +203,12 @@ func (l *load) repeat(s *slot, f func(p *process)) {
 
 func (l *load) start(ctx context.Context) error {
 	options := parley.Options{Poll: 100 * time.Millisecond, Lease: time.Second, NoDuties: true}
-	err := l.group(ctx, roleSender, l.senders, options, l.sender)
-	if err != nil || l.control {
+	if err := l.group(ctx, roleSender, l.senders, options, l.sender); err != nil {
 		return err
 	}
-	if err := l.group(ctx, roleReceiver, l.receivers, options, l.receiver); err != nil {
-		return err
-	}
-	for i := range 4 {
-		m := &meddler{w: l.world, rec: l.led, rng: l.rng(300 + i), slow: l.slow.meddler}
-		switch i {
-		case 0, 1:
-			l.repeat(l.admin, func(p *process) { m.sleep(60 * time.Millisecond); m.promote(p) })
-		case 2:
-			l.repeat(l.admin, func(p *process) { m.sleep(150 * time.Millisecond); m.move(p) })
-		case 3:
-			l.repeat(l.admin, func(p *process) { time.Sleep(200 * time.Millisecond); m.unpark(p, false) })
+	if !l.control {
+		if err := l.consume(ctx, options); err != nil {
+			return err
 		}
 	}
 	for i := range l.children {
@@ -229,6 +224,25 @@ func (l *load) start(ctx context.Context) error {
 	return nil
 }
 
+// consume starts those that a control run goes without.
+func (l *load) consume(ctx context.Context, o parley.Options) error {
+	if err := l.group(ctx, roleReceiver, l.receivers, o, l.receiver); err != nil {
+		return err
+	}
+	for i := range 4 {
+		m := &meddler{w: l.world, rec: l.led, rng: l.rng(300 + i), slow: l.slow.meddler}
+		switch i {
+		case 0, 1:
+			l.repeat(l.admin, func(p *process) { m.sleep(60 * time.Millisecond); m.promote(p) })
+		case 2:
+			l.repeat(l.admin, func(p *process) { m.sleep(150 * time.Millisecond); m.move(p) })
+		case 3:
+			l.repeat(l.admin, func(p *process) { time.Sleep(200 * time.Millisecond); m.unpark(p, false) })
+		}
+	}
+	return nil
+}
+
 func (l *load) sender(i int) func(p *process) {
 	s := &sender{w: l.world, rec: l.led, rng: l.rng(i), origin: "p", serial: &l.serial, dialogs: l.world.of(fixed), slow: l.slow.sender}
 	if i < l.singles() {
@@ -236,7 +250,7 @@ func (l *load) sender(i int) func(p *process) {
 		s.alone, s.took = true, l.led.latency
 	}
 	return func(p *process) {
-		for l.led.waiting() > backlog && !l.control && !l.stop.Load() {
+		for l.led.waiting() > backlog && l.work == 0 && !l.control && !l.stop.Load() {
 			time.Sleep(5 * time.Millisecond)
 		}
 		s.turn(p)
@@ -245,16 +259,18 @@ func (l *load) sender(i int) func(p *process) {
 }
 
 func (l *load) receiver(i int) func(p *process) {
-	r := &receiver{w: l.world, rec: l.led, rng: l.rng(100 + i), who: fmt.Sprintf("r%d", i), serial: &l.serial, queue: l.world.Work, effects: l.table, memory: l.memory, slow: l.slow.sender}
+	r := &receiver{w: l.world, rec: l.led, rng: l.rng(100 + i), who: fmt.Sprintf("r%d", i), serial: &l.serial, queue: l.world.Work, effects: l.table, memory: l.memory, slow: l.slow.sender, works: l.work}
 	if i%6 == 5 {
 		r.queue = l.world.Answers
 	}
 	return func(p *process) { r.turn(p) }
 }
 
-// kill ends processes until the load ends.
+// kill ends processes until the load ends. In a control run the receivers' are
+// not there, and the senders' are killed as often as in a full one.
 func (l *load) kill() {
 	rng := l.rng(400)
+	all := processes(l.senders) + processes(l.receivers)
 	for !l.stop.Load() {
 		time.Sleep(time.Duration(300+rng.IntN(900)) * time.Millisecond)
 		if l.stop.Load() {
@@ -266,7 +282,9 @@ func (l *load) kill() {
 			role := []string{roleSender, roleReceiver, roleReceiver, roleMeddler}[rng.IntN(4)]
 			l.led.cut(func() { _, err = l.engine.cut(context.Background(), role) })
 		default:
-			err = l.slots[rng.IntN(len(l.slots))].kill(r < 6, l.led)
+			if i := rng.IntN(all); i < len(l.slots) {
+				err = l.slots[i].kill(r < 6, l.led)
+			}
 		}
 		switch {
 		case err == nil:
@@ -291,7 +309,11 @@ func (l *load) end() {
 // drain receives what is left, with new processes and nothing in the way.
 func (l *load) drain() error {
 	ctx := context.Background()
-	deadline := time.Now().Add(drainTime)
+	limit := drainTime
+	if l.work > 0 { // nearly all that was sent
+		limit += 2 * l.length
+	}
+	deadline := time.Now().Add(limit)
 	m := &meddler{w: l.world, rec: l.led, rng: l.rng(500)}
 	var empty atomic.Bool
 	var done sync.WaitGroup
@@ -324,7 +346,7 @@ func (l *load) drain() error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	l.led.problem("errors", "the queues were not empty after %v of draining", drainTime)
+	l.led.problem("errors", "the queues were not empty after %v of draining", limit)
 	return nil
 }
 

@@ -30,7 +30,9 @@
 // MariaDB waits are counted as well: "slow-commits" are senders behind a receiver's commit for
 // more than 100 ms, "receiver-behind-handler" and "meddler-behind-handler" are
 // others than senders behind a receiver whose handler was at work. With --control there
-// are only senders, so that their times can be compared with a full run's.
+// are only senders, killed as often as in a full run, so that their times can be
+// compared with those of a run whose receivers hold groups for long and use little of
+// the processor (--work 2s).
 //
 // A run works under a prefix of its own and removes it in the end, unless the
 // name of the database sets parley_prefix to one that was there before.
@@ -70,6 +72,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.streams, "streams", 3, "conversations in each group at the start")
 	f.IntVar(&o.children, "children", 1, "child processes that send, and as many that receive")
 	f.DurationVar(&o.pause, "pause", 20*time.Millisecond, "what a sender waits between transactions, on average")
+	f.DurationVar(&o.work, "work", 0, "how long every handler works; 0 is a few milliseconds, and now and then a second")
 	f.BoolVar(&o.control, "control", false, "senders only")
 	f.BoolVar(&o.keep, "keep", false, "leave everything in the database")
 	if err := f.Parse(args); err != nil {

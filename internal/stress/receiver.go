@@ -26,6 +26,7 @@ type receiver struct {
 	// memory keeps effects where there is no table for them.
 	memory func(stream string, ticket int, token string)
 	slow   time.Duration // how long a transaction may stay open now and then
+	works  time.Duration // how long every handler takes; 0 is a few milliseconds
 	// calm receivers acknowledge everything: those that drain at the end.
 	calm bool
 }
@@ -294,6 +295,10 @@ func (r *receiver) read(d *delivery, messages []*parley.Message) {
 // labour takes its time, and sometimes more than it has.
 func (r *receiver) labour(d *delivery) {
 	pause := time.Duration(r.rng.IntN(4000)) * time.Microsecond
+	if r.works > 0 {
+		time.Sleep(r.works)
+		return
+	}
 	switch r.rng.IntN(50) {
 	case 0:
 		pause = time.Duration(r.rng.Int64N(int64(2 * time.Second)))
