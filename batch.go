@@ -34,6 +34,7 @@ type batch struct {
 	budget   time.Duration // it may take so long
 	claimed  time.Duration // it took so long to claim it
 	asked    int           // messages
+	more     bool          // the claim could not take all that it was asked for
 	groups   int           // that were claimed
 	messages int           // in them
 
@@ -63,11 +64,11 @@ type batch struct {
 }
 
 // begin makes a batch of what was claimed. start is a time before the claim.
-func (t *batch) begin(holds []*backend.Hold, start time.Time, asked int) {
-	t.holds, t.asked, t.groups = holds, asked, len(holds)
+func (t *batch) begin(c backend.Claim, start time.Time, asked int) {
+	t.holds, t.more, t.asked, t.groups = c.Holds, c.More, asked, len(c.Holds)
 	t.until = start.Add(t.w.opt.Lease)
 	t.budget = t.s.pace.budget()
-	for _, h := range holds {
+	for _, h := range t.holds {
 		t.messages += len(h.Messages)
 	}
 	t.ctx, t.lost = context.WithCancelCause(t.w.work)
@@ -111,7 +112,7 @@ func (t *batch) run() {
 	}
 	settled := time.Since(end)
 	t.s.pace.did(paced{
-		asked: t.asked, groups: t.groups, messages: t.messages, handled: t.handled + t.failed,
+		asked: t.asked, more: t.more, groups: t.groups, messages: t.messages, handled: t.handled + t.failed,
 		took: took, cost: t.claimed + settled, full: t.points >= maxPoints,
 	})
 	t.report(next, settled, err)

@@ -60,6 +60,7 @@ func (p *pace) fit(d time.Duration) int {
 // paced is what has become of a batch.
 type paced struct {
 	asked, groups, messages, handled int
+	more                             bool // there were more, which the claim could not take along
 	took, cost                       time.Duration
 	full                             bool // its transaction could not do more
 }
@@ -86,7 +87,7 @@ func (p *pace) did(b paced) {
 	switch {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
-	case b.messages >= b.asked && b.handled == b.messages:
+	case (b.messages >= b.asked || b.more) && b.handled == b.messages:
 		by := 2
 		if fit > 16*p.size { // far from what fits: in longer steps
 			by = 4

@@ -13,7 +13,7 @@ func TestPaceOfCostlyBatches(t *testing.T) {
 	feed := func(cost time.Duration) (budget time.Duration, messages int) {
 		for range 50 {
 			_, n := p.next(false)
-			p.did(paced{n, n, n, n, time.Duration(n) * each, cost, false})
+			p.did(paced{asked: n, groups: n, messages: n, handled: n, took: time.Duration(n) * each, cost: cost})
 		}
 		_, messages = p.next(false)
 		return p.budget(), messages
@@ -42,17 +42,31 @@ func TestPaceFull(t *testing.T) {
 	for range 20 {
 		n, _ := p.next(false)
 		handled := min(n, holds)
-		p.did(paced{n, n, n, handled, time.Duration(handled) * 100 * time.Microsecond, 0, handled == holds})
+		p.did(paced{asked: n, groups: n, messages: n, handled: handled, took: time.Duration(handled) * 100 * time.Microsecond, full: handled == holds})
 	}
 	if n, _ := p.next(false); n != holds {
 		t.Errorf("asks for %d, want %d", n, holds)
 	}
 	n := holds // what is over sooner may be more again
 	for range 3 {
-		p.did(paced{n, n, n, n, time.Duration(n) * 100 * time.Microsecond, 0, false})
+		p.did(paced{asked: n, groups: n, messages: n, handled: n, took: time.Duration(n) * 100 * time.Microsecond})
 		n, _ = p.next(false)
 	}
 	if n != 100 {
+		t.Errorf("asks for %d, want 100", n)
+	}
+}
+
+// TestPaceOfLimitedClaims: a store that gives less than it is asked for, since its
+// claims come in sizes, does not keep batches from growing.
+func TestPaceOfLimitedClaims(t *testing.T) {
+	p := newPace(100, 50*time.Millisecond)
+	for range 10 {
+		n, _ := p.next(false)
+		got := max(n*2/3, 1)
+		p.did(paced{asked: n, more: got < n, groups: got, messages: got, handled: got, took: time.Duration(got) * 100 * time.Microsecond})
+	}
+	if n, _ := p.next(false); n != 100 {
 		t.Errorf("asks for %d, want 100", n)
 	}
 }

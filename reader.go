@@ -160,7 +160,7 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 			more = more || c.Contended
 			if t != nil {
 				// Others look for what this claim left, or wait for what is to come.
-				spent := len(t.holds) < groups && len(w.sources) == 1
+				spent := len(t.holds) < groups && !c.More && len(w.sources) == 1
 				w.spawn(ticket, spent)
 				if !spent {
 					w.spawn(ticket, spent)
@@ -214,7 +214,7 @@ func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.C
 		w.opt.Observer.Claimed(e)
 		return nil, c, err
 	}
-	t.begin(c.Holds, start, r.MaxMessages)
+	t.begin(c, start, r.MaxMessages)
 	e.Messages = t.messages
 	if err := t.sift(w.stop); err != nil {
 		t.cancel()

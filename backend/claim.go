@@ -56,6 +56,9 @@ type Claim struct {
 	// or an entry in the order without a message that we can see. Look again
 	// soon.
 	Contended bool
+	// More: there may be more than what was claimed, although it is less than what
+	// was asked for: the claim came to a limit of the backend's.
+	More bool
 	// Discarded counts messages for endpoints that had ended, which were
 	// removed.
 	Discarded int

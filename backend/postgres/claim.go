@@ -30,15 +30,18 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		return c, nil
 	case len(f.posts) > 0:
 		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
+		c.More = len(f.posts) == limits[limit(r.MaxGroups)]
 		return c, err
 	case len(f.promotedPosts) > 0:
 		// Promoted one by one, they are few. Of a mix of posts and groups those
 		// of the first one's kind are taken, up to the first of the other kind:
 		// the rest is free again with the end of the transaction.
 		c.Holds, err = tx.ClaimPosts(ctx, r, f.promotedPosts)
+		c.More = true
 		return c, err
 	}
 	c, err = p.read(ctx, tx, r, f.groups)
+	c.More = len(f.groups) == limits[limit(r.MaxGroups)] || len(c.Holds) > 0 && c.Holds[0].Promoted
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
 		c.Contended = true // what was found has just been taken by somebody else
 	}

@@ -38,7 +38,7 @@ func (t *Tx) Claim(ctx context.Context, r backend.ClaimRequest) (c backend.Claim
 		if err != nil {
 			return c, err
 		}
-		c.Holds, c.Contended = found.Holds, found.Contended
+		c.Holds, c.Contended, c.More = found.Holds, found.Contended, found.More
 		c.Discarded += found.Discarded
 		if len(c.Holds) > 0 || found.Discarded == 0 {
 			break

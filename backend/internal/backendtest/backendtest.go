@@ -50,6 +50,7 @@ var tests = []struct {
 	{"order", testOrder},
 	{"promotion", testPromotion},
 	{"lease", testLease},
+	{"part of it", testPart},
 	{"fence", testFence},
 	{"reclaim", testReclaim},
 	{"defer", testDefer},

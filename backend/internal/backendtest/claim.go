@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,6 +93,38 @@ func testLease(f *Fixture) {
 	f.Is(f.Backend.Extend(f.Ctx, []*backend.Hold{h}, time.Hour), backend.ErrFenced)
 	f.Is(f.trySettle(backend.Outcome{Hold: h, Done: h.Messages}), backend.ErrFenced)
 	f.Ack(h2)
+}
+
+// testPart claims less than there is. Whoever asks for more has to be told that
+// there may be more, or that was all.
+func testPart(f *Fixture) {
+	const n = 30
+	batch := make([]backend.Posting, 2*n)
+	for i := range batch {
+		batch[i] = f.Posting(backend.Posting{Queue: []int64{f.QP, f.QB}[i%2]})
+		if i%2 == 1 {
+			batch[i].Key = fmt.Sprint("k", i)
+		}
+	}
+	f.Do(func(tx backend.Tx) error {
+		_, err := tx.Post(f.Ctx, f.Version, batch)
+		return err
+	})
+	for _, queue := range []int64{f.QP, f.QB} {
+		for _, ask := range []int{1, 4, 9, 16, 29} {
+			r := f.Request(queue)
+			r.MaxGroups = ask
+			undo := errors.New("undone")
+			err := f.Try(func(tx backend.Tx) error {
+				c, err := tx.Claim(f.Ctx, r)
+				if err == nil && (len(c.Holds) == 0 || len(c.Holds) < ask && !c.More) {
+					f.Errorf("a claim of %d among %d has %d and does not say that there may be more", ask, n, len(c.Holds))
+				}
+				return cmp.Or(err, undo)
+			})
+			f.Is(err, undo)
+		}
+	}
 }
 
 // testFence lets a settle find that its messages are gone.
