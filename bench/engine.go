@@ -34,6 +34,7 @@ type engine struct {
 
 	n      int
 	loaded map[string]source // by system and load
+	old    []string          // databases that nobody needs any more
 }
 
 func openEngine(ctx context.Context, name string) (*engine, error) {
@@ -64,7 +65,7 @@ func (e *engine) fresh(ctx context.Context, s *system, load loader, keep bool) (
 		if err == nil && load.n > 0 {
 			err = load.into(ctx, s, dsn)
 		}
-		return dsn, func() { e.drop(context.WithoutCancel(ctx), name) }, err
+		return dsn, func() { e.old = append(e.old, name) }, err
 	}
 	key := fmt.Sprint(s.name, " ", load.n, load.name)
 	from, ok := e.loaded[key]
@@ -89,14 +90,24 @@ func (e *engine) fresh(ctx context.Context, s *system, load loader, keep bool) (
 	if dsn, err = e.make(ctx, name, from.name); err != nil {
 		return "", nil, err
 	}
-	return dsn, func() { e.drop(context.WithoutCancel(ctx), name) }, nil
+	return dsn, func() { e.old = append(e.old, name) }, nil
 }
 
 // source is a database that is loaded once.
 type source struct{ name, dsn string }
 
+// sweep drops what has been measured. To drop a database makes PostgreSQL write
+// all that it has in memory, so it is done between rounds.
+func (e *engine) sweep(ctx context.Context) {
+	for _, name := range e.old {
+		e.drop(ctx, name)
+	}
+	e.old = nil
+}
+
 // forget drops what fresh has kept.
 func (e *engine) forget(ctx context.Context) {
+	e.sweep(ctx)
 	for key, from := range e.loaded {
 		e.drop(ctx, from.name)
 		delete(e.loaded, key)

@@ -19,10 +19,10 @@ type row struct {
 	unit    string // of the value: what a larger or smaller one means follows from it
 	engines []string
 	systems []string
-	// slow rows are left out of a quick run.
+	// slow rows are left out of a quick run, and have one round.
 	slow bool
-	// once rows repeat their work by themselves, on one database.
-	once bool
+	// kept rows go on where the last round left the database.
+	kept bool
 	// counted rows are also run through a proxy that counts.
 	counted bool
 	load    func(m *measurement) loader
@@ -62,47 +62,52 @@ const quickTime = 130 * time.Second
 // limit is how long one measurement may take before it is given up.
 const limit = 3 * time.Minute
 
-// measure runs all rows of an engine.
+// measure runs all rows of an engine, round by round, so that what the machine is
+// like at one time does not decide about a row. A quick run has to come to its
+// end: on a slow machine there are fewer rounds.
 func measure(ctx context.Context, o options, e *engine, rep *report) error {
 	rep.engine(e)
 	began := time.Now()
-	for i, r := range rows {
-		if !slices.Contains(r.engines, e.name) || !named(r.name, o.rows) || r.slow && o.quick {
-			continue
+	for round := range o.rounds {
+		e.sweep(ctx)
+		for _, r := range rows {
+			if !slices.Contains(r.engines, e.name) || !named(r.name, o.rows) || r.slow && (o.quick || round > 0) {
+				continue
+			}
+			if round > 0 && o.quick && time.Since(began) > quickTime {
+				return nil
+			}
+			start := time.Now()
+			if err := turn(ctx, o, e, r, round, rep); err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%d %-9s %-14s %5.1f s  %s\n", round+1, e.name, r.name, time.Since(start).Seconds(), rep.line(e, r))
 		}
-		var todo []*system
-		for _, s := range systems {
-			if slices.Contains(r.systems, s.name) && s.runsOn(e.name) && named(s.name, o.systems) && !(o.quick && s.extra && len(o.systems) == 0) {
-				todo = append(todo, s)
+	}
+	return nil
+}
+
+// turn measures each system once. Nobody is always the first.
+func turn(ctx context.Context, o options, e *engine, r *row, round int, rep *report) error {
+	var todo []*system
+	for _, s := range systems {
+		if slices.Contains(r.systems, s.name) && s.runsOn(e.name) && named(s.name, o.systems) && !(o.quick && s.extra && len(o.systems) == 0) {
+			todo = append(todo, s)
+		}
+	}
+	for i := range todo {
+		s := todo[(i+round)%len(todo)]
+		v, err := one(ctx, o, e, r, s, false)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil && round == 0 && r.counted && e.written != nil && !o.quick {
+			var c sample
+			if c, err = one(ctx, o, e, r, s, true); err == nil {
+				v.cost = c.cost
 			}
 		}
-		rounds := o.rounds
-		if r.once {
-			rounds = 1
-		}
-		start := time.Now()
-		for round := range rounds {
-			// A quick run has to come to its end: on a machine that is busy with other
-			// things there are fewer rounds.
-			if share := quickTime * time.Duration(i+1) / time.Duration(len(rows)); round > 0 && o.quick && time.Since(began) > share {
-				break
-			}
-			for i := range todo {
-				s := todo[(i+round)%len(todo)] // nobody is always the first
-				v, err := one(ctx, o, e, r, s, false)
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if err == nil && round == 0 && r.counted && e.written != nil {
-					var c sample
-					if c, err = one(ctx, o, e, r, s, true); err == nil {
-						v.cost = c.cost
-					}
-				}
-				rep.add(e, r, s, v, err)
-			}
-		}
-		fmt.Fprintf(os.Stderr, "%-9s %-14s %5.1f s  %s\n", e.name, r.name, time.Since(start).Seconds(), rep.line(e, r))
+		rep.add(e, r, s, v, err)
 	}
 	return nil
 }
@@ -111,13 +116,13 @@ func measure(ctx context.Context, o options, e *engine, rep *report) error {
 func one(ctx context.Context, o options, e *engine, r *row, s *system, counted bool) (v sample, err error) {
 	m := &measurement{o: o, e: e, s: s, window: 3 * time.Second, begin: func() {}}
 	if o.quick {
-		m.window = 500 * time.Millisecond
+		m.window = 300 * time.Millisecond
 	}
 	var load loader
 	if r.load != nil {
 		load = r.load(m)
 	}
-	dsn, drop, err := e.fresh(ctx, s, load, r.once)
+	dsn, drop, err := e.fresh(ctx, s, load, r.kept)
 	if err != nil {
 		return v, err
 	}

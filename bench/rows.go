@@ -56,9 +56,9 @@ var rows = []*row{
 		systems: []string{"parley"}, run: talking(true)},
 	{name: "claim1k", what: "receive and acknowledge one group of one message, 1,000 groups waiting", unit: "msg/s", engines: everywhere, counted: true,
 		systems: []string{"parley"}, load: groupsLoad(1_000), run: claiming},
-	{name: "claim1m", what: "the same, 1,000,000 messages waiting", unit: "msg/s", engines: everywhere, once: true,
+	{name: "claim1m", what: "the same, 1,000,000 messages waiting", unit: "msg/s", engines: everywhere, kept: true,
 		systems: []string{"parley"}, load: millionLoad, run: claiming},
-	{name: "promote1m", what: "1,000,000 waiting, workers busy: from the promotion of a group to its handler", unit: "ms", engines: everywhere, once: true,
+	{name: "promote1m", what: "1,000,000 waiting, workers busy: from the promotion of a group to its handler", unit: "ms", engines: everywhere, kept: true,
 		systems: []string{"parley"}, load: millionLoad, run: promoting},
 	{name: "locked1000", what: "the same, behind 1,000 groups that others hold", unit: "msg/s", engines: everywhere,
 		systems: []string{"parley"}, load: groupsLoad(2_000), run: claimingBehind},
@@ -67,7 +67,7 @@ var rows = []*row{
 	{name: "hot100k", what: "the same with 100,000", unit: "msg/s", engines: everywhere,
 		systems: []string{"parley"}, load: hotLoad(100_000), run: claiming},
 	{name: "snapshot60", what: "one group a transaction, after another session's snapshot has been open for 60 s, for each one before", unit: "ratio", engines: onPostgres,
-		slow: true, once: true, systems: []string{"parley"}, run: underSnapshot},
+		slow: true, kept: true, systems: []string{"parley"}, run: underSnapshot},
 }
 
 // sending measures senders that begin, send and commit.
@@ -122,7 +122,7 @@ func batching(ctx context.Context, m *measurement) (sample, error) {
 	return sample{value: float64(n) / time.Since(start).Seconds(), n: n}, nil
 }
 
-func drainLoad(m *measurement) loader { return loader{n: m.size(20_000, 50_000)} }
+func drainLoad(m *measurement) loader { return loader{n: m.size(15_000, 50_000)} }
 
 // meter counts what handlers are given. A message that comes again counts once.
 type meter struct {
@@ -270,7 +270,7 @@ func latency(together bool) func(context.Context, *measurement) (sample, error) 
 		defer stop()
 		// What is sent first waits for the workers to come up: not counted.
 		const early = 3
-		n := m.size(30, 200) + early
+		n := m.size(20, 200) + early
 		for i := range n {
 			if i == early {
 				for range early {

@@ -6,17 +6,22 @@ import (
 	"github.com/parleymq/parley"
 )
 
+// large is for handlers that take microseconds.
+var large = parley.WorkerOptions{MaxBatch: 1000}
+
 var systems = []*system{
-	{name: "parley", engine: everywhere, open: parleyWith(parleyHow{}),
-		settings: "defaults; lib/pq with binary_parameters; pool of 32 connections"},
-	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true}),
-		settings: "the same on pgx/stdlib"},
+	{name: "parley", engine: everywhere, open: parleyWith(parleyHow{worker: large}),
+		settings: "MaxBatch 1000, as docs/performance.md says for handlers that take microseconds; lib/pq with binary_parameters; pool of 32 connections"},
+	{name: "parley-default", extra: true, engine: everywhere, open: parleyWith(parleyHow{}),
+		settings: "the defaults of Options and WorkerOptions; lib/pq with binary_parameters; pool of 32 connections"},
+	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true, worker: large}),
+		settings: "as parley, on pgx/stdlib"},
 	{name: "parley-key", engine: everywhere, open: parleyWith(parleyHow{key: true}),
 		settings: "posts with 1,000 keys"},
 	{name: "parley-dialog", engine: everywhere, open: parleyWith(parleyHow{dialog: true}),
 		settings: "messages on conversations, one for each sender"},
-	{name: "parley-none", engine: everywhere, open: parleyWith(parleyHow{isolation: parley.IsolateBatch}),
-		settings: "WorkerOptions.Isolation: IsolateBatch"},
+	{name: "parley-none", engine: everywhere, open: parleyWith(parleyHow{worker: large, isolation: parley.IsolateBatch}),
+		settings: "as parley; WorkerOptions.Isolation: IsolateBatch"},
 
 	{name: "river", engine: onPostgres, open: riverWith(riverHow{workers: 2000, cooldown: time.Millisecond, poll: 20 * time.Millisecond}),
 		settings: "pgx; MaxWorkers 2000, FetchCooldown 1 ms, FetchPollInterval 20 ms, as its page on benchmarks; InsertManyFast for batches; JobCompleteTx"},
