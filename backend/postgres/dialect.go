@@ -229,13 +229,12 @@ func (h *hot) own() sqlstore.Own {
 		&h.notify:      {"notify", notifySQL},
 	}
 	for i, n := range limits {
-		near, deep := strconv.Itoa(window(n)), strconv.Itoa(deepWindow)
-		text := func(sql, window string) string {
-			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", window).Replace(sql)
+		text := func(sql string, window int, passable string) string {
+			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(window), ":passable", passable).Replace(sql)
 		}
-		own[&h.claims[i]] = [2]string{"claim", text(claimSQL, near)}
-		own[&h.deepClaims[i]] = [2]string{"deep claim", text(claimSQL, deep)}
-		own[&h.postClaims[i]] = [2]string{"claim of posts", text(claimPostsSQL, near)}
+		own[&h.claims[i]] = [2]string{"claim", text(claimSQL, window(n), "true")}
+		own[&h.deepClaims[i]] = [2]string{"deep claim", text(claimSQL, deepWindow, notLeasedSQL)}
+		own[&h.postClaims[i]] = [2]string{"claim of posts", text(claimPostsSQL, 0, "")}
 	}
 	return own
 }

@@ -201,6 +201,14 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s, %s: compiled, which takes longer than to run it\n%s", situation, x.q.Name, plan)
 			}
 		}
+		// A claim that walks far does not look up each group that is held by lease.
+		first := ` WHERE group_id IN (SELECT group_id FROM parley_ready WHERE queue_id = 1 ORDER BY priority DESC, since LIMIT 1000)`
+		run(`UPDATE parley_grp SET lease_until = 9000000000000000000` + first)
+		buffers, plan := explain(t, conn, fixed(h.deepClaims[limit(10)], 1, 1<<20, preferHead), nil)
+		if buffers > 2000 {
+			t.Errorf("%s, a claim behind 1000 held groups: %d pages\n%s", situation, buffers, plan)
+		}
+		run(`UPDATE parley_grp SET lease_until = 0` + first)
 	}
 	fill()
 	look("rows that the planner does not know of")

@@ -10,6 +10,17 @@ func window(n int) int { return 8*n + 50 }
 
 const deepWindow = 10000
 
+// What a claim that walks far passes over at once: to look up every group that is
+// held costs it three times as much as the rest of the walk. If there are more of
+// them than the limit, which keeps the planner from comparing each with each, the
+// others are looked up.
+const notLeasedSQL = `
+	         e.group_id NOT IN (
+	           SELECT g.group_id FROM parley_grp g
+	            WHERE g.queue_id = $1 AND g.lease_until <> 0 AND g.lease_until > (SELECT now FROM t)
+	            ORDER BY g.queue_id, g.lease_until
+	            LIMIT 20000)`
+
 // limits are the numbers of groups that a claim can ask for. They stand in the
 // text of the statement, which there is once for each, and so does the window: a
 // limit in a parameter is a tenth of the rows to the planner. So with a million
@@ -42,7 +53,7 @@ func limit(n int) int {
 // there that is not blocked.
 //
 // $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
-// :window how far to walk
+// :window how far to walk, :passable what is left out of that
 const claimSQL = `
 	WITH t AS MATERIALIZED (SELECT :now AS now),
 	promoted AS MATERIALIZED (
@@ -69,11 +80,12 @@ const claimSQL = `
 	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
 	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
 	   LIMIT 1),
-	streams AS MATERIALIZED (
+	entries AS MATERIALIZED (
 	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
 	   WHERE x.queue_id = $1
 	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT :window),
+	streams AS MATERIALIZED (SELECT e.* FROM entries e WHERE :passable),
 	ready_head AS MATERIALIZED (
 	  SELECT r.priority, r.since
 	    FROM streams r
@@ -156,12 +168,12 @@ const claimSQL = `
 	SELECT v.catalog_version, q.enabled,
 	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
 	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h),
-	       EXISTS (SELECT 1 FROM streams)
+	       EXISTS (SELECT 1 FROM entries)
 	       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
 	            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
-	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM streams) END,
+	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM entries) END,
 	       CASE WHEN f.id IS NULL
-	            THEN EXISTS (SELECT 1 FROM streams r
+	            THEN EXISTS (SELECT 1 FROM entries r
 	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
 	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
 	              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x

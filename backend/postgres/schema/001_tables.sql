@@ -53,6 +53,7 @@ CREATE TABLE parley_grp (
 );
 CREATE INDEX parley_grp_blocked ON parley_grp (blocked, blocked_until) WHERE blocked <> 0;
 CREATE INDEX parley_grp_resweep ON parley_grp (group_id) WHERE resweep = 1;
+CREATE INDEX parley_grp_leased ON parley_grp (queue_id, lease_until, group_id) WHERE lease_until <> 0;
 
 -- One row for each side of a conversation.
 CREATE TABLE parley_endpoint (
