@@ -186,6 +186,26 @@ func TestListenPGX(t *testing.T) {
 	}
 }
 
+// TestNotifyLeavesSettings: a notification's commit does not wait for the disk,
+// and those that come after it on its connection do.
+func TestNotifyLeavesSettings(t *testing.T) {
+	for _, driver := range []string{"postgres", "pgx"} {
+		db := connect(t, driver, server(t))
+		db.SetMaxOpenConns(1)
+		s := postgres.New(db, &postgres.Options{Pooler: postgres.PoolerNever})
+		if _, err := db.Exec("SET synchronous_commit = on"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Notify(t.Context(), []int64{1}); err != nil {
+			t.Fatal(err)
+		}
+		var setting string
+		if err := db.QueryRow("SHOW synchronous_commit").Scan(&setting); err != nil || setting != "on" {
+			t.Errorf("%s: synchronous_commit is %q, %v", driver, setting, err)
+		}
+	}
+}
+
 // TestListenAgain has a listener of lib/pq lose its connection.
 func TestListenAgain(t *testing.T) {
 	db := connect(t, "postgres", server(t))

@@ -188,8 +188,10 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 		return s.Classify(err)
 	}
 	// A command is neither planned nor answered with a row, and without parameters
-	// it is one message, also for a pooler.
-	_, err := s.pool.db.ExecContext(ctx, "NOTIFY "+pq.QuoteIdentifier(s.pool.channel)+", '"+payload(queues)+"'")
+	// both are one message and one transaction, also for a pooler. It writes to the
+	// log, and listeners are told when that has reached the disk: which they need not
+	// wait for, since what they are told of has.
+	_, err := s.pool.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(s.pool.channel)+", '"+payload(queues)+"'")
 	return s.Classify(err)
 }
 
