@@ -73,7 +73,7 @@ func mariadbRun(in *instance, name, data string, port int, options ...string) er
 		return err
 	}
 	args := []string{"--no-defaults", "--datadir=" + data, "--innodb-log-file-size=96M", "--skip-name-resolve"}
-	args = append(args, mysqlOptions(port)...)
+	args = append(args, in.mysqlOptions(port)...)
 	if in.fast {
 		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0")
 	}
@@ -86,9 +86,13 @@ func mariadbRun(in *instance, name, data string, port int, options ...string) er
 
 // mysqlOptions are those that MySQL and MariaDB have in common. The socket's
 // path, which must not be long, is relative to the data folder.
-func mysqlOptions(port int) []string {
+func (in *instance) mysqlOptions(port int) []string {
+	memory := "1G" // for benchmarks, as a server of its own would have
+	if in.fast {
+		memory = "256M"
+	}
 	return []string{"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=socket",
-		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=256M"}
+		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=" + memory}
 }
 
 // initFile writes the statements that a server runs when it starts.

@@ -166,7 +166,7 @@ func (mysql) Start(ctx context.Context, in *instance) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := append(command[1:], mysqlOptions(port)...)
+	args := append(command[1:], in.mysqlOptions(port)...)
 	args = append(args, "--mysqlx=OFF", "--init-file="+init)
 	if in.fast {
 		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=OFF")

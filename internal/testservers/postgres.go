@@ -73,6 +73,8 @@ max_prepared_transactions = 50
 `, port)
 	if in.fast {
 		settings += "fsync = off\nfull_page_writes = off\n"
+	} else {
+		settings += "shared_buffers = 1GB\n" // for benchmarks, as a server of its own would have
 	}
 	// The file stays the server's user's, even when root appends to it.
 	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
