@@ -39,12 +39,15 @@ func (w *Worker) nudge() {
 // read is a reader's life.
 func (w *Worker) read(ticket uint64, known bool) {
 	var t *batch
+	surplus := false
 	defer func() {
 		if t != nil && t.inHand != nil { // a handler ended the goroutine
 			w.charge(t.s, t.inHand.messages[0], errExited)
 		}
 		w.mu.Lock()
-		w.readers--
+		if !surplus {
+			w.readers--
+		}
 		if w.readers == 0 && (w.stopped || w.drain) {
 			w.close()
 		}
@@ -57,7 +60,7 @@ func (w *Worker) read(ticket uint64, known bool) {
 		w.await(ticket, jitter(w.b.opt.Poll))
 	}
 	for {
-		if t = w.next(); t == nil {
+		if t, surplus = w.next(); t == nil {
 			return
 		}
 		t.run()
@@ -65,29 +68,49 @@ func (w *Worker) read(ticket uint64, known bool) {
 	}
 }
 
-// may reports whether a reader may look for more, as of now.
+// stay reports whether a reader may look for more. One that is too many is counted
+// off at once: of several that come to their end together all would go, each because
+// of the others, and none be left.
+func (w *Worker) stay() (ok, surplus bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped || w.stop.Err() != nil {
+		return false, false
+	}
+	if w.readers > w.max {
+		w.readers--
+		return false, true
+	}
+	return true, false
+}
+
+// may reports whether there is to be more work, as of now.
 func (w *Worker) may() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.stopped && w.stop.Err() == nil && w.readers <= w.max
 }
 
-// next returns the next batch, nil if the reader has to go. It waits for one if
-// no other reader does.
-func (w *Worker) next() *batch {
+// next returns the next batch, nil if the reader has to go, and whether it has been
+// counted off. It waits for a batch if no other reader does.
+func (w *Worker) next() (t *batch, surplus bool) {
 	contended, trouble := time.Duration(0), time.Duration(0)
 	tries := 0
-	for w.may() {
+	for {
+		ok, surplus := w.stay()
+		if !ok {
+			return nil, surplus
+		}
 		ticket := w.b.hub.ticket()
 		t, more, err := w.look(ticket)
 		if t != nil {
-			return t
+			return t, false
 		}
 		pause := jitter(w.b.opt.Poll)
 		switch {
 		case err != nil:
 			if w.stop.Err() != nil || w.b.check() != nil {
-				return nil
+				return nil, false
 			}
 			trouble = min(max(2*trouble, 50*time.Millisecond), 5*time.Second)
 			pause = jitter(trouble)
@@ -101,7 +124,7 @@ func (w *Worker) next() *batch {
 			contended, trouble = 0, 0
 		}
 		if w.drain && err == nil && (!more || tries >= 3) {
-			return nil
+			return nil, false
 		}
 		tries++
 		w.mu.Lock()
@@ -110,13 +133,12 @@ func (w *Worker) next() *batch {
 			if more {
 				w.nudge() // so that it looks again as soon as this one would have
 			}
-			return nil
+			return nil, false
 		}
 		w.waiting = true
 		w.mu.Unlock()
 		w.await(ticket, pause)
 	}
-	return nil
 }
 
 // await waits for messages. w.waiting is set, and cleared at the end.
