@@ -93,7 +93,7 @@ func (w *Worker) may() bool {
 
 // next returns the next batch, nil if the reader has to go, and whether it has been
 // counted off. It waits for a batch if no other reader does.
-func (w *Worker) next() (t *batch, surplus bool) {
+func (w *Worker) next() (*batch, bool) {
 	contended, trouble := time.Duration(0), time.Duration(0)
 	tries := 0
 	for {

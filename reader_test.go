@@ -6,7 +6,7 @@ import (
 )
 
 // TestReadersTooMany: of readers that come to their end together, and are more
-// than there may be, one stays.
+// than there may be, as many stay as there may be.
 func TestReadersTooMany(t *testing.T) {
 	w := &Worker{max: 1, readers: 6, stop: context.Background()}
 	stay := 0

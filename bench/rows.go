@@ -17,7 +17,7 @@ var (
 )
 
 // all are the systems as they are compared where nothing else is said.
-var all = []string{"parley", "parley-pgx", "river", "river-default", "gue", "gue-default", "watermill", "watermill-default", "goqite", "goqite-default", "backlite", "raw", "raw-pgx"}
+var all = []string{"parley", "parley-default", "parley-pgx", "river", "river-default", "gue", "gue-default", "watermill", "watermill-default", "goqite", "goqite-default", "backlite", "raw", "raw-pgx"}
 
 func and(names []string, more ...string) []string { return append(slices.Clone(names), more...) }
 
@@ -27,11 +27,11 @@ func without(names []string, less ...string) []string {
 
 var rows = []*row{
 	{name: "send1", what: "BEGIN, send, COMMIT: one sender", unit: "msg/s", engines: everywhere, counted: true,
-		systems: and(without(all, "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(1)},
+		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(1)},
 	{name: "send16", what: "BEGIN, send, COMMIT: 16 senders", unit: "msg/s", engines: everywhere, counted: true,
-		systems: and(without(all, "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(16)},
+		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(16)},
 	{name: "batch100", what: "100 messages in a transaction, one sender", unit: "msg/s", engines: everywhere, counted: true,
-		systems: without(all, "river-default", "gue-default", "watermill-default", "goqite-default"), run: batching},
+		systems: without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), run: batching},
 	{name: "drain", what: "empty a queue, handler does nothing", unit: "msg/s", engines: everywhere, counted: true,
 		systems: and(all, "raw-100"), load: drainLoad, run: draining(false)},
 	{name: "drainrow", what: "empty a queue, handler writes a row in the acknowledging transaction", unit: "msg/s", engines: everywhere, counted: true,

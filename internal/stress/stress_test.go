@@ -17,6 +17,35 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestModes runs senders alone, and receivers that work for long.
+func TestModes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	for name, change := range map[string]func(*options){
+		"control": func(o *options) { o.control = true },
+		"work":    func(o *options) { o.work = 300 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			o := options{db: "sqlite:" + filepath.Join(t.TempDir(), "stress.db"), length: 3 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 8, receivers: 6, groups: 10, streams: 3, children: 1, pause: 20 * time.Millisecond}
+			change(&o)
+			r, err := runLoad(context.Background(), o, &lockedWriter{w: &log})
+			t.Logf("seed %d\n%s", o.seed, log.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(r.line())
+			if r.failures() > 0 {
+				t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
+			}
+			if r.sent < 20 || len(r.latencies) == 0 || o.control != (r.verdict.received == 0) {
+				t.Errorf("%d sent, %d of them timed, %d received", r.sent, len(r.latencies), r.verdict.received)
+			}
+		})
+	}
+}
+
 // TestRun is a short run on each database that can be had.
 func TestRun(t *testing.T) {
 	if testing.Short() {

@@ -95,8 +95,8 @@ func testLease(f *Fixture) {
 	f.Ack(h2)
 }
 
-// testPart claims less than there is. Whoever asks for more has to be told that
-// there may be more, or that was all.
+// testPart claims a part of what there is, and all of it. Who gets less than asked
+// for is told whether there may be more.
 func testPart(f *Fixture) {
 	const n = 30
 	batch := make([]backend.Posting, 2*n)
@@ -111,14 +111,17 @@ func testPart(f *Fixture) {
 		return err
 	})
 	for _, queue := range []int64{f.QP, f.QB} {
-		for _, ask := range []int{1, 4, 9, 16, 29} {
+		for _, ask := range []int{1, 4, 9, 16, 29, n + 1, 5 * n} {
 			r := f.Request(queue)
 			r.MaxGroups = ask
 			undo := errors.New("undone")
 			err := f.Try(func(tx backend.Tx) error {
 				c, err := tx.Claim(f.Ctx, r)
-				if err == nil && (len(c.Holds) == 0 || len(c.Holds) < ask && !c.More) {
+				if err == nil && (len(c.Holds) == 0 || len(c.Holds) < min(ask, n) && !c.More) {
 					f.Errorf("a claim of %d among %d has %d and does not say that there may be more", ask, n, len(c.Holds))
+				}
+				if err == nil && len(c.Holds) == n && c.More {
+					f.Errorf("a claim of %d has all %d and says that there may be more", ask, n)
 				}
 				return cmp.Or(err, undo)
 			})
