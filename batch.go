@@ -61,6 +61,9 @@ type batch struct {
 	handled, failed int // messages
 	disable         bool
 	timer           *time.Timer
+	spent           bool        // its claim left nothing
+	brief           bool        // it counts in w.brief; w.mu guards it
+	relief          *time.Timer // starts a reader if the batch is not over soon
 }
 
 // begin makes a batch of what was claimed. start is a time before the claim.
@@ -329,9 +332,12 @@ func (t *batch) end(m *Message, code int, text string) bool {
 
 // done ends the batch, whatever has become of it.
 func (t *batch) done() {
-	if t.timer != nil {
-		t.timer.Stop()
+	for _, timer := range []*time.Timer{t.timer, t.relief} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
+	t.w.long(t)
 	t.lost(nil)
 	t.release()
 	t.w.takeBack(t.slot)

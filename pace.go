@@ -49,6 +49,15 @@ func (p *pace) next(idle bool) (groups, messages int) {
 	return max(1, int(float64(n)/p.density)), max(n, 1)
 }
 
+// brief reports whether to handle a batch of n messages will take next to no time
+// beside what it takes to claim and settle one, and how long all of that may take
+// before it counts as long after all.
+func (p *pace) brief(n int) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.atLeast(p.time / 10), p.known && time.Duration(n)*p.each <= min(p.cost/4, p.time/20)
+}
+
 // fit is how many messages take about so long. p.mu is held.
 func (p *pace) fit(d time.Duration) int {
 	if p.each <= 0 {

@@ -41,8 +41,12 @@ func (w *Worker) read(ticket uint64, known bool) {
 	var t *batch
 	surplus := false
 	defer func() {
-		if t != nil && t.inHand != nil { // a handler ended the goroutine
-			w.charge(t.s, t.inHand.messages[0], errExited)
+		if t != nil { // a handler ended the goroutine
+			if t.inHand != nil {
+				w.charge(t.s, t.inHand.messages[0], errExited)
+			}
+			go w.read(0, false) // in its place
+			return
 		}
 		w.mu.Lock()
 		if !surplus {
@@ -52,9 +56,6 @@ func (w *Worker) read(ticket uint64, known bool) {
 			w.close()
 		}
 		w.mu.Unlock()
-		if t != nil {
-			w.spawn(0, false)
-		}
 	}()
 	if known {
 		w.await(ticket, jitter(w.b.opt.Poll))
@@ -64,8 +65,25 @@ func (w *Worker) read(ticket uint64, known bool) {
 			return
 		}
 		t.run()
+		spent := t.spent
 		t = nil
+		if spent && w.spare() {
+			surplus = true
+			return
+		}
 	}
+}
+
+// spare reports whether another reader, which will look soon, makes one whose claim
+// had left nothing needless, and counts it off.
+func (w *Worker) spare() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.brief == 0 {
+		return false
+	}
+	w.readers--
+	return true
 }
 
 // stay reports whether a reader may look for more. One that is too many is counted
@@ -181,13 +199,7 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 			}
 			more = more || c.Contended
 			if t != nil {
-				// Others look for what this claim left, or wait for what is to come.
-				spent := len(t.holds) < groups && !c.More && len(w.sources) == 1
-				w.spawn(ticket, spent)
-				if !spent {
-					w.spawn(ticket, spent)
-					w.nudge()
-				}
+				w.goOn(t, ticket, len(t.holds) < groups && !c.More && len(w.sources) == 1)
 				return t, more, nil
 			}
 		}
@@ -201,6 +213,38 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 		}
 	}
 	return nil, more, err
+}
+
+// goOn has other readers look for what the claim of a batch left, or, if that is
+// spent, wait for what is to come. While handlers are quick the reader of the batch
+// is soon back for that: a second one would share with it what comes meanwhile, and
+// each message would be claimed, acknowledged and committed with fewer others.
+func (w *Worker) goOn(t *batch, ticket uint64, spent bool) {
+	if t.spent = spent; !spent {
+		w.spawn(ticket, false)
+		w.spawn(ticket, false)
+		w.nudge()
+		return
+	}
+	if d, ok := t.s.pace.brief(t.messages); ok {
+		w.mu.Lock()
+		t.brief = true
+		w.brief++
+		w.mu.Unlock()
+		t.relief = time.AfterFunc(d, func() { w.long(t); w.spawn(ticket, false) })
+		return
+	}
+	w.spawn(ticket, true)
+}
+
+// long notes that a batch is over, or takes longer than was thought.
+func (w *Worker) long(t *batch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.brief {
+		t.brief = false
+		w.brief--
+	}
 }
 
 func (s *source) isOff() bool {
@@ -297,7 +341,6 @@ func (t *batch) request(r *backend.ClaimRequest, q Queue, version int64) {
 	switch {
 	case t.w.opt.Release == BeforeWork:
 		r.Consume, r.Retain, r.Keep = true, q.Retention, q.KeepProcessed
-		r.MaxGroups, r.MaxMessages = 1, 1
 	case t.lease:
 		r.Lease = t.w.opt.Lease
 	}

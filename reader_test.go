@@ -3,6 +3,7 @@ package parley
 import (
 	"context"
 	"testing"
+	"time"
 )
 
 // TestReadersTooMany: of readers that come to their end together, and are more
@@ -19,5 +20,43 @@ func TestReadersTooMany(t *testing.T) {
 	}
 	if stay != 1 || w.readers != 1 {
 		t.Errorf("%d readers stay and %d are counted, want 1", stay, w.readers)
+	}
+}
+
+// TestReadersOfBriefBatches: while a batch is expected to be over soon no second
+// reader is started, and others that have come to their end go; if it is not over
+// soon, one is. A batch that takes longer has another reader at once.
+func TestReadersOfBriefBatches(t *testing.T) {
+	p := newPace(100, 50*time.Millisecond)
+	p.did(paced{asked: 1, groups: 1, messages: 1, handled: 1, took: time.Microsecond, cost: 8 * time.Millisecond})
+	if _, ok := p.brief(10); !ok {
+		t.Error("ten messages of a microsecond are not brief")
+	}
+	if d, ok := p.brief(10_000); ok || d > 10*time.Millisecond {
+		t.Errorf("ten thousand are brief, and long after %v", d)
+	}
+	w := &Worker{max: 3, readers: 2, stop: context.Background()}
+	a, b := &batch{w: w}, &batch{w: w}
+	a.brief, b.brief, w.brief = true, true, 2
+	w.long(a)
+	if w.long(a); w.brief != 1 {
+		t.Errorf("of two brief batches one is over: %d left", w.brief)
+	}
+	if !w.spare() || w.readers != 1 {
+		t.Errorf("beside a brief batch a reader stays: %d", w.readers)
+	}
+	w.long(b)
+	if w.spare() || w.readers != 1 {
+		t.Errorf("the last reader goes: %d", w.readers)
+	}
+}
+
+// TestReadersAreOver: when the last reader is gone none is started any more, not by
+// one that a handler has ended, nor by a batch that took long.
+func TestReadersAreOver(t *testing.T) {
+	w := &Worker{max: 3, running: true, drain: true, gone: make(chan struct{})}
+	w.close()
+	if w.spawn(0, false); w.readers != 0 {
+		t.Error("a reader begins behind a drain that is over")
 	}
 }

@@ -129,6 +129,9 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	if v.Lease == 0 {
 		v.Lease = b.opt.Lease
 	}
+	if v.Release == BeforeWork {
+		v.MaxBatch = 1 // what a crash loses
+	}
 	if v.MaxBatch == 0 {
 		v.MaxBatch = 100
 	}
@@ -170,6 +173,7 @@ type Worker struct {
 	stopped bool // no more claims
 	max     int
 	readers int
+	brief   int  // batches that are expected to be over soon
 	waiting bool // one of the readers waits for messages
 	turn    int  // of the sources
 	batches map[*batch]struct{}
@@ -419,8 +423,10 @@ func (w *Worker) finish() error {
 	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), unresponsive, ErrStopped)
 }
 
-// close tells that the last reader is gone. w.mu is held.
+// close tells that the last reader is gone, and that there shall be no other. w.mu
+// is held.
 func (w *Worker) close() {
+	w.stopped = true
 	select {
 	case <-w.gone:
 	default:

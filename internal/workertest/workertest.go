@@ -38,6 +38,7 @@ func Run(t *testing.T, e Engine) {
 		"commit":       (*shop).commit,
 		"pool":         (*shop).pool,
 		"nothing left": (*shop).leaks,
+		"all at work":  (*shop).together,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, hold := range []parley.Hold{parley.HoldTransaction, parley.HoldLease} {
@@ -68,7 +69,7 @@ func (s *shop) start() {
 	s.tries, s.most = make(map[string]int), make(map[string]int)
 	s.db, s.open = s.Open(s.T)
 	s.db.SetMaxOpenConns(12)
-	s.broker()
+	s.broker(nil)
 	s.must(s.b.Define(s.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
 	s.exec("CREATE TABLE effect (body VARCHAR(20) NOT NULL)")
 	s.exec("CREATE TABLE account (id INT NOT NULL PRIMARY KEY, balance INT NOT NULL)")
@@ -76,9 +77,9 @@ func (s *shop) start() {
 }
 
 // broker opens one on the pool.
-func (s *shop) broker() {
+func (s *shop) broker(o *parley.Options) {
 	s.Helper()
-	b, err := parley.New(s.ctx, s.open(), nil)
+	b, err := parley.New(s.ctx, s.open(), o)
 	s.must(err)
 	s.Cleanup(func() { b.Close() })
 	s.b = b
@@ -288,6 +289,73 @@ func (s *shop) pool() {
 	s.must(w.Drain(ctx))
 }
 
+// together: handlers that have been quick are slow, and still all readers are at
+// work as soon as there is enough for them, although nobody looks by the clock.
+func (s *shop) together() {
+	const readers = 6
+	s.broker(&parley.Options{Poll: time.Hour})
+	for _, release := range []parley.Release{parley.AfterCommit, parley.BeforeWork} {
+		ctx, stop := context.WithTimeout(s.ctx, 30*time.Second)
+		defer stop()
+		quick := make(chan struct{}, 120)
+		wait := func(n int, c chan struct{}) {
+			for range n {
+				select {
+				case <-c:
+				case <-ctx.Done():
+				}
+			}
+		}
+		first, all := make(chan struct{}), make(chan struct{})
+		var mu sync.Mutex
+		inHand := make(map[parley.ID]bool)
+		w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			if strings.HasPrefix(string(m.Body), "quick") {
+				quick <- struct{}{}
+				return nil
+			}
+			mu.Lock()
+			inHand[m.ID] = true
+			switch len(inHand) {
+			case 1:
+				close(first)
+			case readers:
+				close(all)
+			}
+			mu.Unlock()
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+			return nil
+		}), &parley.WorkerOptions{MaxReaders: readers, Hold: s.hold, Release: release})
+		over := make(chan error, 1)
+		go func() { over <- w.Run(ctx) }()
+		s.post(numbered("quick %02d", 60)...)
+		for _, body := range numbered("quick %02d", 60) {
+			s.post(body)
+		}
+		wait(120, quick)
+		slow := numbered("slow %d", readers)
+		s.post(slow[0])
+		wait(1, first)
+		for _, body := range numbered("quick %02d", 5) {
+			s.post(body)
+			wait(1, quick)
+		}
+		s.post(slow[1:]...)
+		select {
+		case <-all:
+		case <-ctx.Done():
+			mu.Lock()
+			s.Errorf("release %v: %d of %d slow messages are in hand", release, len(inHand), readers)
+			mu.Unlock()
+		}
+		stop()
+		s.must(<-over)
+	}
+}
+
 // leaks: what a worker has used is given back, however it ends.
 func (s *shop) leaks() {
 	s.b.Close()
@@ -295,7 +363,7 @@ func (s *shop) leaks() {
 	runtime.GC()
 	before := runtime.NumGoroutine()
 	for i := range 3 {
-		s.broker()
+		s.broker(nil)
 		s.post(numbered("a %d", 20)...)
 		begun := make(chan struct{}, 100)
 		w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
