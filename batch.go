@@ -51,6 +51,7 @@ type batch struct {
 	current  backend.Outcome // of the hold in hand, so far
 	over     bool
 	broken   error // the transaction is lost
+	torn     bool  // one that it had may be open on the server yet
 
 	point   bool // a savepoint stands in tx
 	dirty   bool // a handler that succeeded has written since

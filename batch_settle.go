@@ -105,7 +105,7 @@ func (t *batch) leaves(outcomes []backend.Outcome) bool {
 func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) error {
 	var first error
 	for _, o := range outcomes {
-		err := t.reclaim(ctx, []*backend.Hold{o.Hold})
+		err := t.take(ctx, []*backend.Hold{o.Hold})
 		if err == nil {
 			err = t.commit(ctx, []backend.Outcome{o})
 		}
@@ -164,15 +164,20 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 	}
 	ctx, cancel := cleanup(t.ctx)
 	defer cancel()
-	for _, h := range holds {
-		for range 3 { // what may have failed already, fails again
-			err := t.reclaim(ctx, []*backend.Hold{h})
+	for _, pause := range lateEnds { // as reclaim does, for all of them together
+		sleep(ctx, pause)
+		var left []*backend.Hold
+		for _, h := range holds {
+			err := t.take(ctx, []*backend.Hold{h})
 			if err == nil {
 				err = t.commit(ctx, []backend.Outcome{{Hold: h}})
 			}
-			if err == nil || errors.Is(err, ErrFenced) || t.w.b.check() != nil {
-				break
+			if err != nil {
+				left = append(left, h)
 			}
+		}
+		if holds = left; len(holds) == 0 || t.w.b.check() != nil {
+			return
 		}
 	}
 }

@@ -162,13 +162,30 @@ func (t *batch) mark(ctx context.Context) error {
 	return nil
 }
 
-// reclaim opens the batch's transaction over leased groups.
-func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) error {
+// lateEnds are pauses that leave the server time to find out that a connection is
+// lost, and to end what was under way on it.
+var lateEnds = []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
+
+// reclaim opens the batch's transaction over leased groups. What looks like somebody
+// else's may be held by a transaction of the batch's own that was lost.
+func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) (err error) {
+	for _, pause := range lateEnds {
+		sleep(ctx, pause)
+		if err = t.take(ctx, holds); !t.torn || !errors.Is(err, ErrFenced) {
+			break
+		}
+	}
+	return err
+}
+
+// take opens a transaction over leased groups, or fails at once.
+func (t *batch) take(ctx context.Context, holds []*backend.Hold) error {
 	tx, err := t.w.b.begin(ctx)
 	if err != nil {
 		return err
 	}
 	if err := tx.be.Reclaim(ctx, holds); err != nil {
+		t.torn = t.torn || !errors.Is(err, ErrFenced)
 		tx.rollback(ctx)
 		return err
 	}

@@ -56,8 +56,8 @@ func (m *measurement) size(quick, full int) int {
 	return full
 }
 
-// quickTime is how long a quick run should take for each engine.
-const quickTime = 130 * time.Second
+// quickTime is how long a quick run may take before it begins no further row.
+var quickTime = map[string]time.Duration{"postgres": 185 * time.Second, "sqlite": 95 * time.Second, "mysql": 3 * time.Minute, "mariadb": 3 * time.Minute}
 
 // limit is how long one measurement may take before it is given up.
 const limit = 3 * time.Minute
@@ -74,7 +74,7 @@ func measure(ctx context.Context, o options, e *engine, rep *report) error {
 			if !slices.Contains(r.engines, e.name) || !named(r.name, o.rows) || r.slow && (o.quick || round > 0) {
 				continue
 			}
-			if round > 0 && o.quick && time.Since(began) > quickTime {
+			if round > 0 && o.quick && time.Since(began) > quickTime[e.name] {
 				return nil
 			}
 			start := time.Now()

@@ -39,7 +39,7 @@ var rows = []*row{
 	{name: "both", what: "16 senders and workers at once, handled", unit: "msg/s", engines: everywhere,
 		systems: and(without(all, "raw", "raw-pgx"), "raw-100"), run: both},
 	{name: "keepsup", what: "16 senders and workers at once, handled for each one sent", unit: "ratio", engines: onSQLite,
-		systems: []string{"parley", "backlite", "goqite", "raw-100"}, run: keepingUp},
+		systems: []string{"parley", "goqite"}, run: keepingUp},
 	{name: "latency", what: "one message each 50 ms: from before its BEGIN to its handler", unit: "ms", engines: everywhere,
 		systems: without(all, "raw", "raw-pgx"), run: latency(true)},
 	{name: "latency2", what: "the same with sender and worker in two Brokers, as in two processes", unit: "ms", engines: everywhere,

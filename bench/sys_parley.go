@@ -23,6 +23,7 @@ const parleyPool = 32
 type parleyQueue struct {
 	b      *parley.Broker
 	db     *sql.DB // for rows of the user's
+	dsn    string
 	how    parleyHow
 	insert string
 
@@ -45,7 +46,7 @@ func parleyWith(how parleyHow) func(context.Context, string) (queue, error) {
 }
 
 func openParley(ctx context.Context, dsn string, how parleyHow) (*parleyQueue, error) {
-	q := &parleyQueue{how: how, insert: insertRow}
+	q := &parleyQueue{how: how, insert: insertRow, dsn: dsn}
 	var err error
 	switch {
 	case strings.HasPrefix(dsn, "postgres"):

@@ -196,6 +196,8 @@ type frail struct {
 	// commit, if set, is asked before each commit; an error stands for one of the
 	// engine's, which has given up the transaction.
 	commit func() error
+	// late is how long a transaction that was cut off stays open in the store.
+	late time.Duration
 
 	mu   sync.Mutex
 	open map[*frailTx]struct{}
@@ -250,9 +252,14 @@ func (f *frail) cut(why error) {
 }
 
 func (tx *frailTx) end(why error) {
-	if tx.lost.CompareAndSwap(nil, &why) {
-		tx.Tx.Rollback(context.Background())
+	if !tx.lost.CompareAndSwap(nil, &why) {
+		return
 	}
+	if tx.f.late == 0 {
+		tx.Tx.Rollback(context.Background())
+		return
+	}
+	time.AfterFunc(tx.f.late, func() { tx.Tx.Rollback(context.Background()) })
 }
 
 func (f *frail) Begin(ctx context.Context) (backend.Tx, error) {

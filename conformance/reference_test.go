@@ -22,12 +22,14 @@ func referenceStore(fault reference.Fault) Store {
 
 // TestReference proves that the checks ask for nothing that cannot be kept.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	Run(t, referenceStore(""))
 }
 
 // TestPlainBackend proves that they ask for no optional interface either: here
 // deliveries are held by lease alone, and nobody listens.
 func TestPlainBackend(t *testing.T) {
+	t.Parallel()
 	s := reference.NewStore(reference.Options{})
 	RunMatching(t, Store{Open: func(context.Context) (backend.Backend, error) {
 		return struct{ backend.Backend }{s.Open()}, nil

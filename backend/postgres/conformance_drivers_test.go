@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"os"
 	"regexp"
 	"slices"
@@ -43,24 +42,21 @@ func TestConformancePgBouncer(t *testing.T) {
 	conformanceOf(t, nil, "postgres", dsn, postgres.Options{Listen: direct, Pooler: postgres.PoolerAlways})
 }
 
-// conformanceOf runs the checks that match on stores that are made of a *sql.DB,
-// each of one of its own.
+// conformanceOf runs the checks that match on stores that share a *sql.DB, as the
+// parts of a program may. Those of Open have one each.
 func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o postgres.Options) {
+	db := connect(t, driver, dsn)
+	db.SetMaxIdleConns(16)
 	open := func(schema string) (backend.Backend, error) {
-		db, err := sql.Open(driver, dsn)
-		if err != nil {
-			return nil, err
-		}
-		db.SetMaxOpenConns(16)
 		o := o
 		o.Schema = schema
-		return handle{postgres.New(db, &o), db}, nil
+		return postgres.New(db, &o), nil
 	}
 	own := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	var fresh string
 	if own == "" {
-		db := connect(t, "postgres", server(t))
-		own, fresh = schema(t, db), schema(t, db)
+		direct := connect(t, "postgres", server(t))
+		own, fresh = schema(t, direct), schema(t, direct)
 	}
 	conformance.RunMatching(t, conformance.Store{
 		Process:    own,
@@ -68,16 +64,4 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
 		Fresh:      func(context.Context) (backend.Backend, error) { return open(fresh) },
 	}, match)
-}
-
-// handle closes the pool, which is the application's, with the store.
-type handle struct {
-	*postgres.Store
-	db *sql.DB
-}
-
-func (h handle) Close() error {
-	err := h.Store.Close()
-	h.db.Close()
-	return err
 }

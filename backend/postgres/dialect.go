@@ -3,6 +3,7 @@ package postgres
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/parleymq/parley/backend/sqlstore"
 )
@@ -228,13 +229,23 @@ func (h *hot) own() sqlstore.Own {
 		&h.reclaim:     {"reclaim", reclaimSQL},
 		&h.notify:      {"notify", notifySQL},
 	}
+	for i, c := range claimTexts() {
+		own[&h.claims[i]] = [2]string{"claim", c.near}
+		own[&h.deepClaims[i]] = [2]string{"deep claim", c.deep}
+		own[&h.postClaims[i]] = [2]string{"claim of posts", c.posts}
+	}
+	return own
+}
+
+// claimTexts are the texts of the claims for each of the limits.
+var claimTexts = sync.OnceValue(func() (all [len(limits)]struct{ near, deep, posts string }) {
 	for i, n := range limits {
 		text := func(sql string, window int, passable string) string {
 			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(window), ":passable", passable).Replace(sql)
 		}
-		own[&h.claims[i]] = [2]string{"claim", text(claimSQL, window(n), "true")}
-		own[&h.deepClaims[i]] = [2]string{"deep claim", text(claimSQL, deepWindow, notLeasedSQL)}
-		own[&h.postClaims[i]] = [2]string{"claim of posts", text(claimPostsSQL, 0, "")}
+		all[i].near = text(claimSQL, window(n), "true")
+		all[i].deep = text(claimSQL, deepWindow, notLeasedSQL)
+		all[i].posts = text(claimPostsSQL, 0, "")
 	}
-	return own
-}
+	return all
+})
