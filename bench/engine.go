@@ -227,7 +227,11 @@ func openPostgres(ctx context.Context) (*engine, error) {
 			if from != "" {
 				statement += " TEMPLATE " + from
 			}
-			return dsn(name), exec(ctx, statement)
+			err := exec(ctx, statement)
+			if err == nil && from != "" { // or the copy is on its way to the disk while others wait for it
+				err = exec(ctx, "CHECKPOINT")
+			}
+			return dsn(name), err
 		},
 		drop: func(ctx context.Context, name string) error {
 			_, err := admin.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
@@ -239,7 +243,9 @@ func openPostgres(ctx context.Context) (*engine, error) {
 				return err
 			}
 			defer db.Close()
-			_, err = db.ExecContext(ctx, "VACUUM ANALYZE")
+			if _, err = db.ExecContext(ctx, "VACUUM ANALYZE"); err == nil {
+				_, err = db.ExecContext(ctx, "CHECKPOINT")
+			}
 			return err
 		},
 		written: func(ctx context.Context) (n int64, err error) {

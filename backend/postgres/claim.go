@@ -289,6 +289,10 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 
 // read is the second statement of a claim, for groups that are locked.
 func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (backend.Claim, error) {
-	return tx.ReadHolds(ctx, r, groups, p.hot.read,
+	read := p.hot.read
+	if r.MaxMessages > mostRead {
+		read = p.hot.readMany
+	}
+	return tx.ReadHolds(ctx, r, groups, read,
 		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.Lease, r.Owner, r.LockOnly)
 }

@@ -193,7 +193,7 @@ type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
 	postMany, postKeyed, postNewKey, newKeys      *sqlstore.Stmt
 	claims, deepClaims, postClaims                [len(limits)]*sqlstore.Stmt // by their limit
-	claimOne, read                                *sqlstore.Stmt
+	claimOne, read, readMany                      *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
 	submit, finishTasks                           *sqlstore.Stmt
 	retain, keep, keepPosts                       *sqlstore.Stmt
@@ -214,7 +214,8 @@ func (h *hot) own() sqlstore.Own {
 		&h.postNewKey:  {"post with a new key", postNewKeySQL},
 		&h.newKeys:     {"new keys", newKeysSQL},
 		&h.claimOne:    {"claim one", claimOneSQL},
-		&h.read:        {"read", readSQL},
+		&h.read:        {"read", strings.ReplaceAll(readSQL, ":most", strconv.Itoa(mostRead))},
+		&h.readMany:    {"read many", strings.ReplaceAll(readSQL, ":most", "$2::int")},
 		&h.remove:      {"remove", removeSQL},
 		&h.removePosts: {"remove posts", removePostsSQL},
 		&h.submit:      {"submit tasks", submitSQL},

@@ -247,6 +247,12 @@ const claimOneSQL = `
 	          WHERE x.group_id = s.group_id AND x.blocked = 0 AND x.lease_until < :now
 	            FOR NO KEY UPDATE SKIP LOCKED) g ON true`
 
+// mostRead is how many messages of each group a read may be asked for, if it shall not
+// be planned anew each time. With a limit in a parameter the planner expects a tenth of
+// a stream; one of 100,000 messages makes the plan that serves all values so dear that it is
+// never taken. So the parameter is hidden behind a limit that the planner can see.
+const mostRead = 1000
+
 // A claim's second statement: the messages of groups that are locked, in the
 // order in which they are received, read with a snapshot that is younger than
 // the locks; and what is known of the groups. Bodies beyond $3 bytes stay where
@@ -261,7 +267,7 @@ const claimOneSQL = `
 // (state 1), or that is in another group by now (2).
 //
 // $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
-// $7 whether to lock only
+// $7 whether to lock only; :most messages of each at most
 const readSQL = `
 	WITH g AS MATERIALIZED (
 	  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
@@ -300,8 +306,9 @@ const readSQL = `
 	                   WHERE y.state = 0 AND ($4::uuid IS NULL OR y.endpoint = $4::uuid)
 	                     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = y.stream_id)) s
 	           CROSS JOIN LATERAL (
-	                   SELECT y.* FROM parley_message y
-	                    WHERE y.stream_id = s.stream_id ORDER BY y.seq LIMIT $2) m
+	                   SELECT y.* FROM (SELECT z.* FROM parley_message z
+	                                     WHERE z.stream_id = s.stream_id ORDER BY z.seq LIMIT :most) y
+	                    LIMIT (SELECT $2::int)) m
 	           WHERE s.place <= $2
 	          WINDOW w AS (ORDER BY s.n, s.place, m.seq ROWS UNBOUNDED PRECEDING)) x
 	   WHERE x.k = 1 OR x.bytes <= $3),
