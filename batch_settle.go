@@ -122,6 +122,7 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 func (t *batch) recover(next int, err error) {
 	wrote := t.writers > 0
 	t.mu.Lock()
+	t.torn = t.torn || !errors.Is(err, ErrFenced)
 	t.putDown()
 	t.undo()
 	holds := t.holds
@@ -172,7 +173,7 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 			if err == nil {
 				err = t.commit(ctx, []backend.Outcome{{Hold: h}})
 			}
-			if err != nil {
+			if err != nil && (t.torn || !errors.Is(err, ErrFenced)) {
 				left = append(left, h)
 			}
 		}
