@@ -22,7 +22,10 @@ func number(err error) uint16 {
 // codes.
 func classify(err error) error {
 	switch {
-	case errors.Is(err, driver.ErrInvalidConn), errors.Is(err, driver.ErrMalformPkt):
+	case errors.Is(err, driver.ErrInvalidConn), errors.Is(err, driver.ErrMalformPkt),
+		// What a server that is about to hang up has sent is taken for the answer to
+		// the next statement; the driver closes the connection.
+		errors.Is(err, driver.ErrPktSync), errors.Is(err, driver.ErrPktSyncMul):
 		return backend.ErrConnection
 	case errors.Is(err, driver.ErrPktTooLarge):
 		return backend.ErrTooLarge

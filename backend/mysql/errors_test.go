@@ -47,7 +47,7 @@ func TestClassify(t *testing.T) {
 			}
 		}
 	}
-	for _, err := range []error{driver.ErrInvalidConn, io.ErrUnexpectedEOF, sql.ErrConnDone, &net.OpError{Err: io.EOF}} {
+	for _, err := range []error{driver.ErrInvalidConn, driver.ErrPktSync, driver.ErrPktSyncMul, io.ErrUnexpectedEOF, sql.ErrConnDone, &net.OpError{Err: io.EOF}} {
 		if got := s.Classify(err); !errors.Is(got, backend.ErrConnection) {
 			t.Errorf("%v: %v", err, got)
 		}
