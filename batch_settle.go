@@ -165,8 +165,7 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 	}
 	ctx, cancel := cleanup(t.ctx)
 	defer cancel()
-	for _, pause := range lateEnds { // as reclaim does, for all of them together
-		sleep(ctx, pause)
+	for i := 0; ; i++ { // as reclaim does, for all of them together
 		var left []*backend.Hold
 		for _, h := range holds {
 			err := t.take(ctx, []*backend.Hold{h})
@@ -177,8 +176,9 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 				left = append(left, h)
 			}
 		}
-		if holds = left; len(holds) == 0 || t.w.b.check() != nil {
+		if holds = left; len(holds) == 0 || i == len(lateEnds) || t.w.b.check() != nil {
 			return
 		}
+		sleep(ctx, lateEnds[i])
 	}
 }

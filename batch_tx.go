@@ -164,16 +164,18 @@ func (t *batch) mark(ctx context.Context) error {
 
 // lateEnds are pauses that leave the server time to find out that a connection is
 // lost, and to end what was under way on it.
-var lateEnds = []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
+var lateEnds = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
 
 // reclaim opens the batch's transaction over leased groups. What looks like somebody
 // else's may be held by a transaction of the batch's own that was lost.
 func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) (err error) {
+	err = t.take(ctx, holds)
 	for _, pause := range lateEnds {
-		sleep(ctx, pause)
-		if err = t.take(ctx, holds); !t.torn || !errors.Is(err, ErrFenced) {
+		if !t.torn || !errors.Is(err, ErrFenced) {
 			break
 		}
+		sleep(ctx, pause)
+		err = t.take(ctx, holds)
 	}
 	return err
 }

@@ -23,9 +23,9 @@ func TestReadersTooMany(t *testing.T) {
 	}
 }
 
-// TestReadersOfBriefBatches: while a batch is expected to be over soon no second
-// reader is started, and others that have come to their end go; if it is not over
-// soon, one is. A batch that takes longer has another reader at once.
+// TestReadersOfBriefBatches: which batches are expected to be over soon, and that
+// other readers that have come to their end go while one is under way, but for the
+// last.
 func TestReadersOfBriefBatches(t *testing.T) {
 	p := newPace(100, 50*time.Millisecond)
 	p.did(paced{asked: 1, groups: 1, messages: 1, handled: 1, took: time.Microsecond, cost: 8 * time.Millisecond})

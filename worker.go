@@ -130,7 +130,7 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 		v.Lease = b.opt.Lease
 	}
 	if v.Release == BeforeWork {
-		v.MaxBatch = 1 // what a crash loses
+		v.MaxBatch = 1 // so that a crash loses no more
 	}
 	if v.MaxBatch == 0 {
 		v.MaxBatch = 100

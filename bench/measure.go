@@ -57,7 +57,7 @@ func (m *measurement) size(quick, full int) int {
 }
 
 // quickTime is how long a quick run may take before it begins no further row.
-var quickTime = map[string]time.Duration{"postgres": 185 * time.Second, "sqlite": 95 * time.Second, "mysql": 3 * time.Minute, "mariadb": 3 * time.Minute}
+var quickTime = map[string]time.Duration{"postgres": 175 * time.Second, "sqlite": 90 * time.Second, "mysql": 3 * time.Minute, "mariadb": 3 * time.Minute}
 
 // limit is how long one measurement may take before it is given up.
 const limit = 3 * time.Minute

@@ -24,8 +24,8 @@ func init() {
 		Check{ID: "W01", Name: "errors and panics undo themselves alone", Run: checkIsolation},
 		Check{ID: "W01", Name: "in a group what went before a failure stays", Run: checkPartOfGroup},
 		Check{ID: "W02", Name: "commits that fail", Run: checkCommitFails},
-		Check{ID: "W02", Name: "connections that break under a handler", Run: checkCutConnection(0)},
-		Check{ID: "W02", Name: "connections that break, which the store finds out later", Run: checkCutConnection(30 * time.Millisecond)},
+		Check{ID: "W02", Name: "connections that break under a handler", Run: func(e *Env) { checkCutConnection(e, 0) }},
+		Check{ID: "W02", Name: "connections that break, which the store finds out later", Run: func(e *Env) { checkCutConnection(e, 30*time.Millisecond) }},
 		Check{ID: "W03", Name: "a slow handler among quick ones", Run: checkSlowHandler},
 		Check{ID: "W04", Name: "stopping", Run: checkStop},
 		Check{ID: "W04", Name: "handlers that do not stop by themselves", Run: checkStopByForce},
@@ -351,36 +351,34 @@ func checkCommitFails(e *Env) {
 	}
 }
 
-func checkCutConnection(late time.Duration) func(*Env) {
-	return func(e *Env) {
-		for _, hold := range e.Holds() {
-			w := e.another()
-			b, f := e.frail(nil)
-			f.late = late
-			bodies := numbered("%03d", 100)
-			w.posts(nil, bodies[:50]...)
-			w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
-			var cut sync.Map
-			var most atomic.Int64
-			r := w.work(b, &parley.WorkerOptions{Hold: hold, MaxReaders: 3, Backoff: soonAgain, BatchTime: time.Second, Lease: 3 * time.Second}, func(ctx context.Context, m *parley.Message) error {
-				if err := w.effect(ctx, m); err != nil {
-					return err
-				}
-				if m.Body[2] == '3' {
-					if _, again := cut.LoadOrStore(string(m.Body), true); !again {
-						f.cut(fmt.Errorf("cut by the check: %w", parley.ErrSerialization))
-					}
-				}
-				if int64(m.Attempt) > most.Load() {
-					most.Store(int64(m.Attempt))
-				}
-				return nil // it does not tell
-			})
-			w.once(w.effects(100), bodies)
-			r.Stop()
-			if most.Load() != 1 {
-				e.Errorf("a message was charged for a broken connection: attempt %d", most.Load())
+func checkCutConnection(e *Env, late time.Duration) {
+	for _, hold := range e.Holds() {
+		w := e.another()
+		b, f := e.frail(nil)
+		f.late = late
+		bodies := numbered("%03d", 100)
+		w.posts(nil, bodies[:50]...)
+		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
+		var cut sync.Map
+		var most atomic.Int64
+		r := w.work(b, &parley.WorkerOptions{Hold: hold, MaxReaders: 3, Backoff: soonAgain, BatchTime: time.Second, Lease: 3 * time.Second}, func(ctx context.Context, m *parley.Message) error {
+			if err := w.effect(ctx, m); err != nil {
+				return err
 			}
+			if m.Body[2] == '3' {
+				if _, again := cut.LoadOrStore(string(m.Body), true); !again {
+					f.cut(fmt.Errorf("cut by the check: %w", parley.ErrSerialization))
+				}
+			}
+			if int64(m.Attempt) > most.Load() {
+				most.Store(int64(m.Attempt))
+			}
+			return nil // it does not tell
+		})
+		w.once(w.effects(100), bodies)
+		r.Stop()
+		if most.Load() != 1 {
+			e.Errorf("a message was charged for a broken connection: attempt %d", most.Load())
 		}
 	}
 }

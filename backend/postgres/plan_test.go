@@ -26,8 +26,13 @@ func nilDB(t *testing.T) *sql.DB {
 
 // database makes a database that is the test's own, and opens it. VACUUM removes
 // nothing that any transaction in the same database may still see.
-func database(t *testing.T, dsn, name string) *sql.DB {
+func database(t *testing.T, prefix string) (db *sql.DB, name string) {
 	t.Helper()
+	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
+	if dsn == "" {
+		t.Skip("PARLEY_TEST_POSTGRES is not set")
+	}
+	name = fmt.Sprintf("%s%d", prefix, os.Getpid())
 	admin, err := sql.Open("postgres", dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +46,7 @@ func database(t *testing.T, dsn, name string) *sql.DB {
 	} else {
 		dsn += " dbname=" + name
 	}
-	db, err := sql.Open("postgres", dsn)
+	db, err = sql.Open("postgres", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +57,7 @@ func database(t *testing.T, dsn, name string) *sql.DB {
 		}
 		admin.Close()
 	})
-	return db
+	return db, name
 }
 
 // TestPlans looks at how the hot statements are carried out on tables of a
@@ -62,13 +67,8 @@ func database(t *testing.T, dsn, name string) *sql.DB {
 // and after they were emptied, filled again, and nobody has told it. Whatever
 // the plan looks like, it must not touch more than a few thousand pages.
 func TestPlans(t *testing.T) {
-	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
-	if dsn == "" {
-		t.Skip("PARLEY_TEST_POSTGRES is not set")
-	}
 	ctx := context.Background()
-	name := fmt.Sprintf("plans%d", os.Getpid())
-	db := database(t, dsn, name)
+	db, name := database(t, "plans")
 	s := New(db, &Options{Schema: name, Pooler: PoolerNever})
 	if err := s.Migrate(ctx); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// zeros runs a load that is to end without a failure.
+func zeros(t *testing.T, o options) *report {
+	t.Helper()
+	var log strings.Builder
+	r, err := runLoad(context.Background(), o, &lockedWriter{w: &log})
+	t.Logf("seed %d\n%s", o.seed, log.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r.line())
+	if r.failures() > 0 {
+		t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
+	}
+	return r
+}
+
 // TestModes runs senders alone, and receivers that work for long.
 func TestModes(t *testing.T) {
 	if testing.Short() {
@@ -27,18 +43,9 @@ func TestModes(t *testing.T) {
 		"work":    func(o *options) { o.work = 300 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log strings.Builder
 			o := options{db: "sqlite:" + filepath.Join(t.TempDir(), "stress.db"), length: 3 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 8, receivers: 6, groups: 10, streams: 3, children: 1, pause: 20 * time.Millisecond}
 			change(&o)
-			r, err := runLoad(context.Background(), o, &lockedWriter{w: &log})
-			t.Logf("seed %d\n%s", o.seed, log.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Log(r.line())
-			if r.failures() > 0 {
-				t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
-			}
+			r := zeros(t, o)
 			if r.sent < 20 || len(r.latencies) == 0 || o.control != (r.verdict.received == 0) {
 				t.Errorf("%d sent, %d of them timed, %d received", r.sent, len(r.latencies), r.verdict.received)
 			}
@@ -61,17 +68,8 @@ func TestRun(t *testing.T) {
 			if db == "" {
 				t.Skip("there is no server for it")
 			}
-			var log strings.Builder
 			o := options{db: db, length: 6 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 16, receivers: 12, groups: 40, streams: 3, children: 1, pause: 20 * time.Millisecond}
-			r, err := runLoad(context.Background(), o, &lockedWriter{w: &log})
-			t.Logf("seed %d\n%s", o.seed, log.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Log(r.line())
-			if r.failures() > 0 {
-				t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
-			}
+			r := zeros(t, o)
 			if r.sent < 100 || r.verdict.received < 100 {
 				t.Errorf("%d sent and %d received: that is no load", r.sent, r.verdict.received)
 			}
