@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/postgres"
@@ -52,6 +53,15 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 		o.Schema = schema
 		return postgres.New(db, &o), nil
 	}
+	// What is closed holds no connection of the pool's any more.
+	t.Cleanup(func() {
+		for end := time.Now().Add(5 * time.Second); db.Stats().InUse > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("%d connections are in use after everything was closed", db.Stats().InUse)
+				return
+			}
+		}
+	})
 	own := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	var fresh string
 	if own == "" {
