@@ -93,6 +93,9 @@ func tmrShown(w *World, h parley.ID) time.Duration {
 func tmrPair(w *World, o *parley.DialogOptions) (client, server parley.ID) {
 	client = w.DialogWith(o, "hello")
 	d := w.Receive(w.SQ, nil)
+	if len(d.Messages) != 1 || d.Messages[0].Type == parley.DialogTimer {
+		w.Fatalf("received %s, want the first message", tmrDescribe(d.Messages))
+	}
 	server = d.Messages[0].Conversation
 	w.Must(d.Ack(w.Ctx))
 	return client, server
@@ -238,11 +241,10 @@ func checkTimerEnded(e *Env) {
 	w := e.World()
 	const d = 150 * time.Millisecond
 	client, server := tmrPair(w, nil)
+	second, _ := tmrPair(w, nil) // before there is a timer, which it might receive
 	tmrSet(w, client, d)
 	tmrSet(w, server, d)
 	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(client).End(e.Ctx) })
-
-	second, _ := tmrPair(w, nil)
 	w.Tx(func(tx *parley.Tx) error { // set and ended at once
 		c := tx.Conversation(second)
 		return errors.Join(c.SetTimer(e.Ctx, d), c.EndWithError(e.Ctx, 1, "over"))
