@@ -48,15 +48,56 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 	return c, err
 }
 
-// look finds what ranks first. On a queue with both streams and posts the head of
+// kind is what a queue has been found to hold. Claims are quicker if it is one
+// kind of thing, and notice if it is so no more.
+type kind int
+
+const (
+	unknown kind = iota // nothing yet
+	streams
+	posts
+	both // or promotions
+)
+
+// look finds what ranks first, by the statement for what the queue holds, if there
+// is one: of a queue that is not known yet both are tried, that for streams first.
+func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+	v, _ := p.kinds.Load(r.Queue)
+	k, _ := v.(kind)
+	if k == unknown || k == streams {
+		f, err = p.find(ctx, r, &p.hot.streamClaims, func(q *sqlstore.Stmt) (*found, error) {
+			return p.walkStreams(ctx, tx, r, q)
+		})
+		if err != nil || f != nil {
+			return f, err == nil, err
+		}
+	}
+	if k == unknown || k == posts {
+		if f, err = p.findPosts(ctx, tx, r); f != nil {
+			p.kinds.Store(r.Queue, posts)
+		}
+		if err != nil || f != nil {
+			return f, err == nil, err
+		}
+	}
+	f, ok, err = p.lookBoth(ctx, tx, r)
+	if err == nil {
+		p.kinds.Store(r.Queue, f.kind())
+	}
+	return f, ok, err
+}
+
+// lookBoth finds what ranks first of streams, posts and promotions. The head of
 // one order may be in somebody's hands, which no snapshot shows, and what comes
 // behind it rank below the other order: then the other is tried, and the better
 // of both is taken. What was locked on the way is given back by a savepoint. A
 // transaction that is only for this claim has one on queues where this has
 // happened; before, ok is false, and the transaction has to be given up instead.
-func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
-	if f, err := p.findPosts(ctx, tx, r); err != nil || f != nil {
-		return f, err == nil, err
+func (p *pool) lookBoth(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+	find := func(prefer int) (*found, error) {
+		return p.find(ctx, r, &p.hot.claims, func(q *sqlstore.Stmt) (*found, error) {
+			return p.walk(ctx, tx, r, q, prefer)
+		})
 	}
 	const point = "parley_look"
 	_, mixed := p.mixed.Load(r.Queue)
@@ -65,12 +106,9 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			return nil, false, err
 		}
 	}
-	f, err = p.find(ctx, tx, r, preferHead)
-	if err == nil && len(f.posts) > 0 && !f.other {
-		p.plain.Store(r.Queue, true)
-	}
+	f, err = find(preferHead)
 	if err != nil || !f.outranked() {
-		if err == nil && mixed && !f.both() {
+		if err == nil && mixed && f.kind() != both {
 			p.mixed.Delete(r.Queue)
 		}
 		return f, err == nil, err
@@ -86,14 +124,14 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	if err := tx.RollbackTo(ctx, point); err != nil {
 		return nil, false, err
 	}
-	g, err := p.find(ctx, tx, r, other)
+	g, err := find(other)
 	if err != nil || g.first.before(f.first) {
 		return g, err == nil, err
 	}
 	if err := tx.RollbackTo(ctx, point); err != nil {
 		return nil, false, err
 	}
-	f, err = p.find(ctx, tx, r, first)
+	f, err = find(first)
 	return f, err == nil, err
 }
 
@@ -124,13 +162,32 @@ type found struct {
 	vain                  bool  // a group is locked that somebody else has just taken
 	first                 place // of the first group or post that is not promoted
 	stream, post          place // the heads of both orders, locked or not
-	other                 bool  // there are streams or promotions
+	streams, promotions   bool  // there are some, though it be in somebody's hands
 	seen                  int   // streams looked at, if nothing was found
 	waiting               bool  // something is there that is not blocked
 }
 
-// both reports whether there are streams and posts.
-func (f *found) both() bool { return f.stream.since.Valid && f.post.since.Valid }
+// group takes in a group that is locked. One with several streams stands in the
+// order several times.
+func (f *found) group(id backend.ID) {
+	if !slices.Contains(f.groups, id) {
+		f.groups = append(f.groups, id)
+	}
+}
+
+// kind is what the queue holds, as far as that can be claimed. Posts that are held
+// by lease do not make it both, but streams in somebody's hands do.
+func (f *found) kind() kind {
+	switch {
+	case f.promotions || f.streams && f.post.since.Valid:
+		return both
+	case f.streams:
+		return streams
+	case f.post.since.Valid:
+		return posts
+	}
+	return unknown
+}
 
 // outranked reports whether the head of the order from which nothing was taken
 // comes before what was taken.
@@ -151,28 +208,53 @@ func (f *found) nothing() bool {
 
 // find is a claim's first statement. It looks at the head of the order only, and
 // farther back if all of that is in somebody's hands, or has been a moment ago.
-func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, prefer int) (*found, error) {
+func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk func(*sqlstore.Stmt) (*found, error)) (*found, error) {
 	n := limit(r.MaxGroups)
 	if t, ok := p.deep.Load(r.Queue); ok {
 		if time.Since(t.(time.Time)) < time.Second {
-			return p.walk(ctx, tx, r, p.hot.deepClaims[n], prefer)
+			return walk(w.deep[n])
 		}
 		p.deep.Delete(r.Queue)
 	}
-	f, err := p.walk(ctx, tx, r, p.hot.claims[n], prefer)
-	if err != nil || !f.nothing() || f.seen < window(limits[n]) {
+	f, err := walk(w.near[n])
+	if err != nil || f == nil || !f.nothing() || f.seen < window(limits[n]) {
 		return f, err
 	}
 	p.deep.Store(r.Queue, time.Now())
-	return p.walk(ctx, tx, r, p.hot.deepClaims[n], prefer)
+	return walk(w.deep[n])
 }
 
-// findPosts is find for a queue in which there have been nothing but posts since
-// a claim found some. It returns nil if that is so no more.
-func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (*found, error) {
-	if _, ok := p.plain.Load(r.Queue); !ok {
-		return nil, nil
+// walkStreams is walk for a queue that holds nothing but streams. It returns nil
+// if that is not so.
+func (p *pool) walkStreams(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, q *sqlstore.Stmt) (*found, error) {
+	var f found
+	var version int64
+	var enabled sql.NullInt64
+	some := false
+	q, args := p.fixed(q, r.Queue)
+	err := tx.Rows(ctx, func(rows *sql.Rows) error {
+		some = true
+		var group backend.ID
+		var free sql.NullBool
+		err := rows.Scan(&version, &enabled, sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), sqlstore.ID(&group), &free)
+		switch {
+		case err != nil || !free.Valid:
+		case !free.Bool:
+			f.vain = true
+		default:
+			f.group(group)
+		}
+		return err
+	}, q, args...)
+	if err != nil || !some {
+		return nil, err
 	}
+	return &f, sqlstore.CatalogState(version, enabled, r.Version)
+}
+
+// findPosts is find for a queue that holds nothing but posts. It returns nil if
+// that is not so.
+func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (*found, error) {
 	var f found
 	var version int64
 	var enabled sql.NullInt64
@@ -189,12 +271,8 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		}
 		return err
 	}, q, args...)
-	if err != nil {
+	if err != nil || !some {
 		return nil, err
-	}
-	if !some {
-		p.plain.Delete(r.Queue)
-		return nil, nil
 	}
 	return &f, sqlstore.CatalogState(version, enabled, r.Version)
 }
@@ -218,7 +296,7 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		var at place
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
-			sqlstore.Bool(&f.other), sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&po.ID), &at.priority, &at.since,
+			&f.streams, &f.promotions, sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&po.ID), &at.priority, &at.since,
 			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {
@@ -230,9 +308,8 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 		switch what.Int64 {
 		case 0:
-			// A group with several streams stands in the order several times.
-			if len(f.promotedPosts) == 0 && !slices.Contains(f.groups, po.ID) {
-				f.groups = append(f.groups, po.ID)
+			if len(f.promotedPosts) == 0 {
+				f.group(po.ID)
 			}
 		case 1:
 			if len(f.groups) == 0 {

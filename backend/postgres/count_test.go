@@ -1,15 +1,18 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/lib/pq"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-func TestStatements(t *testing.T) {
+// counted is a store whose statements are counted.
+func counted(t *testing.T) (*backendtest.Fixture, *backendtest.Counter) {
 	connector, err := pq.NewConnector(server(t))
 	if err != nil {
 		t.Fatal(err)
@@ -17,7 +20,11 @@ func TestStatements(t *testing.T) {
 	db, count := backendtest.Count(connector)
 	db.SetMaxOpenConns(2)
 	t.Cleanup(func() { db.Close() })
-	f := backendtest.New(t, open(t, db, postgres.Options{}))
+	return backendtest.New(t, open(t, db, postgres.Options{})), count
+}
+
+func TestStatements(t *testing.T) {
+	f, count := counted(t)
 	backendtest.Statements(f, count, []string{"BEGIN", "COMMIT"}, map[string]int{
 		"send one":                     1,
 		"send a hundred":               2,
@@ -37,4 +44,68 @@ func TestStatements(t *testing.T) {
 		"claim nothing":                                  1,
 		"claim nothing where posts have been":            1,
 	})
+}
+
+// TestKinds: a claim of a queue with one kind of thing takes one statement to find
+// it, and more only when something else has come, or is gone.
+func TestKinds(t *testing.T) {
+	f, count := counted(t)
+	key := func(body string) func() {
+		return func() { f.Post(backend.Posting{Key: body, Body: []byte(body)}) }
+	}
+	post := func(body string) func() {
+		return func() { f.Post(backend.Posting{Body: []byte(body)}) }
+	}
+	for i, step := range []struct {
+		before   []func()
+		body     string // that is claimed, which takes a statement more; empty: nothing
+		searches int
+		says     string
+	}{
+		{nil, "", 1, "nothing is known, and there is nothing"},
+		{[]func(){key("a")}, "a", 1, "streams are looked for first"},
+		{[]func(){post("b")}, "b", 2, "then posts"},
+		{[]func(){post("c")}, "c", 1, "there have been posts"},
+		{nil, "", 1, "there were posts"},
+		{[]func(){key("d"), post("e")}, "d", 2, "not posts alone"},
+		{[]func(){key("f")}, "e", 1, "both"},
+		{nil, "f", 1, "both have been"},
+		{[]func(){key("g")}, "g", 1, "streams alone again"},
+		{[]func(){key("h"), key("i"), func() {
+			groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QP, Limit: 2, WaitingOnly: true})
+			f.OK(err)
+			f.Do(func(tx backend.Tx) error {
+				return tx.Promote(f.Ctx, backend.Promotion{Group: groups[1].Group, Level: 1})
+			})
+		}}, "i", 2, "promotions are not streams alone"},
+		{nil, "h", 1, "there was a promotion"},
+		{[]func(){key("j")}, "j", 1, "streams alone again"},
+		{nil, "", 1, "there were streams"},
+		{[]func(){post("k")}, "k", 2, "not streams alone"},
+		{[]func(){post("l")}, "l", 1, "posts alone again"},
+	} {
+		for _, before := range step.before {
+			before()
+		}
+		count.Take()
+		r := f.Request(f.QP)
+		r.Alone = true
+		c := f.Claim(r)
+		got, want := -3, step.searches // less the frame and what reads or leases
+		got += len(count.Take())
+		if step.body == "" {
+			got++
+		}
+		if got != want {
+			t.Errorf("%d, %s: %d searches, want %d", i, step.says, got, want)
+		}
+		body := ""
+		for _, h := range c.Holds {
+			body += strings.Join(backendtest.Bodies(h.Messages), ",")
+			f.Ack(h)
+		}
+		if body != step.body {
+			t.Errorf("%d, %s: claimed %q, want %q", i, step.says, body, step.body)
+		}
+	}
 }

@@ -169,6 +169,39 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		  LEFT JOIN LATERAL (SELECT true AS yes FROM parley_message m
 		                      WHERE m.stream_id = r.stream_id LIMIT 1) m ON true
 		 WHERE coalesce(g.blocked, 1) <> 0 OR m.yes IS NULL`
+	// The walks over whole tables are along an index even when the planner believes
+	// that next to none of the rows belong to a queue, since the limit comes first;
+	// and what they ask for each row is asked by an index, since NOT EXISTS may be
+	// answered by reading the whole of the other table once. The rows that are there
+	// for the planner alone have the lowest ids.
+	s.EndpointsAfter = `
+		SELECT e.handle,
+		       CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
+		             AND (p.handle IS NULL AND NOT EXISTS (
+		                    SELECT 1 FROM parley_stream s
+		                     WHERE s.stream_id = e.handle AND s.held = 1)
+		                  OR p.closed_at IS NOT NULL AND p.finish_at IS NULL) THEN 1 ELSE 0 END
+		  FROM (SELECT x.handle, x.peer, x.closed_at, x.finish_at FROM parley_endpoint x
+		         WHERE x.handle > greatest($1, '00000000-0000-0000-0000-00000000ffff'::uuid)
+		         ORDER BY x.handle LIMIT 1000) e
+		  LEFT JOIN LATERAL (SELECT x.handle, x.closed_at, x.finish_at FROM parley_endpoint x
+		                      WHERE x.handle = e.peer LIMIT 1) p ON true
+		 ORDER BY e.handle
+		 LIMIT $2`
+	s.GroupsAfter = `
+		SELECT g.group_id,
+		       CASE WHEN (SELECT 1 FROM parley_endpoint e WHERE e.group_id = g.group_id LIMIT 1) IS NULL
+		             AND (SELECT 1 FROM parley_stream s
+		                   WHERE s.group_id = g.group_id
+		                     AND (s.kind <> 3 OR s.touched > :now - 60000000)
+		                   LIMIT 1) IS NULL
+		             AND (SELECT 1 FROM parley_ready r WHERE r.group_id = g.group_id LIMIT 1) IS NULL
+		            THEN 1 ELSE 0 END
+		  FROM (SELECT x.group_id FROM parley_grp x
+		         WHERE x.group_id > greatest($1, '00000000-0000-0000-0000-00000000ffff'::uuid)
+		         ORDER BY x.group_id LIMIT 1000) g
+		 ORDER BY g.group_id
+		 LIMIT $2`
 	return s
 }
 
@@ -192,7 +225,8 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 type hot struct {
 	send, sendRetain, sendState, append, keyState *sqlstore.Stmt
 	postMany, postKeyed, postNewKey, newKeys      *sqlstore.Stmt
-	claims, deepClaims, postClaims                [len(limits)]*sqlstore.Stmt // by their limit
+	claims, streamClaims                          walks
+	postClaims                                    [len(limits)]*sqlstore.Stmt
 	claimOne, read, readMany                      *sqlstore.Stmt
 	remove, removePosts, finish, guards           *sqlstore.Stmt
 	submit, finishTasks                           *sqlstore.Stmt
@@ -231,21 +265,29 @@ func (h *hot) own() sqlstore.Own {
 		&h.notify:      {"notify", notifySQL},
 	}
 	for i, c := range claimTexts() {
-		own[&h.claims[i]] = [2]string{"claim", c.near}
-		own[&h.deepClaims[i]] = [2]string{"deep claim", c.deep}
+		own[&h.claims.near[i]] = [2]string{"claim", c.near}
+		own[&h.claims.deep[i]] = [2]string{"deep claim", c.deep}
+		own[&h.streamClaims.near[i]] = [2]string{"claim of streams", c.streams}
+		own[&h.streamClaims.deep[i]] = [2]string{"deep claim of streams", c.deepStreams}
 		own[&h.postClaims[i]] = [2]string{"claim of posts", c.posts}
 	}
 	return own
 }
 
+// walks are a claim's first statement, by its limit: one that looks at the head of
+// the order, and one that walks far.
+type walks struct{ near, deep [len(limits)]*sqlstore.Stmt }
+
 // claimTexts are the texts of the claims for each of the limits.
-var claimTexts = sync.OnceValue(func() (all [len(limits)]struct{ near, deep, posts string }) {
+var claimTexts = sync.OnceValue(func() (all [len(limits)]struct{ near, deep, streams, deepStreams, posts string }) {
 	for i, n := range limits {
 		text := func(sql string, window int, passable string) string {
 			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(window), ":passable", passable).Replace(sql)
 		}
 		all[i].near = text(claimSQL, window(n), "true")
 		all[i].deep = text(claimSQL, deepWindow, notLeasedSQL)
+		all[i].streams = text(claimStreamsSQL, window(n), "true")
+		all[i].deepStreams = text(claimStreamsSQL, deepWindow, notLeasedSQL)
 		all[i].posts = text(claimPostsSQL, 0, "")
 	}
 	return all

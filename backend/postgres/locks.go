@@ -35,7 +35,7 @@ type pool struct {
 	channel string      // of notifications; set by the probe
 
 	mixed sync.Map // of queues where streams and posts got into each other's way
-	plain sync.Map // of queues where the last claims found posts, or nothing after posts
+	kinds sync.Map // of queues: kind, what there has been in them
 	deep  sync.Map // of queues where the head of the order was all taken, and when
 
 	fixedStmts sync.Map // of fixedKey: *sqlstore.Stmt

@@ -48,7 +48,7 @@ func limit(n int) int {
 // locking clause returns that row as it is when the lock is granted, so they come
 // with their bodies, up to $2 bytes. Groups come without messages: these are read
 // by a new statement (rule R-A). Beside what was found the rows say what the heads
-// of both orders are, and whether there is anything but posts; and if there is
+// of both orders are, and whether there are streams and promotions; and if there is
 // nothing to claim, how many streams were looked at, and whether something is
 // there that is not blocked.
 //
@@ -168,9 +168,9 @@ const claimSQL = `
 	SELECT v.catalog_version, q.enabled,
 	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
 	       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h),
-	       EXISTS (SELECT 1 FROM entries)
-	       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
-	            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
+	       EXISTS (SELECT 1 FROM entries),
+	       (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	         ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
 	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM entries) END,
 	       CASE WHEN f.id IS NULL
 	            THEN EXISTS (SELECT 1 FROM entries r
@@ -185,9 +185,56 @@ const claimSQL = `
 	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
 	  LEFT JOIN found f ON true`
 
-// A claim of a queue in which there have been nothing but posts: the same for
-// less. If there is something else, it returns no rows. If there is nothing to
-// claim, it says whether there is a post that is not blocked.
+// A claim of a queue in which there are nothing but streams: the same for half.
+// Without posts there are no heads to compare. If there is a promotion, or a post
+// that could be claimed, it returns no rows.
+//
+// $1 queue; :limit, :window and :passable as above
+const claimStreamsSQL = `
+	WITH t AS MATERIALIZED (SELECT :now AS now),
+	other AS MATERIALIZED (
+	  SELECT (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL
+	      OR (SELECT 1 FROM parley_post x
+	           WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+	           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL AS yes),
+	entries AS MATERIALIZED (
+	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	   WHERE x.queue_id = $1
+	   ORDER BY x.queue_id, x.priority DESC, x.since
+	   LIMIT :window),
+	ready AS MATERIALIZED (
+	  SELECT e.group_id, g.free
+	    FROM entries e
+	   CROSS JOIN LATERAL (
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = e.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = e.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = e.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g
+	   WHERE NOT (SELECT yes FROM other) AND :passable
+	   LIMIT :limit)
+	SELECT v.catalog_version, q.enabled,
+	       CASE WHEN f.group_id IS NULL THEN (SELECT count(*) FROM entries) END,
+	       CASE WHEN f.group_id IS NULL
+	            THEN EXISTS (SELECT 1 FROM entries r
+	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+	              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
+	                                  WHERE x.queue_id = $1 AND x.blocked = 0
+	                                  ORDER BY x.queue_id, x.priority DESC, x.since
+	                                  LIMIT 1) p) IS NOT NULL END,
+	       f.group_id, f.free
+	  FROM parley_meta v
+	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+	  LEFT JOIN ready f ON true
+	 WHERE NOT (SELECT yes FROM other)`
+
+// A claim of a queue in which there are nothing but posts. If there is something
+// else, it returns no rows. If there is nothing to claim, it says whether there is
+// a post that is not blocked.
 //
 // $1 queue, $2 bytes at most; :limit posts at most
 const claimPostsSQL = `

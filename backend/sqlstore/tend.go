@@ -33,7 +33,7 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 	case backend.DutyClosed:
 		moved, next, err = s.tendClosed(ctx, limit)
 	case backend.DutyGroups:
-		moved, err = s.tendGroups(ctx, limit)
+		moved, err = s.tendGroups(ctx)
 	case backend.DutyWorkers:
 		moved, err = s.tendWorkers(ctx)
 	case backend.DutyProcessed:

@@ -10,7 +10,7 @@ import (
 
 // after runs a query that walks a table by id from where the last walk of the
 // duty ended, and returns the ids that it marks. At the end it begins anew.
-func (s *Store) after(ctx context.Context, duty backend.Duty, q *Stmt, limit int) (ids []backend.ID, err error) {
+func (s *Store) after(ctx context.Context, duty backend.Duty, q *Stmt) (ids []backend.ID, err error) {
 	s.mu.Lock()
 	from := s.cursors[duty]
 	s.mu.Unlock()
@@ -26,12 +26,12 @@ func (s *Store) after(ctx context.Context, duty backend.Duty, q *Stmt, limit int
 			}
 			seen++
 			return nil
-		}, q, from, limit)
+		}, q, from, walkSize)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if seen < limit {
+	if seen < walkSize {
 		last = backend.ID{}
 	}
 	s.mu.Lock()
@@ -40,7 +40,8 @@ func (s *Store) after(ctx context.Context, duty backend.Duty, q *Stmt, limit int
 	return ids, nil
 }
 
-// walkSize is how many rows a slow walk looks at in one call.
+// walkSize is how many rows a slow walk looks at in one call; a dialect's statement
+// may have it in its text.
 const walkSize = 1000
 
 // tendClosed removes conversations that both sides have ended. Most of them are
@@ -52,7 +53,7 @@ func (s *Store) tendClosed(ctx context.Context, limit int) (moved int, next time
 	if err != nil {
 		return 0, 0, err
 	}
-	late, err := s.after(ctx, backend.DutyClosed, s.q.EndpointsAfter, walkSize)
+	late, err := s.after(ctx, backend.DutyClosed, s.q.EndpointsAfter)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -100,8 +101,8 @@ func (t *Tx) removeClosed(ctx context.Context, handle backend.ID) (bool, error) 
 }
 
 // tendGroups removes groups and keys that nothing refers to, by a slow walk.
-func (s *Store) tendGroups(ctx context.Context, limit int) (moved int, err error) {
-	ids, err := s.after(ctx, backend.DutyGroups, s.q.GroupsAfter, max(limit, walkSize))
+func (s *Store) tendGroups(ctx context.Context) (moved int, err error) {
+	ids, err := s.after(ctx, backend.DutyGroups, s.q.GroupsAfter)
 	if err != nil {
 		return 0, err
 	}
