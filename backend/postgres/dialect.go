@@ -202,6 +202,15 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		         ORDER BY x.group_id LIMIT 1000) g
 		 ORDER BY g.group_id
 		 LIMIT $2`
+	// clock_timestamp is volatile: what is compared with it is looked up in no index,
+	// and to find that nothing is due all rows would be read. As a subquery it is
+	// called once.
+	for _, q := range []*string{
+		&s.DueDelayed, &s.DueTimers, &s.DueGroups, &s.DuePosts, &s.DueProcessed, &s.OnceDue,
+		&s.FinishedEndpoints, &s.TasksDue, &s.SchedulesReady,
+	} {
+		*q = strings.ReplaceAll(strings.ReplaceAll(*q, "< :now", "< (SELECT :now)"), "<= :now", "<= (SELECT :now)")
+	}
 	return s
 }
 

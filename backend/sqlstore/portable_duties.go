@@ -48,6 +48,7 @@ func portableDuties(s *Statements[string]) {
 	s.DuePosts = `
 		SELECT post_id FROM parley_post
 		 WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= :now
+		 ORDER BY blocked_until
 		 LIMIT ?`
 	s.NextPost = `
 		SELECT blocked_until - :now FROM parley_post
