@@ -8,20 +8,34 @@ SERVERS     := .cache/testservers
 # locks of its own, on which it would spend most of the time.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
+# Suites of a backend whose suite runs with the race detector already, on another
+# driver, through a pooler, or on the other server: it makes them use three times the
+# processor time.
+AGAIN_POSTGRES := ^TestConformance(PGX|PgBouncer)$$
+AGAIN_MYSQL    := ^TestConformance$$/^mysql$$
+
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test short lint cover conformance stress bench servers stop
+.PHONY: help test test-race test-again short lint cover conformance stress bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
-# not wait for the disk. -count=1: a cached result may come from another version of a server.
-test: lint $(SERVERS) ## all there is: lint, then every test with the race detector on every server that can be had
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- go test $(RACE) -count=1 -parallel 4 -timeout 25m ./...
+# not wait for the disk. -count=1: a cached result may come from another version of a
+# server. -vet=off: lint has done that.
+test: lint $(SERVERS) ## all there is: lint, then every test, with the race detector, on every server that can be had
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-again
+
+test-race:
+	go test $(RACE) -vet=off -count=1 -parallel 4 -timeout 25m -skip '$(AGAIN_POSTGRES)|$(AGAIN_MYSQL)' ./...
+
+test-again:
+	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_POSTGRES)' ./backend/postgres
+	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_MYSQL)' ./backend/mysql
 
 short: $(SERVERS) ## a quick look: tests marked long left out, no race detector (PKG=, RUN=)
 	$(SERVERS) exec -- go test -short -timeout 5m -run '$(RUN)' $(PKG)
