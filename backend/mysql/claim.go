@@ -1,6 +1,8 @@
 package mysql
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -274,9 +276,20 @@ type content struct {
 
 // stream is one of a group's streams from which we may receive.
 type stream struct {
+	kind     int64
 	facts    backend.Message // what its messages have in common
 	next     int64           // no message has this number or a greater one
 	messages []message
+}
+
+// received is the order in which the streams of a group are received.
+func received(a, b *stream) int {
+	return cmp.Or(
+		cmp.Compare(b.facts.Priority, a.facts.Priority),
+		bytes.Compare(a.facts.Handle[:], b.facts.Handle[:]),
+		cmp.Compare(a.kind, b.kind),
+		bytes.Compare(a.facts.Stream[:], b.facts.Stream[:]),
+	)
 }
 
 type message struct {
@@ -303,17 +316,17 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 	}
 	var leased, tokens ids
-	bytes, full := r.MaxBytes, false
+	room, full := r.MaxBytes, false
 	for _, g := range all {
 		hold := sqlstore.NewHold(r, g.id, g.version.Int64, g.sticky)
 		hold.Promoted, hold.Level = g.version.Valid, int(g.level.Int64)
 		for _, s := range g.streams {
 			for _, m := range s.messages {
-				if full = full || len(hold.Messages) < r.MaxMessages && len(c.Holds)+len(hold.Messages) > 0 && len(m.Body) > bytes; full {
+				if full = full || len(hold.Messages) < r.MaxMessages && len(c.Holds)+len(hold.Messages) > 0 && len(m.Body) > room; full {
 					break
 				}
 				if len(hold.Messages) < r.MaxMessages {
-					bytes -= len(m.Body)
+					room -= len(m.Body)
 					sqlstore.AddMessage(hold, m.Message, g.name, m.uniq)
 				}
 			}
@@ -391,13 +404,14 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 			return nil
 		}
 		f.Group, f.Priority = g.id, int(priority.Int64)
-		s.next = next.Int64
+		s.kind, s.next = streamKind.Int64, next.Int64
 		s.add(m, seq.Int64, kind.Int64, since)
 		c.streams = append(c.streams, &s)
 		return nil
 	}, p.hot.read, ids(groups))
 	for _, id := range groups {
 		if c := byID[id]; c != nil {
+			slices.SortFunc(c.streams, received)
 			list = append(list, c)
 		}
 	}

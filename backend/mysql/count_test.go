@@ -5,6 +5,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
 
@@ -44,5 +45,47 @@ func TestStatements(t *testing.T) {
 			"claim nothing":                                  1,
 			"claim nothing where posts have been":            2,
 		})
+	})
+}
+
+// TestTemporaryTables: what is received in any order of streams is not sorted by the
+// server, which makes a table on the disk for rows with bodies.
+func TestTemporaryTables(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db := connect(t, server, database(t, server), nil)
+		db.SetMaxOpenConns(1) // whose count it is
+		f := backendtest.New(t, open(t, db, nil))
+		made := func() (n int) {
+			t.Helper()
+			var variable string
+			if err := db.QueryRow(`SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'`).Scan(&variable, &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		var before int
+		for range 3 { // the first looks into the catalog
+			d := f.Open()
+			f.Send(d.A.Handle, "one", "two")
+			for _, key := range []string{"a", "b"} {
+				for range 3 {
+					f.Post(backend.Posting{Key: key})
+				}
+			}
+			before = made()
+			f.Ack(f.One(f.Request(f.QB)))
+			r := f.Request(f.QP)
+			r.MaxGroups = 10
+			c := f.Claim(r)
+			if len(c.Holds) != 2 {
+				t.Fatalf("claimed %d groups, want 2", len(c.Holds))
+			}
+			for _, h := range c.Holds {
+				f.Ack(h)
+			}
+		}
+		if n := made() - before; n > 0 {
+			t.Errorf("three claims have made %d temporary tables on the disk", n)
+		}
 	})
 }

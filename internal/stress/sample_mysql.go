@@ -143,12 +143,12 @@ type lockSampler struct {
 
 // What waits for what, in milliseconds; and what the blocker is at, or was last.
 // MySQL knows the last statement of a connection, and MariaDB for how long it has
-// been idle.
+// been idle. A blocker may be no connection: one that has ended, or the server's own.
 const (
 	waitsMySQL = `
 		SELECT wt.processlist_id, wt.processlist_user, coalesce(wt.processlist_info, ''),
 		       coalesce(timestampdiff(MICROSECOND, x.trx_wait_started, now(6)) DIV 1000, 0),
-		       bt.processlist_id, bt.processlist_user, coalesce(bt.processlist_command, ''), coalesce(s.sql_text, ''), 0,
+		       coalesce(bt.processlist_id, 0), coalesce(bt.processlist_user, ''), coalesce(bt.processlist_command, ''), coalesce(s.sql_text, ''), 0,
 		       coalesce(k.object_name, '')
 		  FROM performance_schema.data_lock_waits w
 		  JOIN performance_schema.threads wt ON wt.thread_id = w.requesting_thread_id
