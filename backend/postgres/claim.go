@@ -73,7 +73,7 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 	}
 	if k == unknown || k == posts {
-		if f, err = p.findPosts(ctx, tx, r); f != nil {
+		if f, err = p.findPosts(ctx, tx, r); f != nil && k == unknown {
 			p.kinds.Store(r.Queue, posts)
 		}
 		if err != nil || f != nil {
@@ -81,7 +81,7 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 	}
 	f, ok, err = p.lookBoth(ctx, tx, r)
-	if err == nil {
+	if err == nil && f.kind() != k {
 		p.kinds.Store(r.Queue, f.kind())
 	}
 	return f, ok, err
