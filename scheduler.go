@@ -342,22 +342,43 @@ func (s *Scheduler) control(ctx context.Context, op string, c backend.TaskContro
 	if len(tasks) == 0 {
 		tasks = []ID{{}}
 	}
+	// Whose row was locked by a heartbeat is told as soon as that is over. One that
+	// is in its handler's own transaction is about to end.
+	for pause := 2 * time.Millisecond; ; pause *= 2 {
+		k, busy, err := s.controlOnce(ctx, c, tasks)
+		n += k
+		if pause > 2*time.Millisecond && errors.Is(err, ErrNoSchedule) { // released meanwhile
+			return n, nil
+		}
+		if err != nil || len(busy) == 0 || pause > 4*time.Second {
+			return n, fail(op, objSchedule(s.name), err)
+		}
+		if err := sleep(ctx, jitter(pause)); err != nil {
+			return n, fail(op, objSchedule(s.name), err)
+		}
+		tasks = busy
+	}
+}
+
+func (s *Scheduler) controlOnce(ctx context.Context, c backend.TaskControl, tasks []ID) (n int, busy []ID, err error) {
 	err = s.b.InTx(ctx, func(tx *Tx) error {
+		n, busy = 0, nil
 		tx.touch(wakeTasks)
 		// It must still be this one. This locks it.
 		if err := tx.be.Submit(ctx, s.name, backend.ScheduleOptions{Existing: s.id}, nil); err != nil && !errors.Is(err, ErrPhaseClosed) {
 			return err
 		}
 		for _, id := range tasks {
-			k, err := tx.be.Control(ctx, s.name, c, id)
+			k, held, err := tx.be.Control(ctx, s.name, c, id)
 			if err != nil {
 				return err
 			}
 			n += k
+			busy = append(busy, held...)
 		}
 		return nil
 	})
-	return n, fail(op, objSchedule(s.name), err)
+	return n, busy, err
 }
 
 // Status counts the schedule's tasks by state. It reads all of them.

@@ -123,8 +123,9 @@ type TxTasks interface {
 	// the schedule's ID.
 	NextFinished(ctx context.Context, schedule string, existing ID) (*TaskStatus, error)
 	// Control carries out an operator's wish. task is zero for all. It returns
-	// how many tasks have changed.
-	Control(ctx context.Context, schedule string, c TaskControl, task ID) (int, error)
+	// how many tasks have changed, and the running ones whose workers could not be
+	// asked to stop, since somebody has their rows just now.
+	Control(ctx context.Context, schedule string, c TaskControl, task ID) (changed int, busy []ID, err error)
 }
 
 // Tasks is what can be done to schedules outside transactions.

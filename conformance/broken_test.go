@@ -45,7 +45,7 @@ type mistake struct {
 	settle      func(context.Context, backend.Tx, []backend.Outcome) (bool, error)
 	endDialog   func(context.Context, backend.Tx, backend.End) (backend.Ended, error)
 	promote     func(context.Context, backend.Tx, backend.Promotion) error
-	control     func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, error)
+	control     func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error)
 	progress    func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error)
 	lock        func(backend.LockMode, time.Duration) (backend.LockMode, time.Duration) // what a session asks for instead
 	unlock      func() error                                                            // what a transaction does instead of releasing a lock
@@ -441,11 +441,18 @@ var mistakes = []*mistake{
 	},
 	{
 		id: "F14", says: "a schedule that is released stays, without its waiting tasks",
-		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, error) {
+		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 			if c == backend.ScheduleRelease {
 				c = backend.ScheduleCancel
 			}
 			return tx.Control(ctx, schedule, c, task)
+		},
+	},
+	{
+		id: "F04", says: "a task whose row somebody has just then is not told to stop",
+		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
+			n, _, err := tx.Control(ctx, schedule, c, task)
+			return n, nil, err
 		},
 	},
 	{
@@ -708,7 +715,7 @@ func (b *broken) Attend(ctx context.Context, a backend.Attendance) ([]backend.Tr
 
 func (tx *brokenTx) Commit(ctx context.Context) error { return tx.Tx.Commit(tx.with.context(ctx)) }
 
-func (tx *brokenTx) Control(ctx context.Context, schedule string, c backend.TaskControl, task backend.ID) (int, error) {
+func (tx *brokenTx) Control(ctx context.Context, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 	if tx.with.control != nil {
 		return tx.with.control(ctx, tx.Tx, schedule, c, task)
 	}

@@ -15,7 +15,7 @@ func checkScheduleSealed(e *Env) {
 	s := e.Name("schedule")
 	tskSubmit(e, be, s, backend.ScheduleOptions{AcceptLate: true}, 1)
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error {
-		_, err := tx.Control(e.Ctx, s, backend.ScheduleSeal, backend.ID{})
+		_, _, err := tx.Control(e.Ctx, s, backend.ScheduleSeal, backend.ID{})
 		return err
 	}))
 	err := tskTx(e.Ctx, be, func(tx backend.Tx) error {

@@ -20,7 +20,7 @@ func checkTaskCancelled(e *Env) {
 	e.Must(err)
 	cancel := func(id backend.ID, want int) {
 		e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error {
-			n, err := tx.Control(e.Ctx, s, backend.ScheduleCancel, id)
+			n, _, err := tx.Control(e.Ctx, s, backend.ScheduleCancel, id)
 			if err == nil && n != want {
 				e.Errorf("%d tasks were cancelled, want %d", n, want)
 			}
@@ -76,6 +76,41 @@ func checkTaskStopped(e *Env) {
 			e.Errorf("a task of phase %d is %s, want it cancelled", t.Phase, t.State)
 		}
 	}
+}
+
+// checkTaskStoppedBusy cancels a task while a transaction has its row, as that of a
+// heartbeat has it, or of a worker whose commit fails.
+func checkTaskStoppedBusy(e *Env) {
+	be := e.Handle()
+	s := schOpen(e, e.Broker(nil), e.Name("schedule"), nil)
+	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
+	running := tskWant(e, be, s.Name(), "at the start", 1)[0]
+	done := make(chan error, 1)
+	undo := errors.New("undo")
+	err := tskTx(e.Ctx, be, func(tx backend.Tx) error {
+		if err := tx.FinishTask(e.Ctx, running, tskDone); err != nil {
+			return err
+		}
+		go func() {
+			_, err := s.Cancel(e.Ctx)
+			done <- err
+		}()
+		// Where it can, it has cancelled the other by now, and come upon this one.
+		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if schLog(e, s)[1].State == parley.TaskCancelled {
+				break
+			}
+		}
+		return undo
+	})
+	e.Is(err, undo)
+	e.Must(<-done)
+	stop, err := be.ExtendTasks(e.Ctx, []backend.TaskHold{running}, time.Minute)
+	e.Must(err)
+	if !slices.Equal(stop, []backend.ID{running.Task}) {
+		e.Errorf("told to stop are %v, want the task that was cancelled while somebody had its row, %v", stop, running.Task)
+	}
+	tskFinish(e, be, running, backend.TaskOutcome{State: backend.TaskCancelled})
 }
 
 func checkTaskKilled(e *Env) {

@@ -26,6 +26,7 @@ func init() {
 
 		Check{ID: "F04", Name: "cancelled tasks", Run: checkTaskCancelled},
 		Check{ID: "F04", Name: "the handler of a cancelled task", Run: checkTaskStopped},
+		Check{ID: "F04", Name: "a task that is busy when it is cancelled", Run: checkTaskStoppedBusy},
 
 		Check{ID: "F05", Name: "a task whose worker died runs again before later phases, and its worker has no say any more", Run: checkPhaseAbandoned},
 		Check{ID: "F05", Name: "a worker that was killed", Run: checkTaskKilled},

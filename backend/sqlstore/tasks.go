@@ -221,16 +221,16 @@ func (t *Tx) NextFinished(ctx context.Context, name string, existing backend.ID)
 }
 
 // Control implements backend.TxTasks.
-func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, task backend.ID) (int, error) {
+func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, task backend.ID) (changed int, busy []backend.ID, err error) {
 	if err := t.ready(ctx); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	s, err := t.lockSchedule(ctx, name, nil, 0)
 	if err == backend.ErrNoSchedule && c == backend.ScheduleRelease {
-		return 0, nil
+		return 0, nil, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	var n int64
 	switch all := task.IsZero(); c {
@@ -238,7 +238,7 @@ func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, ta
 		_, err = t.Exec(ctx, t.s.q.ScheduleSeal, name)
 	case backend.ScheduleCancel:
 		if n, err = t.Exec(ctx, t.s.q.TasksCancel, s.id, all, task); err == nil {
-			err = t.stop(ctx, s.id, all, task)
+			busy, err = t.stop(ctx, s.id, all, task)
 		}
 	case backend.ScheduleRetry:
 		n, err = t.Exec(ctx, t.s.q.TasksRetry, s.id, all, task)
@@ -251,26 +251,30 @@ func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, ta
 	default:
 		err = fmt.Errorf("parley: there is no control %d of a schedule", c)
 	}
-	return int(n), err
+	return int(n), busy, err
 }
 
-// stop asks for the end of running tasks. One whose row is locked is about to
-// end.
-func (t *Tx) stop(ctx context.Context, schedule backend.ID, all bool, task backend.ID) error {
+// stop asks for the end of running tasks. It waits for none: a row may be locked
+// by a heartbeat, or by the handler's own transaction.
+func (t *Tx) stop(ctx context.Context, schedule backend.ID, all bool, task backend.ID) (busy []backend.ID, err error) {
 	ids, err := t.IDs(ctx, t.s.q.TasksRunning, schedule, all, task)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range ids {
 		had, err := t.TryLock(ctx, t.s.q.TaskTry, id)
-		if err == nil && had {
+		switch {
+		case err != nil:
+		case !had:
+			busy = append(busy, id)
+		default:
 			_, err = t.Exec(ctx, t.s.q.TaskStop, id)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return busy, nil
 }
 
 // ExtendTasks implements backend.Tasks.

@@ -330,42 +330,48 @@ func (tx *Tx) NextFinished(ctx context.Context, name string, existing backend.ID
 }
 
 // Control implements [backend.TxTasks].
-func (tx *Tx) Control(ctx context.Context, name string, c backend.TaskControl, id backend.ID) (int, error) {
+func (tx *Tx) Control(ctx context.Context, name string, c backend.TaskControl, id backend.ID) (changed int, busy []backend.ID, err error) {
 	if err := tx.enter(ctx); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer tx.leave()
 	s := tx.store
 	if err := tx.lock(ctx, scheduleLock(name)); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	sched, ok := s.schedules.get(tx, name)
 	if !ok {
 		if c == backend.ScheduleRelease {
-			return 0, nil
+			return 0, nil, nil
 		}
-		return 0, backend.ErrNoSchedule
+		return 0, nil, backend.ErrNoSchedule
 	}
 	keys, tasks := s.list(tx, name)
 	switch c {
 	case backend.ScheduleSeal:
 		sched.sealed = true
 		s.schedules.put(tx, name, sched)
-		return 0, nil
+		return 0, nil, nil
 	case backend.ScheduleRelease:
 		for _, key := range keys {
 			s.tasks.delete(tx, key)
 		}
 		s.schedules.delete(tx, name)
-		return len(keys), nil
+		return len(keys), nil, nil
 	}
 
-	changed := 0
 	for i, t := range tasks {
-		if !id.IsZero() && t.ID != id || s.tasks.busy(tx, keys[i]) {
+		if !id.IsZero() && t.ID != id {
 			continue
 		}
-		if c == backend.ScheduleCancel && t.State == backend.TaskRunning {
+		running := c == backend.ScheduleCancel && t.State == backend.TaskRunning
+		if s.tasks.busy(tx, keys[i]) {
+			if running {
+				busy = append(busy, t.ID)
+			}
+			continue
+		}
+		if running {
 			t.stop = s.fault != FaultStopUntold
 			s.tasks.put(tx, keys[i], t)
 			continue
@@ -376,7 +382,7 @@ func (tx *Tx) Control(ctx context.Context, name string, c backend.TaskControl, i
 		s.tasks.put(tx, keys[i], t)
 		changed++
 	}
-	return changed, nil
+	return changed, busy, nil
 }
 
 // controlled changes a task as an operator wishes and reports whether the wish

@@ -116,7 +116,7 @@ func TestPhases(t *testing.T) {
 	control := func(c backend.TaskControl, want int) {
 		b.Helper()
 		b.do(func(tx *Tx) {
-			n, err := tx.Control(ctx, "s", c, backend.ID{})
+			n, _, err := tx.Control(ctx, "s", c, backend.ID{})
 			b.must(err)
 			if n != want {
 				t.Errorf("control %d: %d tasks, want %d", c, n, want)
