@@ -308,7 +308,9 @@ func (s *Scheduler) Seal(ctx context.Context) error {
 }
 
 // Cancel cancels tasks that wait, all if none is named, and asks the handlers of
-// running ones to stop. It returns how many it has cancelled.
+// running ones to stop. It returns how many it has cancelled. For those that are in
+// their handlers' own transactions (RunningTask.Tx) it waits some seconds; one that
+// takes longer is not told.
 func (s *Scheduler) Cancel(ctx context.Context, tasks ...ID) (int, error) {
 	return s.control(ctx, "cancel", backend.ScheduleCancel, tasks)
 }
@@ -338,26 +340,25 @@ func (s *Scheduler) Release(ctx context.Context) error {
 	return err
 }
 
-func (s *Scheduler) control(ctx context.Context, op string, c backend.TaskControl, tasks []ID) (n int, err error) {
+func (s *Scheduler) control(ctx context.Context, op string, c backend.TaskControl, tasks []ID) (int, error) {
 	if len(tasks) == 0 {
 		tasks = []ID{{}}
 	}
 	// Whose row was locked by a heartbeat is told as soon as that is over. One that
 	// is in its handler's own transaction is about to end.
-	for pause := 2 * time.Millisecond; ; pause *= 2 {
-		k, busy, err := s.controlOnce(ctx, c, tasks)
+	n, busy, err := s.controlOnce(ctx, c, tasks)
+	for pause := 2 * time.Millisecond; err == nil && len(busy) > 0 && pause < 4*time.Second; pause *= 2 {
+		if err = sleep(ctx, jitter(pause)); err != nil {
+			break
+		}
+		var k int
+		k, busy, err = s.controlOnce(ctx, c, busy)
 		n += k
-		if pause > 2*time.Millisecond && errors.Is(err, ErrNoSchedule) { // released meanwhile
-			return n, nil
+		if errors.Is(err, ErrNoSchedule) { // released meanwhile
+			err = nil
 		}
-		if err != nil || len(busy) == 0 || pause > 4*time.Second {
-			return n, fail(op, objSchedule(s.name), err)
-		}
-		if err := sleep(ctx, jitter(pause)); err != nil {
-			return n, fail(op, objSchedule(s.name), err)
-		}
-		tasks = busy
 	}
+	return n, fail(op, objSchedule(s.name), err)
 }
 
 func (s *Scheduler) controlOnce(ctx context.Context, c backend.TaskControl, tasks []ID) (n int, busy []ID, err error) {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // TestDuePlans: whoever asks every second whether anything is due does not read
@@ -51,10 +49,7 @@ func TestDuePlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for _, x := range []struct {
-			q    *sqlstore.Stmt
-			args []any
-		}{
+		for _, x := range []execution{
 			{q.DueDelayed, []any{100}},
 			{q.DueTimers, []any{0, 100}},
 			{q.DueTimers, []any{1, 100}},

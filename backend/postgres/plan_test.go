@@ -145,10 +145,7 @@ func TestPlans(t *testing.T) {
 			q, _ = s.pool.fixed(q, args...)
 			return q
 		}
-		for _, x := range []struct {
-			q    *sqlstore.Stmt
-			args []any
-		}{
+		for _, x := range []execution{
 			{h.claims.near[limit(10)], []any{1, 1 << 20, 0}},
 			{h.claims.near[limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
 			{fixed(h.claims.near[limit(10)], 1, 1<<20, preferHead), nil},
@@ -239,6 +236,12 @@ func TestPlans(t *testing.T) {
 	empty()
 	fill()
 	look("rows in tables that it knows as empty")
+}
+
+// execution is a statement with its arguments.
+type execution struct {
+	q    *sqlstore.Stmt
+	args []any
 }
 
 var pages = regexp.MustCompile(`(?:shared|local) hit=(\d+)|read=(\d+)`)
