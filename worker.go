@@ -193,22 +193,11 @@ type source struct {
 	name   string
 	id     ID    // of the record that the worker serves it
 	queue  Queue // as last seen
-	claims chan struct{}
+	claims *turnstile
 	pace   *pace
 
 	mu  sync.Mutex
 	off time.Time // nothing to be had until then: the queue is disabled
-}
-
-// maxClaims is how many claims a worker has under way at once for a queue: more
-// of them skip through each other's locks. A store that holds by lease alone has one
-// writer, and claims that wait for it side by side would each get a part of what has
-// come meanwhile.
-func (b *Broker) maxClaims() int {
-	if _, ok := b.be.(backend.TransactionHolder); ok {
-		return 4
-	}
-	return 1
 }
 
 // NewWorker makes a worker for a queue. Run starts it.
@@ -224,7 +213,7 @@ func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
 		w.max = 10
 	}
 	for _, name := range append([]string{queue}, o.Also...) {
-		w.sources = append(w.sources, &source{name: name, id: NewID(), claims: make(chan struct{}, b.maxClaims())})
+		w.sources = append(w.sources, &source{name: name, id: NewID(), claims: newTurnstile(b.maxClaims())})
 	}
 	return w
 }

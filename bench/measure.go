@@ -114,7 +114,7 @@ func turn(ctx context.Context, o options, e *engine, r *row, round int, rep *rep
 
 // one makes one measurement on a fresh database.
 func one(ctx context.Context, o options, e *engine, r *row, s *system, counted bool) (v sample, err error) {
-	m := &measurement{o: o, e: e, s: s, window: 3 * time.Second, begin: func() {}}
+	m := &measurement{o: o, e: e, s: s, window: 2 * time.Second, begin: func() {}}
 	if o.quick {
 		m.window = 300 * time.Millisecond
 	}

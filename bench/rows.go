@@ -83,9 +83,10 @@ func sending(senders int) func(context.Context, *measurement) (sample, error) {
 	}
 }
 
-// sendFor sends for a time, after a few sends that connect and prepare.
+// sendFor sends for a time, after a few sends that connect and prepare: PostgreSQL
+// plans a statement anew for the first five executions in a session.
 func sendFor(ctx context.Context, q queue, senders int, window time.Duration, begin func()) (rate float64, n int, err error) {
-	if err := inParallel(senders, senders*3, func(i int) error { return q.send(ctx, body(i)) }); err != nil {
+	if err := inParallel(senders, senders*8, func(i int) error { return q.send(ctx, body(i)) }); err != nil {
 		return 0, 0, err
 	}
 	begin()
@@ -270,7 +271,7 @@ func latency(together bool) func(context.Context, *measurement) (sample, error) 
 		defer stop()
 		// What is sent first waits for the workers to come up: not counted.
 		const early = 3
-		n := m.size(20, 200) + early
+		n := m.size(20, 100) + early
 		for i := range n {
 			if i == early {
 				for range early {

@@ -46,7 +46,8 @@ func limit(n int) int {
 // the other. What comes before the head of the streams is not looked at again: it
 // is blocked, held by lease, or without a message. Posts are one row each, and a
 // locking clause returns that row as it is when the lock is granted, so they come
-// with their bodies, up to $2 bytes. Groups come without messages: these are read
+// with their bodies, up to $2 bytes, counted in the order of the walk: to sort them
+// once more would take longer than to lock them. Groups come without messages: these are read
 // by a new statement (rule R-A). Beside what was found the rows say what the heads
 // of both orders are, and whether there are streams and promotions; and if there is
 // nothing to claim, how many streams were looked at, and whether something is
@@ -162,8 +163,7 @@ const claimSQL = `
 	                 sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
 	                 row_number() OVER w AS n
 	            FROM posts p
-	          WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
-	                       ROWS UNBOUNDED PRECEDING)) p
+	          WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p
 	   WHERE p.n = 1 OR p.bytes <= $2)
 	SELECT v.catalog_version, q.enabled,
 	       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
@@ -266,8 +266,7 @@ const claimPostsSQL = `
 	                    sum(coalesce(octet_length(p.body), 0)) OVER w AS bytes,
 	                    row_number() OVER w AS n
 	               FROM posts p
-	             WINDOW w AS (ORDER BY p.priority DESC, p.since, p.post_id
-	                          ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
+	             WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
 	 WHERE NOT (SELECT yes FROM other)`
 
 // A claim's first statement when it is for one group: $2, or that of endpoint

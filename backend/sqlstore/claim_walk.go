@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -171,8 +169,6 @@ func (t *Tx) takePosts(ctx context.Context, r backend.ClaimRequest) (posts []*Po
 		posts = append(posts, p)
 		return err
 	}, q, args...)
-	slices.SortFunc(posts, func(a, b *Post) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since), bytes.Compare(a.ID[:], b.ID[:]))
-	})
+	sortPosts(posts)
 	return posts, leased, err
 }

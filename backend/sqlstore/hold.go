@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -300,10 +302,19 @@ func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
 // isPost reports whether a hold is of a post without key.
 func isPost(h *backend.Hold) bool { return heldOf(h).post }
 
-// HoldPosts makes holds of posts that are locked, as many as the claim r has room
-// for. It returns as well whose leases are to be written: those of all posts for a
+// sortPosts puts posts in the order in which they are received. Engines return them
+// in that of their time already, or nearly.
+func sortPosts(posts []*Post) {
+	slices.SortFunc(posts, func(a, b *Post) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+}
+
+// HoldPosts makes holds of posts that are locked, in their order, as many as the claim
+// r has room for. It returns as well whose leases are to be written: those of all posts for a
 // claim by lease, and else the tokens that expired ones have left behind.
 func HoldPosts(r backend.ClaimRequest, posts []*Post) (holds []*backend.Hold, leases []backend.ID) {
+	sortPosts(posts)
 	size := 0
 	for _, p := range posts {
 		size += len(p.Body)

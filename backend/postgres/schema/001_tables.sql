@@ -319,6 +319,9 @@ CREATE TABLE parley_worker (
   autovacuum_analyze_scale_factor = 0.05
 );
 
+-- Ids cannot be compressed.
+ALTER TABLE parley_worker ALTER COLUMN in_hand SET STORAGE EXTERNAL;
+
 CREATE TABLE parley_once (
   name       text COLLATE "C" PRIMARY KEY,
   keep_until bigint           NOT NULL
