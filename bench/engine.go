@@ -68,6 +68,9 @@ func (e *engine) fresh(ctx context.Context, s *system, load loader, keep bool) (
 		}
 		return dsn, func() { e.old = append(e.old, name) }, err
 	}
+	if keep && load.n == 0 {
+		return "", nil, errors.New("what is kept has to be loaded: without a load it is what others begin with")
+	}
 	key := fmt.Sprint(s.name, " ", load.n, load.name)
 	from, ok := e.loaded[key]
 	if !ok {

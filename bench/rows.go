@@ -67,7 +67,7 @@ var rows = []*row{
 	{name: "hot100k", what: "the same with 100,000", unit: "msg/s", engines: everywhere,
 		systems: []string{"parley"}, load: hotLoad(100_000), run: claiming},
 	{name: "snapshot60", what: "one group a transaction, after another session's snapshot has been open for 60 s, for each one before", unit: "ratio", engines: onPostgres,
-		slow: true, kept: true, systems: []string{"parley"}, run: underSnapshot},
+		slow: true, systems: []string{"parley"}, run: underSnapshot},
 }
 
 // sending measures senders that begin, send and commit.
