@@ -267,13 +267,12 @@ func (s *source) rest(w *Worker) {
 
 // claim makes one claim in a transaction of its own.
 func (w *Worker) claim(s *source, r backend.ClaimRequest) (t *batch, c backend.Claim, err error) {
-	leave, ok := s.claims.enter(w.stop, r.MaxGroups)
-	if !ok {
+	if !s.claims.enter(w.stop, r.MaxGroups) {
 		return nil, c, nil
 	}
 	start := time.Now()
 	t, c, err = w.take(w.stop, s, &r)
-	leave()
+	s.claims.leave(r.MaxGroups)
 	e := ClaimEvent{Queue: s.name, Groups: len(c.Holds), Took: time.Since(start), Err: err}
 	if err != nil || len(c.Holds) == 0 {
 		w.opt.Observer.Claimed(e)

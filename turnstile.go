@@ -32,25 +32,34 @@ func (b *Broker) maxClaims() int {
 	return 1
 }
 
-// enter waits for a claim's turn. It returns what ends it, unless ctx ends first.
-func (t *turnstile) enter(ctx context.Context, groups int) (leave func(), ok bool) {
-	gates := []chan struct{}{t.all}
+// enter waits for the turn of a claim of so many groups, unless ctx ends first.
+func (t *turnstile) enter(ctx context.Context, groups int) bool {
+	// The narrow gate first, so that nobody waits for it in the wide one.
+	if groups >= largeClaim && !pass(ctx, t.large) {
+		return false
+	}
+	if pass(ctx, t.all) {
+		return true
+	}
 	if groups >= largeClaim {
-		gates = []chan struct{}{t.large, t.all} // the narrow one first, so that nobody waits in the wide one
+		<-t.large
 	}
-	leave = func() {
-		for _, g := range gates {
-			<-g
-		}
+	return false
+}
+
+// leave ends what enter began.
+func (t *turnstile) leave(groups int) {
+	<-t.all
+	if groups >= largeClaim {
+		<-t.large
 	}
-	for i, g := range gates {
-		select {
-		case g <- struct{}{}:
-		case <-ctx.Done():
-			gates = gates[:i]
-			leave()
-			return nil, false
-		}
+}
+
+func pass(ctx context.Context, gate chan struct{}) bool {
+	select {
+	case gate <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return leave, true
 }

@@ -17,8 +17,7 @@ func TestTurnstile(t *testing.T) {
 		for i := range 200 {
 			wg.Go(func() {
 				groups := []int{1, largeClaim - 1, largeClaim, 10 * largeClaim}[i%4]
-				leave, ok := s.enter(t.Context(), groups)
-				if !ok {
+				if !s.enter(t.Context(), groups) {
 					t.Error("not let in")
 					return
 				}
@@ -39,7 +38,7 @@ func TestTurnstile(t *testing.T) {
 					large--
 				}
 				mu.Unlock()
-				leave()
+				s.leave(groups)
 			})
 		}
 		wg.Wait()
@@ -49,7 +48,7 @@ func TestTurnstile(t *testing.T) {
 	}
 	s := newTurnstile(4)
 	for _, groups := range []int{largeClaim, largeClaim, 1, 1} {
-		if _, ok := s.enter(t.Context(), groups); !ok {
+		if !s.enter(t.Context(), groups) {
 			t.Error("not let in, though there is room")
 		}
 	}
@@ -59,20 +58,19 @@ func TestTurnstile(t *testing.T) {
 // place behind as taken.
 func TestTurnstileGivesUp(t *testing.T) {
 	s := newTurnstile(1)
-	leave, _ := s.enter(t.Context(), 1)
+	s.enter(t.Context(), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 3 {
-		if _, ok := s.enter(ctx, largeClaim); ok {
+		if s.enter(ctx, largeClaim) {
 			t.Fatal("let in, though another claim has the only place")
 		}
 	}
-	leave()
+	s.leave(1)
 	for range 3 {
-		leave, ok := s.enter(t.Context(), largeClaim)
-		if !ok {
+		if !s.enter(t.Context(), largeClaim) {
 			t.Fatal("not let in")
 		}
-		leave()
+		s.leave(largeClaim)
 	}
 }

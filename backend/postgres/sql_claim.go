@@ -47,8 +47,8 @@ func limit(n int) int {
 // is blocked, held by lease, or without a message. Posts are one row each, and a
 // locking clause returns that row as it is when the lock is granted, so they come
 // with their bodies, up to $2 bytes, counted in the order of the walk: to sort them
-// once more would take longer than to lock them. Groups come without messages: these are read
-// by a new statement (rule R-A). Beside what was found the rows say what the heads
+// once more would take as long as to lock them. Groups come without messages:
+// these are read by a new statement (rule R-A). Beside what was found the rows say what the heads
 // of both orders are, and whether there are streams and promotions; and if there is
 // nothing to claim, how many streams were looked at, and whether something is
 // there that is not blocked.
