@@ -288,7 +288,8 @@ func lookups(text string) string {
 // CASE keeps the lock behind the conditions.
 type hot struct {
 	advance, insert, place, states, next, append, mark *sqlstore.Stmt
-	postMany, keys, newKeys, newGroups, newStreams     *sqlstore.Stmt
+	postMany, keys, newGroups, newStreams              *sqlstore.Stmt
+	newKeys, newKeysJoined                             *sqlstore.Stmt
 	head, promoted, walk, posts, postsOnly, flow       *sqlstore.Stmt
 	readyAfter, postAfter                              *sqlstore.Stmt
 	claimOne, lockOne, read, messages                  *sqlstore.Stmt
@@ -316,6 +317,7 @@ func (h *hot) own() sqlstore.Own {
 		&h.postMany:      {"post many", postManySQL},
 		&h.keys:          {"keys", keysSQL},
 		&h.newKeys:       {"new keys", newKeysSQL},
+		&h.newKeysJoined: {"new keys of a joined transaction", newKeysJoinedSQL},
 		&h.newGroups:     {"groups of new keys", newGroupsSQL},
 		&h.newStreams:    {"streams of new keys", newStreamsSQL},
 		&h.head:          {"heads", headSQL},

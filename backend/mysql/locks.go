@@ -24,6 +24,7 @@ type pool struct {
 	side    *sql.DB // for ending statements; nil: they are ended on db
 	store   *sqlstore.Store
 	hot     hot
+	keygate keygate
 
 	mu    sync.Mutex
 	known map[any]*session // by the driver's connections

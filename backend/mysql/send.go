@@ -134,12 +134,12 @@ func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Ke
 // them at the same time.
 func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
 	made := make(map[sqlstore.Key]backend.ID)
-	rows := make(tuples, len(keys))
+	rows := make([][]any, len(keys))
 	for i, k := range keys {
 		made[k] = backend.NewID()
 		rows[i] = []any{k.Queue, k.Name, made[k]}
 	}
-	n, err := tx.Exec(ctx, p.hot.newKeys, rows)
+	n, err := p.insertKeys(ctx, tx, keys, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +165,15 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 	}
 	_, err = tx.Exec(ctx, p.hot.newStreams, streams)
 	return made, err
+}
+
+// insertKeys returns how many of the keys were new.
+func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows [][]any) (int64, error) {
+	defer p.keygate.enter(ctx, keys)()
+	if tx.Joined() {
+		return tx.Exec(ctx, p.hot.newKeysJoined, tuples(rows))
+	}
+	return tx.Exec(ctx, p.hot.newKeys, table{columns: []string{"queue_id", "name", "stream_id"}, rows: rows})
 }
 
 // keyStream is the kind of a key's stream.

@@ -66,10 +66,24 @@ const postManySQL = `
 	INSERT INTO parley_post (post_id, queue_id, priority, type, body, since) VALUES ?`
 
 // Keys that are new, their groups and their streams. Of two who make the same key at
-// once the second waits, and inserts nothing.
+// once the second waits, and inserts nothing. It waits in the subquery: who waits in
+// an INSERT for a row that is then rolled back gets a lock on the gap, and with
+// another such one a deadlock. From 8.0.17 on MySQL makes a join, by which it may
+// read whole tables, of a NOT EXISTS but not of this.
 //
 // queue, name, id
 const newKeysSQL = `
+	INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
+	SELECT n.queue_id, n.name, n.stream_id
+	  FROM (?) n
+	 WHERE (SELECT 1 FROM parley_key k
+	         WHERE k.queue_id = n.queue_id AND k.name = n.name FOR UPDATE) IS NULL`
+
+// The same for a transaction that may be at REPEATABLE READ, where to look with a lock
+// for what is not there locks the gap at once.
+//
+// queue, name, id
+const newKeysJoinedSQL = `
 	INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?`
 
 // id, queue, service, name

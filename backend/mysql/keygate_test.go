@@ -1,0 +1,50 @@
+package mysql_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
+)
+
+// TestKeysRolledBack has many transactions of two processes use a key for the first
+// time at once, and roll back one after the other: no one is the victim of a
+// deadlock, and each gets to insert the key.
+func TestKeysRolledBack(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		const rounds, senders = 25, 6
+		base := database(t, server)
+		f := backendtest.New(t, open(t, connect(t, server, base, nil), nil))
+		other := open(t, connect(t, server, base, nil), nil)
+		var deadlocks atomic.Int64
+		for round := range rounds {
+			var all sync.WaitGroup
+			for i := range senders {
+				for _, s := range []*mysql.Store{f.Backend.(*mysql.Store), other} {
+					all.Go(func() {
+						tx, err := s.Begin(f.Ctx)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						defer tx.Rollback(f.Ctx)
+						_, err = tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{Key: fmt.Sprint("round ", round), Body: fmt.Append(nil, i)})})
+						if errors.Is(err, backend.ErrSerialization) {
+							deadlocks.Add(1)
+						} else if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+			all.Wait()
+		}
+		f.Equal("deadlocks", deadlocks.Load(), int64(0))
+		f.Equal("posts", len(f.Drain(f.QP)), 0)
+	})
+}
