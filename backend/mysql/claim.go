@@ -5,11 +5,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -150,42 +147,18 @@ func once(list []backend.ID) (ids []backend.ID) {
 func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, to int64) (posts []*sqlstore.Post, err error) {
 	err = tx.Rows(ctx, func(rows *sql.Rows) error {
 		po, err := scanPost(rows)
-		if po != nil {
-			posts = append(posts, po)
-		}
+		posts = append(posts, po)
 		return err
 	}, p.hot.posts, r.Queue, to, r.MaxGroups)
 	return posts, err
 }
 
-// scanPost reads a post and what else is in the row. It returns nil if somebody
-// has blocked or leased it before it was locked.
+// scanPost reads a post and what else is in the row.
 func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	po := new(sqlstore.Post)
-	var locked string
 	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
-		&po.Uniq, &po.Now, &locked}
-	if err := rows.Scan(append(columns, more...)...); err != nil {
-		return nil, err
-	}
-	fields := strings.SplitN(locked, ",", 6)
-	if len(fields) != 6 {
-		return nil, fmt.Errorf("parley: mysql: a post's state came back as %q", locked)
-	}
-	var state [5]int64
-	for i := range state {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		state[i] = n
-	}
-	po.Fence, po.Lease, po.Blocked = state[0], state[1], int(state[2])
-	po.Attempts, po.Suspicion, po.LastError = int(state[3]), int(state[4]), fields[5]
-	if po.Blocked != 0 || po.Lease > po.Now {
-		return nil, nil
-	}
-	return po, nil
+		&po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Suspicion, sqlstore.Text(&po.LastError)}
+	return po, rows.Scan(append(columns, more...)...)
 }
 
 // findAlone is find, in one statement, for a queue in which the last claim found
@@ -197,11 +170,9 @@ func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	if _, ok := p.plain.Load(r.Queue); ok {
 		err = tx.Rows(ctx, func(rows *sql.Rows) error {
 			po, err := scanPost(rows, &version, &enabled)
-			if po != nil {
-				f.posts = append(f.posts, po)
-			}
+			f.posts = append(f.posts, po)
 			return err
-		}, p.hot.postsOnly, r.Queue, r.MaxGroups)
+		}, p.hot.postsOnly, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
 	} else if _, ok := p.flow.Load(r.Queue); ok {
 		err = tx.Rows(ctx, func(rows *sql.Rows) error {
 			var id backend.ID

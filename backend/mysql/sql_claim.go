@@ -87,42 +87,47 @@ const flowSQL = `
 	 ORDER BY r.queue_id, r.urgency, r.since
 	 LIMIT ?`
 
-// Posts in their order, locked, that do not come after a place. What can change of
-// a post is read with the lock. It is a subquery that locks here, too, and not the
-// walk: MariaDB would leave the posts locked that a walk through an index passes by.
+// Posts in their order, locked, that do not come after a place. It is a subquery that
+// locks here, too, and not the walk: MariaDB would leave the posts locked that a walk
+// through an index passes by. It looks whether what can change of a post is still as
+// the walk has read it; if not, the post is passed by as one in somebody's hands is.
+// What it says of the queue comes as numbers, so that it is worked out once and not
+// for each post.
 //
 // queue, place, at most
 const postsSQL = `
 	SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.uniq, :now,
-	       CASE WHEN p.lease_until < :now
-	            THEN (SELECT concat_ws(',', o.fence, o.lease_until, o.blocked, o.attempts, o.suspicion,
-	                                   coalesce(o.last_error, ''))
-	                    FROM parley_post o WHERE o.post_id = p.post_id FOR UPDATE SKIP LOCKED)
-	       END AS locked
+	       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error
 	  FROM parley_post p FORCE INDEX (place)
 	 WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
-	HAVING locked IS NOT NULL
+	   AND CASE WHEN p.lease_until < :now
+	            THEN (SELECT 1 FROM parley_post o
+	                   WHERE o.post_id = p.post_id AND o.fence = p.fence AND o.lease_until = p.lease_until
+	                     AND o.blocked = 0 AND o.attempts = p.attempts AND o.suspicion = p.suspicion
+	                     FOR UPDATE SKIP LOCKED)
+	       END IS NOT NULL
 	 ORDER BY p.queue_id, p.blocked, p.urgency, p.since
 	 LIMIT ?`
 
 // The same for a queue in which there are neither streams nor promotions, with the
 // state of the catalog and the queue. If there are, nothing comes back.
 //
-// queue, at most
+// queue, queue, queue, queue, at most
 const postsOnlySQL = `
 	SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.uniq, :now,
-	       CASE WHEN p.lease_until < :now
-	             AND (SELECT 1 FROM parley_ready r WHERE r.queue_id = p.queue_id LIMIT 1) IS NULL
-	             AND (SELECT 1 FROM parley_promotion o WHERE o.queue_id = p.queue_id LIMIT 1) IS NULL
-	            THEN (SELECT concat_ws(',', o.fence, o.lease_until, o.blocked, o.attempts, o.suspicion,
-	                                   coalesce(o.last_error, ''))
-	                    FROM parley_post o WHERE o.post_id = p.post_id FOR UPDATE SKIP LOCKED)
-	       END AS locked,
+	       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error,
 	       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
-	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = p.queue_id)
+	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
 	  FROM parley_post p FORCE INDEX (place)
 	 WHERE p.queue_id = ? AND p.blocked = 0
-	HAVING locked IS NOT NULL
+	   AND CASE WHEN p.lease_until < :now
+	             AND (SELECT 1 FROM parley_ready r WHERE r.queue_id = ? LIMIT 1) IS NULL
+	             AND (SELECT 1 FROM parley_promotion o WHERE o.queue_id = ? LIMIT 1) IS NULL
+	            THEN (SELECT 1 FROM parley_post o
+	                   WHERE o.post_id = p.post_id AND o.fence = p.fence AND o.lease_until = p.lease_until
+	                     AND o.blocked = 0 AND o.attempts = p.attempts AND o.suspicion = p.suspicion
+	                     FOR UPDATE SKIP LOCKED)
+	       END IS NOT NULL
 	 ORDER BY p.queue_id, p.blocked, p.urgency, p.since
 	 LIMIT ?`
 
