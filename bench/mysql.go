@@ -22,7 +22,7 @@ func openMySQL(ctx context.Context, name string) (*engine, error) {
 	if err != nil || u.Scheme != "mysql" {
 		return nil, fmt.Errorf("no server: set %s to a mysql:// URL", addressOf(name))
 	}
-	admin, err := sql.Open("mysql", driverDSN(address))
+	admin, err := sql.Open("mysql", driverDSN(address, true))
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,9 @@ func openMySQL(ctx context.Context, name string) (*engine, error) {
 	}, nil
 }
 
-// driverDSN is a mysql:// URL as go-sql-driver/mysql has it.
-func driverDSN(address string) string {
+// driverDSN is a mysql:// URL as go-sql-driver/mysql has it. With interpolation the
+// driver writes parameters into the statement, and does not prepare each.
+func driverDSN(address string, interpolate bool) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return address
@@ -57,6 +58,6 @@ func driverDSN(address string) string {
 	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.InterpolateParams = true
+	c.InterpolateParams = interpolate
 	return c.FormatDSN()
 }

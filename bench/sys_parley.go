@@ -69,7 +69,7 @@ func openParley(ctx context.Context, dsn string, how parleyHow) (*parleyQueue, e
 		if q.b, err = parley.Open(ctx, dsn, &how.options); err != nil {
 			return nil, err
 		}
-		err = execute(ctx, "mysql", driverDSN(dsn), createRow)
+		err = execute(ctx, "mysql", driverDSN(dsn, true), createRow)
 	default:
 		if q.b, err = parley.Open(ctx, "sqlite:"+dsn, &how.options); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -45,13 +46,32 @@ func (h watermillHow) offsets() wsql.OffsetsAdapter {
 	return wsql.DefaultPostgreSQLOffsetsAdapter{}
 }
 
+// open opens a pool. On MySQL statements are prepared: when the driver writes parameters
+// into their text, it marks the metadata as binary, which the type JSON refuses. MariaDB's
+// JSON is a text.
+func (h watermillHow) open(ctx context.Context, dsn string) (*sql.DB, error) {
+	if !h.mysql {
+		return sql.Open("postgres", dsn)
+	}
+	db, err := sql.Open("mysql", driverDSN(dsn, true))
+	if err != nil {
+		return nil, err
+	}
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT version()").Scan(&version); err != nil || strings.Contains(version, "MariaDB") {
+		return db, err
+	}
+	db.Close()
+	return sql.Open("mysql", driverDSN(dsn, false))
+}
+
 func watermillWith(how watermillHow) func(context.Context, string) (queue, error) {
 	return func(ctx context.Context, dsn string) (queue, error) {
-		driver, insert := "postgres", insertRow
+		insert := insertRow
 		if how.mysql {
-			driver, insert, dsn = "mysql", insertRowMySQL, driverDSN(dsn)
+			insert = insertRowMySQL
 		}
-		db, err := sql.Open(driver, dsn)
+		db, err := how.open(ctx, dsn)
 		if err != nil {
 			return nil, err
 		}

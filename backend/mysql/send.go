@@ -168,12 +168,19 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 }
 
 // insertKeys returns how many of the keys were new.
-func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows [][]any) (int64, error) {
+func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows [][]any) (inserted int64, err error) {
 	defer p.keygate.enter(ctx, keys)()
 	if tx.Joined() {
 		return tx.Exec(ctx, p.hot.newKeysJoined, tuples(rows))
 	}
-	return tx.Exec(ctx, p.hot.newKeys, table{columns: []string{"queue_id", "name", "stream_id"}, rows: rows})
+	for some := range slices.Chunk(rows, 500) { // each is a SELECT
+		n, err := tx.Exec(ctx, p.hot.newKeys, table{columns: []string{"queue_id", "name", "stream_id"}, rows: some})
+		if err != nil {
+			return inserted, err
+		}
+		inserted += n
+	}
+	return inserted, nil
 }
 
 // keyStream is the kind of a key's stream.
