@@ -101,10 +101,10 @@ func statements(prefix string) sqlstore.Statements[string] {
 		 WHERE s.live = 1
 		   AND ((SELECT a.due FROM parley_task a FORCE INDEX (place)
 		          WHERE a.schedule_id = s.schedule_id AND a.live = 1
-		          ORDER BY a.phase, a.due LIMIT 1) IS NULL
+		          ORDER BY a.schedule_id, a.live, a.phase, a.due LIMIT 1) IS NULL
 		     OR (SELECT t.due FROM parley_task t FORCE INDEX (place)
 		          WHERE t.schedule_id = s.schedule_id AND t.live = 1
-		          ORDER BY t.phase, t.due LIMIT 1) <= :now
+		          ORDER BY t.schedule_id, t.live, t.phase, t.due LIMIT 1) <= :now
 		    AND (s.max_active = 0
 		      OR s.max_active > (SELECT count(*) FROM parley_task r FORCE INDEX (state)
 		                          WHERE r.schedule_id = s.schedule_id AND r.state = 1
@@ -232,14 +232,14 @@ func statements(prefix string) sqlstore.Statements[string] {
 		         STRAIGHT_JOIN parley_message m ON m.stream_id = s.stream_id
 		         WHERE s.group_id = e.group_id AND s.endpoint = e.handle),
 		       (SELECT count(*) FROM parley_held h WHERE h.stream_id = e.handle),
-		       (SELECT h.status FROM parley_held h WHERE h.stream_id = e.handle ORDER BY h.seq LIMIT 1)
+		       (SELECT h.status FROM parley_held h WHERE h.stream_id = e.handle ORDER BY h.stream_id, h.seq LIMIT 1)
 		  FROM parley_endpoint e
 		 WHERE e.handle = ?`
 	s.ListWithheld = `
 		SELECT s.stream_id,
 		       (SELECT count(*) FROM parley_held h WHERE h.stream_id = s.stream_id),
-		       (SELECT h.status FROM parley_held h WHERE h.stream_id = s.stream_id ORDER BY h.seq LIMIT 1),
-		       (SELECT h.since FROM parley_held h WHERE h.stream_id = s.stream_id ORDER BY h.seq LIMIT 1),
+		       (SELECT h.status FROM parley_held h WHERE h.stream_id = s.stream_id ORDER BY h.stream_id, h.seq LIMIT 1),
+		       (SELECT h.since FROM parley_held h WHERE h.stream_id = s.stream_id ORDER BY h.stream_id, h.seq LIMIT 1),
 		       :now
 		  FROM parley_stream s
 		 WHERE s.held = 1

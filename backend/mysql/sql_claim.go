@@ -194,7 +194,7 @@ const readSQL = `
 	  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
 	  LEFT JOIN parley_message m
 	    ON m.stream_id = r.stream_id
-	   AND m.seq = (SELECT y.seq FROM parley_message y WHERE y.stream_id = r.stream_id ORDER BY y.seq LIMIT 1)
+	   AND m.seq = (SELECT y.seq FROM parley_message y WHERE y.stream_id = r.stream_id ORDER BY y.stream_id, y.seq LIMIT 1)
 	  LEFT JOIN parley_failure f ON f.message_id = m.message_id
 	 WHERE g.group_id IN (?)`
 
