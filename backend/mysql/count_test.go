@@ -98,12 +98,12 @@ func TestLongStreams(t *testing.T) {
 		db.SetMaxOpenConns(1) // whose count it is
 		f := backendtest.New(t, open(t, db, nil))
 		var posts []backend.Posting
-		for range 2000 {
+		for range 400 {
 			posts = append(posts, f.Posting(backend.Posting{Key: "k"}))
 		}
 		f.Do(func(tx backend.Tx) error { _, err := tx.Post(f.Ctx, f.Version, posts); return err })
 		d := f.Open()
-		for range 200 {
+		for range 40 {
 			f.Send(d.A.Handle, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
 		}
 		read := func() (sum int) { // by an index: to show it takes rows of another kind
@@ -129,7 +129,7 @@ func TestLongStreams(t *testing.T) {
 				}
 			}
 			if least > 100 {
-				t.Errorf("to receive one of 2000 messages of a stream in queue %d took %d rows", queue, least)
+				t.Errorf("to receive one of 400 messages of a stream in queue %d took %d rows", queue, least)
 			}
 		}
 	})
