@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,15 +21,15 @@ type keygate struct {
 // for somebody whose transaction is open, and he may come here for another key.
 const keygateWait = 3 * time.Second
 
-// enter waits until nobody else inserts any of the keys, and returns how to let others.
-func (g *keygate) enter(ctx context.Context, keys []sqlstore.Key) (leave func()) {
+// enter waits until nobody else inserts the key, and returns how to let others.
+func (g *keygate) enter(ctx context.Context, key sqlstore.Key) (leave func()) {
 	timeout := time.NewTimer(keygateWait)
 	defer timeout.Stop()
 	mine := make(chan struct{})
 	for {
-		other := g.take(keys, mine)
+		other := g.take(key, mine)
 		if other == nil {
-			return func() { g.leave(keys, mine) }
+			return func() { g.leave(key, mine) }
 		}
 		select {
 		case <-other:
@@ -42,27 +41,22 @@ func (g *keygate) enter(ctx context.Context, keys []sqlstore.Key) (leave func())
 	}
 }
 
-// take marks all of the keys, or returns who has one of them.
-func (g *keygate) take(keys []sqlstore.Key, mine chan struct{}) (other chan struct{}) {
+// take marks the key, or returns who has it.
+func (g *keygate) take(key sqlstore.Key, mine chan struct{}) (other chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.IndexFunc(keys, func(k sqlstore.Key) bool { return g.busy[k] != nil }); i >= 0 {
-		return g.busy[keys[i]]
-	}
 	if g.busy == nil {
 		g.busy = make(map[sqlstore.Key]chan struct{})
 	}
-	for _, k := range keys {
-		g.busy[k] = mine
+	if other = g.busy[key]; other == nil {
+		g.busy[key] = mine
 	}
-	return nil
+	return other
 }
 
-func (g *keygate) leave(keys []sqlstore.Key, mine chan struct{}) {
+func (g *keygate) leave(key sqlstore.Key, mine chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, k := range keys {
-		delete(g.busy, k)
-	}
+	delete(g.busy, key)
 	close(mine)
 }

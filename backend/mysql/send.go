@@ -169,7 +169,9 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 
 // insertKeys returns how many of the keys were new.
 func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows [][]any) (inserted int64, err error) {
-	defer p.keygate.enter(ctx, keys)()
+	if len(keys) == 1 { // with several, who wants one of them would wait for another
+		defer p.keygate.enter(ctx, keys[0])()
+	}
 	if tx.Joined() {
 		return tx.Exec(ctx, p.hot.newKeysJoined, tuples(rows))
 	}
