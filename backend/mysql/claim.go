@@ -179,7 +179,7 @@ func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 			err := rows.Scan(sqlstore.ID(&id), &version, &enabled)
 			f.groups = append(f.groups, id)
 			return err
-		}, p.hot.flow, r.Queue, r.MaxGroups)
+		}, p.hot.flow, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
 		f.groups = once(f.groups)
 	}
 	if err == nil && len(f.posts)+len(f.groups) > 0 {

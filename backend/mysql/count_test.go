@@ -1,6 +1,8 @@
 package mysql_test
 
 import (
+	"database/sql"
+	"strconv"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -90,6 +92,20 @@ func TestTemporaryTables(t *testing.T) {
 	})
 }
 
+// rowsRead is how many rows the session has read by an index. To show it takes rows of
+// another kind.
+func rowsRead(t *testing.T, db *sql.DB) (sum int) {
+	t.Helper()
+	for _, name := range []string{"Handler_read_key", "Handler_read_next", "Handler_read_prev"} {
+		var n int
+		if err := db.QueryRow(`SHOW SESSION STATUS LIKE '`+name+`'`).Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
 // TestLongStreams receives one message of many in a stream: how many rows are read
 // does not depend on how many there are.
 func TestLongStreams(t *testing.T) {
@@ -106,25 +122,14 @@ func TestLongStreams(t *testing.T) {
 		for range 40 {
 			f.Send(d.A.Handle, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
 		}
-		read := func() (sum int) { // by an index: to show it takes rows of another kind
-			t.Helper()
-			for _, name := range []string{"Handler_read_key", "Handler_read_next", "Handler_read_prev"} {
-				var n int
-				if err := db.QueryRow(`SHOW SESSION STATUS LIKE '`+name+`'`).Scan(&name, &n); err != nil {
-					t.Fatal(err)
-				}
-				sum += n
-			}
-			return sum
-		}
 		for _, queue := range []int64{f.QP, f.QB} {
 			var least int
 			for round := range 3 { // the first looks into the catalog
-				before := read()
+				before := rowsRead(t, db)
 				r := f.Request(queue)
 				r.MaxMessages = 1
 				f.Ack(f.One(r))
-				if n := read() - before; round == 0 || n < least {
+				if n := rowsRead(t, db) - before; round == 0 || n < least {
 					least = n
 				}
 			}
@@ -133,4 +138,71 @@ func TestLongStreams(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHeldGroups claims from behind groups that are held by lease: two rows are read for
+// each that is passed, its entry in the order and its own, and none of them is locked.
+func TestHeldGroups(t *testing.T) {
+	const held = 100
+	each(t, func(t *testing.T, server string) {
+		base := database(t, server)
+		db := connect(t, server, base, nil)
+		db.SetMaxOpenConns(1) // whose count it is
+		f := backendtest.New(t, open(t, db, nil))
+		var posts []backend.Posting
+		for i := range held + 10 {
+			posts = append(posts, f.Posting(backend.Posting{Key: strconv.Itoa(i)}))
+		}
+		f.Do(func(tx backend.Tx) error { _, err := tx.Post(f.Ctx, f.Version, posts); return err })
+		r := f.Request(f.QP)
+		r.MaxGroups = held
+		if n := len(f.Claim(r).Holds); n != held {
+			t.Fatalf("claimed %d groups, want %d", n, held)
+		}
+		r = f.Request(f.QP)
+		r.Lease = 0
+		var least int
+		for round := range 3 { // the first finds out what there is in the queue
+			before := rowsRead(t, db)
+			f.Do(func(tx backend.Tx) error {
+				c, err := tx.Claim(f.Ctx, r)
+				if err != nil || len(c.Holds) != 1 {
+					t.Fatalf("claimed %d groups, want 1 (%v)", len(c.Holds), err)
+				}
+				if free := freeHeld(t, connect(t, server, base, nil)); free != held {
+					t.Errorf("of %d groups that it passed a claim has locked %d", held, held-free)
+				}
+				_, err = tx.Settle(f.Ctx, []backend.Outcome{{Hold: c.Holds[0], Done: c.Holds[0].Messages}})
+				return err
+			})
+			if n := rowsRead(t, db) - before; round == 0 || n < least {
+				least = n
+			}
+		}
+		if least > 2*held+100 {
+			t.Errorf("a claim behind %d groups that are held took %d rows", held, least)
+		}
+	})
+}
+
+// freeHeld returns how many of the groups that are held by lease nobody has locked.
+func freeHeld(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	rows, err := tx.Query(`SELECT group_id FROM parley_grp WHERE lease_until <> 0 FOR UPDATE SKIP LOCKED`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

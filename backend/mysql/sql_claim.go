@@ -52,37 +52,40 @@ const promotedSQL = `
 	 ORDER BY p.queue_id, p.urgency, p.since
 	 LIMIT ?`
 
-// Groups in ready order, locked, of streams that do not come after a place.
+// Groups in ready order, locked, of streams that do not come after a place. What the
+// walk passes by costs least as a row of a join, whose conditions stand in the CASE:
+// beside it they would be looked at after it, when the lock is taken.
 //
 // queue, place, at most
 const walkSQL = `
 	SELECT r.group_id
 	  FROM parley_ready r FORCE INDEX (place)
+	 STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
 	 WHERE r.queue_id = ? AND r.urgency * 10000000000000000 + r.since <= ?
-	   AND CASE WHEN (SELECT 1 FROM parley_grp g
-	                   WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
+	   AND CASE WHEN g.blocked = 0 AND g.lease_until < :now
 	             AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
-	            THEN (SELECT 1 FROM parley_grp g WHERE g.group_id = r.group_id FOR UPDATE SKIP LOCKED)
+	            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
 	       END IS NOT NULL
 	 ORDER BY r.queue_id, r.urgency, r.since
 	 LIMIT ?`
 
 // The same for a queue in which there are neither posts nor promotions, with the
-// state of the catalog and the queue. If there are, nothing comes back.
+// state of the catalog and the queue. If there are, nothing comes back. What it says of
+// the queue comes as numbers, so that it is worked out once and not for each entry.
 //
-// queue, at most
+// queue, queue, queue, queue, at most
 const flowSQL = `
 	SELECT r.group_id,
 	       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
-	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = r.queue_id)
+	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
 	  FROM parley_ready r FORCE INDEX (place)
+	 STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
 	 WHERE r.queue_id = ?
-	   AND CASE WHEN (SELECT 1 FROM parley_promotion p WHERE p.queue_id = r.queue_id LIMIT 1) IS NULL
-	             AND (SELECT 1 FROM parley_post p WHERE p.queue_id = r.queue_id AND p.blocked = 0 LIMIT 1) IS NULL
-	             AND (SELECT 1 FROM parley_grp g
-	                   WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
+	   AND CASE WHEN (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ? LIMIT 1) IS NULL
+	             AND (SELECT 1 FROM parley_post p WHERE p.queue_id = ? AND p.blocked = 0 LIMIT 1) IS NULL
+	             AND g.blocked = 0 AND g.lease_until < :now
 	             AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
-	            THEN (SELECT 1 FROM parley_grp g WHERE g.group_id = r.group_id FOR UPDATE SKIP LOCKED)
+	            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
 	       END IS NOT NULL
 	 ORDER BY r.queue_id, r.urgency, r.since
 	 LIMIT ?`
@@ -91,8 +94,7 @@ const flowSQL = `
 // locks here, too, and not the walk: MariaDB would leave the posts locked that a walk
 // through an index passes by. It looks whether what can change of a post is still as
 // the walk has read it; if not, the post is passed by as one in somebody's hands is.
-// What it says of the queue comes as numbers, so that it is worked out once and not
-// for each post.
+// What it says of the queue comes as numbers, as in flowSQL.
 //
 // queue, place, at most
 const postsSQL = `
