@@ -8,7 +8,13 @@ package mysql
 // the first post that are not held by lease; and whether there is anything that is
 // not blocked.
 //
-// queue, five times
+// A subquery that asks for the first message of a stream asks for its type as well.
+// MySQL expects to read all of the stream, whatever the LIMIT, and has InnoDB read ahead
+// as many rows as fit into 128 KiB with the columns that are asked for: thousands of
+// numbers and hardly more than a hundred types, of up to 512 bytes each. And it has to be told
+// the index: it would read a table whole that its statistics take for small.
+//
+// queue, six times
 const headSQL = `
 	SELECT v.catalog_version, q.enabled,
 	       (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ? LIMIT 1),
@@ -17,7 +23,8 @@ const headSQL = `
 	         WHERE r.queue_id = ?
 	           AND (SELECT 1 FROM parley_grp g
 	                 WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
-	           AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+	           AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+	                 WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
 	         ORDER BY r.queue_id, r.urgency, r.since LIMIT 1),
 	       (SELECT p.urgency * 10000000000000000 + p.since
 	          FROM parley_post p FORCE INDEX (place)
@@ -41,8 +48,8 @@ const promotedSQL = `
 	 WHERE p.queue_id = ?
 	   AND CASE WHEN (SELECT 1 FROM parley_grp g
 	                   WHERE g.group_id = p.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
-	             AND (SELECT 1 FROM parley_ready r
-	                   STRAIGHT_JOIN parley_message m ON m.stream_id = r.stream_id
+	             AND (SELECT m.type FROM parley_ready r
+	                   STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = r.stream_id
 	                   WHERE r.group_id = p.group_id LIMIT 1) IS NOT NULL
 	            THEN (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id FOR UPDATE SKIP LOCKED)
 	            WHEN (SELECT 1 FROM parley_post o
@@ -60,10 +67,11 @@ const promotedSQL = `
 const walkSQL = `
 	SELECT r.group_id
 	  FROM parley_ready r FORCE INDEX (place)
-	 STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
+	 STRAIGHT_JOIN parley_grp g FORCE INDEX (PRIMARY) ON g.group_id = r.group_id
 	 WHERE r.queue_id = ? AND r.urgency * 10000000000000000 + r.since <= ?
 	   AND CASE WHEN g.blocked = 0 AND g.lease_until < :now
-	             AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+	             AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+	                   WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
 	            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
 	       END IS NOT NULL
 	 ORDER BY r.queue_id, r.urgency, r.since
@@ -79,12 +87,13 @@ const flowSQL = `
 	       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
 	       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
 	  FROM parley_ready r FORCE INDEX (place)
-	 STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
+	 STRAIGHT_JOIN parley_grp g FORCE INDEX (PRIMARY) ON g.group_id = r.group_id
 	 WHERE r.queue_id = ?
 	   AND CASE WHEN (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ? LIMIT 1) IS NULL
 	             AND (SELECT 1 FROM parley_post p WHERE p.queue_id = ? AND p.blocked = 0 LIMIT 1) IS NULL
 	             AND g.blocked = 0 AND g.lease_until < :now
-	             AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+	             AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+	                   WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
 	            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
 	       END IS NOT NULL
 	 ORDER BY r.queue_id, r.urgency, r.since
@@ -143,7 +152,8 @@ const (
 		 WHERE r.queue_id = ? AND r.urgency * 10000000000000000 + r.since > ?
 		   AND (SELECT 1 FROM parley_grp g
 		         WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
-		   AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+		   AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+		         WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
 		 ORDER BY r.queue_id, r.urgency, r.since LIMIT 1`
 	postAfterSQL = `
 		SELECT p.urgency * 10000000000000000 + p.since
@@ -165,8 +175,8 @@ const claimOneSQL = `
 	    ON g.group_id = coalesce((SELECT e.group_id FROM parley_endpoint e WHERE e.handle = ?), ?)
 	   AND g.group_id = coalesce(?, g.group_id)
 	   AND g.queue_id = ? AND g.blocked = 0
-	   AND (SELECT 1 FROM parley_ready r
-	         STRAIGHT_JOIN parley_message m ON m.stream_id = r.stream_id
+	   AND (SELECT m.type FROM parley_ready r
+	         STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = r.stream_id
 	         WHERE r.group_id = g.group_id LIMIT 1) IS NOT NULL
 	 WHERE v.id = 1`
 
@@ -196,7 +206,9 @@ const readSQL = `
 	  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
 	  LEFT JOIN parley_message m
 	    ON m.stream_id = r.stream_id
-	   AND m.seq = (SELECT y.seq FROM parley_message y WHERE y.stream_id = r.stream_id ORDER BY y.stream_id, y.seq LIMIT 1)
+	   AND m.seq = (SELECT y.seq FROM parley_message y FORCE INDEX (PRIMARY)
+	                 WHERE y.stream_id = r.stream_id AND y.type >= ''
+	                 ORDER BY y.stream_id, y.seq LIMIT 1)
 	  LEFT JOIN parley_failure f ON f.message_id = m.message_id
 	 WHERE g.group_id IN (?)`
 

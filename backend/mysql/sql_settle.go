@@ -35,7 +35,8 @@ const guardsSQL = `
 // streams
 const lookSQL = `
 	SELECT s.stream_id, s.kind, s.group_id, r.since,
-	       (SELECT m.since FROM parley_message m WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
+	       (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+	         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
 	       coalesce(g.blocked, 1)
 	  FROM parley_stream s
 	  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
