@@ -187,7 +187,9 @@ const claimSQL = `
 
 // A claim of a queue in which there are nothing but streams: the same for half.
 // Without posts there are no heads to compare. If there is a promotion, or a post
-// that could be claimed, it returns no rows.
+// that could be claimed, it returns no rows. The walk through the order is written out
+// where it is needed, since one WITH query for all would keep each row that it passes;
+// the others are carried out when nothing is found.
 //
 // $1 queue; :limit, :window and :passable as above
 const claimStreamsSQL = `
@@ -198,14 +200,12 @@ const claimStreamsSQL = `
 	      OR (SELECT 1 FROM parley_post x
 	           WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
 	           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL AS yes),
-	entries AS MATERIALIZED (
-	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
-	   WHERE x.queue_id = $1
-	   ORDER BY x.queue_id, x.priority DESC, x.since
-	   LIMIT :window),
 	ready AS MATERIALIZED (
 	  SELECT e.group_id, g.free
-	    FROM entries e
+	    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+	           WHERE x.queue_id = $1
+	           ORDER BY x.queue_id, x.priority DESC, x.since
+	           LIMIT :window) e
 	   CROSS JOIN LATERAL (
 	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
 	            WHERE g.group_id = e.group_id
@@ -217,11 +217,18 @@ const claimStreamsSQL = `
 	   WHERE NOT (SELECT yes FROM other) AND :passable
 	   LIMIT :limit)
 	SELECT v.catalog_version, q.enabled,
-	       CASE WHEN f.group_id IS NULL THEN (SELECT count(*) FROM entries) END,
 	       CASE WHEN f.group_id IS NULL
-	            THEN EXISTS (SELECT 1 FROM entries r
+	            THEN (SELECT count(*) FROM (SELECT 1 FROM parley_ready x
+	                                         WHERE x.queue_id = $1
+	                                         ORDER BY x.queue_id, x.priority DESC, x.since
+	                                         LIMIT :window) e) END,
+	       CASE WHEN f.group_id IS NULL
+	            THEN EXISTS (SELECT 1 FROM (SELECT x.group_id FROM parley_ready x
+	                                         WHERE x.queue_id = $1
+	                                         ORDER BY x.queue_id, x.priority DESC, x.since
+	                                         LIMIT :window) e
 	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
-	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+	                                               WHERE g.group_id = e.group_id AND g.blocked = 0 LIMIT 1) g)
 	              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
 	                                  WHERE x.queue_id = $1 AND x.blocked = 0
 	                                  ORDER BY x.queue_id, x.priority DESC, x.since
