@@ -6,9 +6,9 @@ import (
 )
 
 // pace judges from recent batches how many messages fit into the time that a
-// batch may take. It begins with one and doubles while batches are full, or
-// quadruples as long as many more would fit, so that a handler that turns out to
-// be slow has kept few waiting.
+// batch may take. It begins with one and doubles while batches are full, or takes ten
+// times as many as long as those would fit by far. A handler that turns out to be slow
+// keeps the others waiting for no longer than a batch may take.
 type pace struct {
 	mu      sync.Mutex
 	most    int           // messages in a batch
@@ -58,6 +58,13 @@ func (p *pace) brief(n int) (time.Duration, bool) {
 	return p.atLeast(p.time / 10), p.known && time.Duration(n)*p.each <= min(p.cost/4, p.time/20)
 }
 
+// growing reports whether batches are to become longer than they are by now.
+func (p *pace) growing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size < p.fit(p.atLeast(p.time))
+}
+
 // fit is how many messages take about so long. p.mu is held.
 func (p *pace) fit(d time.Duration) int {
 	if p.each <= 0 {
@@ -98,8 +105,8 @@ func (p *pace) did(b paced) {
 		p.size = min(p.size, fit, b.handled)
 	case (b.messages >= b.asked || b.more) && b.handled == b.messages:
 		by := 2
-		if fit > 16*p.size { // far from what fits: in longer steps
-			by = 4
+		if fit >= 10*p.size { // far from what fits: in longer steps
+			by = 10
 		}
 		p.size = min(max(p.size*by, 1), fit)
 	default:

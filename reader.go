@@ -215,26 +215,40 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 	return nil, more, err
 }
 
+// quickReaders is how many readers there are, while handlers take next to no time,
+// before batches have grown as long as they may. More of them would open connections,
+// each of which plans every statement, for batches that four can have by then.
+const quickReaders = 4
+
 // goOn has other readers look for what the claim of a batch left, or, if that is
 // spent, wait for what is to come. While handlers are quick the reader of the batch
-// is soon back for that: a second one would share with it what comes meanwhile, and
+// is soon back for either: a second one would share with it what comes meanwhile, and
 // each message would be claimed, acknowledged and committed with fewer others.
 func (w *Worker) goOn(t *batch, ticket uint64, spent bool) {
-	if t.spent = spent; !spent {
-		w.spawn(ticket, false)
-		w.spawn(ticket, false)
-		w.nudge()
-		return
-	}
-	if d, ok := t.s.pace.brief(t.messages); ok {
+	t.spent = spent
+	d, brief := t.s.pace.brief(t.messages)
+	if brief && (spent || t.s.pace.growing() && w.enough()) {
 		w.mu.Lock()
 		t.brief = true
 		w.brief++
 		w.mu.Unlock()
 		t.relief = time.AfterFunc(d, func() { w.long(t); w.spawn(ticket, false) })
-		return
+	} else if spent {
+		w.spawn(ticket, true)
+	} else {
+		w.spawn(ticket, false)
+		w.spawn(ticket, false)
 	}
-	w.spawn(ticket, true)
+	if !spent {
+		w.nudge()
+	}
+}
+
+// enough reports whether there are as many readers as quick handlers need.
+func (w *Worker) enough() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.readers >= quickReaders
 }
 
 // long notes that a batch is over, or takes longer than was thought.

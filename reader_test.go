@@ -51,6 +51,34 @@ func TestReadersOfBriefBatches(t *testing.T) {
 	}
 }
 
+// TestReadersWhileBatchesGrow: while handlers are quick, four readers are enough until
+// batches are as long as they may be.
+func TestReadersWhileBatchesGrow(t *testing.T) {
+	for _, c := range []struct {
+		readers, asked int
+		took           time.Duration
+		enough         bool
+	}{
+		{readers: 4, asked: 1, took: time.Microsecond, enough: true},
+		{readers: 3, asked: 1, took: time.Microsecond},
+		{readers: 4, asked: 50, took: time.Microsecond}, // it asks for all of the hundred next
+		{readers: 4, asked: 1, took: 5 * time.Millisecond},
+	} {
+		w := &Worker{max: 10, readers: c.readers, stopped: true, poke: make(chan time.Time, 1)} // stopped: none begins
+		s := &source{pace: newPace(100, 50*time.Millisecond)}
+		s.pace.size = c.asked
+		s.pace.did(paced{asked: c.asked, groups: c.asked, messages: c.asked, handled: c.asked, took: c.took, cost: 8 * time.Millisecond})
+		b := &batch{w: w, s: s, messages: 1}
+		w.goOn(b, 0, false)
+		if got := b.relief != nil; got != c.enough {
+			t.Errorf("%d readers, batches of %d, handlers that take %v: enough is %v", c.readers, c.asked, c.took, got)
+		}
+		if len(w.poke) == 0 {
+			t.Error("the reader that waits is not told of what was left")
+		}
+	}
+}
+
 // TestReadersAreOver: when the last reader is gone none is started any more, not by
 // one that a handler has ended, nor by a batch that took long.
 func TestReadersAreOver(t *testing.T) {
