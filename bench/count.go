@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -19,6 +20,27 @@ type cost struct {
 	LogBytes   float64 `json:"log_bytes"` // of the whole server
 }
 
+// tally is what has been done for a database so far.
+type tally struct{ statements, trips, commits, logBytes int64 }
+
+// each is what has been done since for each of n messages.
+func (t tally) each(since tally, n int) *cost {
+	k := float64(max(n, 1))
+	return &cost{
+		Statements: float64(t.statements-since.statements) / k,
+		Trips:      float64(t.trips-since.trips) / k,
+		Commits:    float64(t.commits-since.commits) / k,
+		LogBytes:   float64(t.logBytes-since.logBytes) / k,
+	}
+}
+
+// counter tells what is done for a database that is used by another name.
+type counter struct {
+	dsn   string
+	tally func(ctx context.Context) (tally, error)
+	close func()
+}
+
 // proxy stands between a system and PostgreSQL and counts what goes by. It reads
 // the messages of the protocol's version 3 and changes nothing.
 type proxy struct {
@@ -28,7 +50,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	n     struct{ statements, trips, commits int }
+	n     tally
 }
 
 func newProxy(dsn string) (*proxy, error) {
@@ -59,19 +81,11 @@ func (p *proxy) close() {
 	}
 }
 
-// reset forgets what has been counted.
-func (p *proxy) reset() {
+// tally returns what has been counted.
+func (p *proxy) tally() tally {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.n.statements, p.n.trips, p.n.commits = 0, 0, 0
-}
-
-// cost divides what was counted by n messages.
-func (p *proxy) cost(n int, logBytes int64) *cost {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	k := float64(max(n, 1))
-	return &cost{float64(p.n.statements) / k, float64(p.n.trips) / k, float64(p.n.commits) / k, float64(logBytes) / k}
+	return p.n
 }
 
 func (p *proxy) accept() {
@@ -109,7 +123,7 @@ func (p *proxy) forward(to io.Writer, from io.Reader) {
 	if !pass(to, r, size[:], int64(binary.BigEndian.Uint32(size[:]))-4) {
 		return
 	}
-	each(to, r, func(typ byte, _ func(int) []byte) {
+	frames(to, r, func(typ byte, _ func(int) []byte) {
 		if typ == 'S' || typ == 'Q' {
 			p.mu.Lock()
 			p.n.trips++
@@ -122,7 +136,7 @@ func (p *proxy) forward(to io.Writer, from io.Reader) {
 // status becomes.
 func (p *proxy) back(to io.Writer, from io.Reader) {
 	tag, inTx := "", false
-	each(to, bufio.NewReader(from), func(typ byte, peek func(int) []byte) {
+	frames(to, bufio.NewReader(from), func(typ byte, peek func(int) []byte) {
 		switch typ {
 		case 'C':
 			tag, _, _ = strings.Cut(string(peek(64)), "\x00")
@@ -146,8 +160,8 @@ func (p *proxy) back(to io.Writer, from io.Reader) {
 	})
 }
 
-// each passes messages on and shows their types.
-func each(to io.Writer, r *bufio.Reader, f func(typ byte, peek func(int) []byte)) {
+// frames passes messages on and shows their types.
+func frames(to io.Writer, r *bufio.Reader, f func(typ byte, peek func(int) []byte)) {
 	for {
 		var head [5]byte
 		if _, err := io.ReadFull(r, head[:]); err != nil {

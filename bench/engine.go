@@ -27,11 +27,10 @@ type engine struct {
 	drop func(ctx context.Context, name string) error
 	// settle brings the statistics of a loaded database up to date.
 	settle func(ctx context.Context, name string) error
-	// written is how many bytes of log the engine has written so far. Nil: it does
-	// not tell.
-	written func(ctx context.Context) (int64, error)
-	close   func()
-	dir     string
+	// count counts what is done for a database. Nil: the engine does not tell.
+	count func(dsn string) (*counter, error)
+	close func()
+	dir   string
 
 	n      int
 	loaded map[string]source // by system and load
@@ -261,9 +260,16 @@ func openPostgres(ctx context.Context) (*engine, error) {
 			}
 			return err
 		},
-		written: func(ctx context.Context) (n int64, err error) {
-			err = admin.QueryRowContext(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn`).Scan(&n)
-			return n, err
+		count: func(dsn string) (*counter, error) {
+			p, err := newProxy(dsn)
+			if err != nil {
+				return nil, err
+			}
+			return &counter{dsn: p.dsn, close: p.close, tally: func(ctx context.Context) (tally, error) {
+				n := p.tally()
+				err := admin.QueryRowContext(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn`).Scan(&n.logBytes)
+				return n, err
+			}}, nil
 		},
 		close: func() { admin.Close() },
 	}, nil

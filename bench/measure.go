@@ -23,7 +23,7 @@ type row struct {
 	slow bool
 	// kept rows go on where the last round left the database.
 	kept bool
-	// counted rows are also run through a proxy that counts.
+	// counted rows are run once more, and what is done for them is counted.
 	counted bool
 	load    func(m *measurement) loader
 	run     func(ctx context.Context, m *measurement) (sample, error)
@@ -101,7 +101,7 @@ func turn(ctx context.Context, o options, e *engine, r *row, round int, rep *rep
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil && round == 0 && r.counted && e.written != nil && !o.quick {
+		if err == nil && round == 0 && r.counted && e.count != nil && !o.quick {
 			var c sample
 			if c, err = one(ctx, o, e, r, s, true); err == nil {
 				v.cost = c.cost
@@ -131,23 +131,20 @@ func one(ctx context.Context, o options, e *engine, r *row, s *system, counted b
 	defer cancel()
 	m.dsn = dsn
 	if counted {
-		p, err := newProxy(dsn)
+		c, err := e.count(dsn)
 		if err != nil {
 			return v, err
 		}
-		defer p.close()
-		m.dsn, m.window = p.dsn, m.window/2
-		var before int64
-		m.begin = func() {
-			p.reset()
-			before, err = e.written(ctx)
-		}
+		defer c.close()
+		m.dsn, m.window = c.dsn, m.window/2
+		var before tally
+		m.begin = func() { before, err = c.tally(ctx) }
 		v, failed := r.run(ctx, m)
 		if err = errors.Join(err, failed); err != nil {
 			return v, err
 		}
-		after, err := e.written(ctx)
-		v.cost = p.cost(v.n, after-before)
+		after, err := c.tally(ctx)
+		v.cost = after.each(before, v.n)
 		return v, err
 	}
 	runtime.GC() // nobody pays for what another left

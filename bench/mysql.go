@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -43,8 +44,72 @@ func openMySQL(ctx context.Context, name string) (*engine, error) {
 			_, err := admin.ExecContext(ctx, "DROP DATABASE IF EXISTS "+database)
 			return err
 		},
+		count: func(dsn string) (*counter, error) {
+			return &counter{dsn: dsn, close: func() {}, tally: func(ctx context.Context) (tally, error) { return status(ctx, admin) }}, nil
+		},
 		close: func() { admin.Close() },
 	}, nil
+}
+
+// status is what the server has done so far, by its own count. A statement that commits
+// by itself is no commit here.
+func status(ctx context.Context, admin *sql.DB) (n tally, err error) {
+	rows, err := admin.QueryContext(ctx, `SHOW GLOBAL STATUS WHERE Variable_name IN
+		('Questions', 'Com_stmt_prepare', 'Com_commit', 'Innodb_os_log_written')`)
+	if err != nil {
+		return n, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var v int64
+		if err := rows.Scan(&name, &v); err != nil {
+			return n, err
+		}
+		switch name {
+		case "Questions": // without what prepares a statement
+			n.statements += v
+			n.trips += v
+		case "Com_stmt_prepare":
+			n.trips += v
+		case "Com_commit":
+			n.commits = v
+		case "Innodb_os_log_written":
+			n.logBytes += v
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return n, err
+	}
+	binlog, err := binlogBytes(ctx, admin)
+	n.logBytes += binlog
+	return n, err
+}
+
+// binlogBytes is how long the binary log is, 0 if there is none.
+func binlogBytes(ctx context.Context, admin *sql.DB) (n int64, err error) {
+	rows, err := admin.QueryContext(ctx, `SHOW BINARY LOGS`)
+	var refused *mysql.MySQLError
+	if errors.As(err, &refused) && refused.Number == 1381 { // "You are not using binary logging"
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns() // MySQL has one more than MariaDB
+	if err != nil {
+		return 0, err
+	}
+	for rows.Next() {
+		var name, rest sql.RawBytes
+		var size int64
+		if err := rows.Scan([]any{&name, &size, &rest}[:len(columns)]...); err != nil {
+			return 0, err
+		}
+		n += size
+	}
+	return n, rows.Err()
 }
 
 // driverDSN is a mysql:// URL as go-sql-driver/mysql has it. With interpolation the
