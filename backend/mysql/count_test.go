@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"database/sql"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -47,6 +48,45 @@ func TestStatements(t *testing.T) {
 			"claim nothing":                                  1,
 			"claim nothing where posts have been":            2,
 		})
+	})
+}
+
+// TestResave: a savepoint is set anew by one statement, and what was done before it
+// stays when it is rolled back to.
+func TestResave(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		connector, err := driver.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, count := backendtest.Count(connector)
+		t.Cleanup(func() { db.Close() })
+		f := backendtest.New(t, open(t, db, nil))
+		post := func(tx backend.Tx, body string) {
+			t.Helper()
+			_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{Key: "k", Body: []byte(body)})})
+			f.OK(err)
+		}
+		f.Do(func(tx backend.Tx) error {
+			f.OK(tx.Savepoint(f.Ctx, "work"))
+			post(tx, "first")
+			count.Take()
+			f.OK(tx.Resave(f.Ctx, "work"))
+			if list := count.Take(); len(list) != 1 {
+				t.Errorf("to set a savepoint anew took %q", list)
+			}
+			post(tx, "second")
+			f.OK(tx.RollbackTo(f.Ctx, "work"))
+			post(tx, "third")
+			return nil
+		})
+		if got := f.Drain(f.QP); !slices.Equal(got, []string{"first", "third"}) {
+			t.Errorf("received %q, want the first and the third", got)
+		}
 	})
 }
 

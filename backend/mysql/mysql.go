@@ -167,6 +167,9 @@ func newStore(db *sql.DB, o Options) *Store {
 		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{Tx: tx, pool: p} },
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
+		// "If the current transaction has a savepoint with the same name, the old
+		// savepoint is deleted and a new one is set."
+		Replaces:    true,
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
 		Script:      script,
 		Exclude:     p.exclude,

@@ -93,6 +93,9 @@ type Dialect struct {
 
 	// Several says that a text without parameters may have several statements.
 	Several bool
+	// Replaces says that a savepoint takes the place of one of the same name, which
+	// need not be released then.
+	Replaces bool
 
 	// Futile says that waiting inside a transaction for another is futile, as
 	// there is only one at a time.

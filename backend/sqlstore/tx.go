@@ -173,7 +173,10 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 
 // Resave implements backend.Tx, where it can in one round trip.
 func (t *Tx) Resave(ctx context.Context, name string) error {
-	if !t.s.d.Several {
+	switch {
+	case t.s.d.Replaces:
+		return t.Savepoint(ctx, name)
+	case !t.s.d.Several:
 		if err := t.Release(ctx, name); err != nil {
 			return err
 		}
