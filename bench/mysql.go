@@ -112,6 +112,19 @@ func binlogBytes(ctx context.Context, admin *sql.DB) (n int64, err error) {
 	return n, rows.Err()
 }
 
+// interpolating is a mysql:// URL with which the handlers' statements take one round
+// trip, not two.
+func interpolating(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	q := u.Query()
+	q.Set("interpolateParams", "true")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 // driverDSN is a mysql:// URL as go-sql-driver/mysql has it. With interpolation the
 // driver writes parameters into the statement, and does not prepare each.
 func driverDSN(address string, interpolate bool) string {

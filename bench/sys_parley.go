@@ -66,10 +66,13 @@ func openParley(ctx context.Context, dsn string, how parleyHow) (*parleyQueue, e
 		_, err = q.db.ExecContext(ctx, createRow)
 	case strings.HasPrefix(dsn, "mysql"):
 		q.insert = insertRowMySQL
+		if how.worker.MaxBatch > 0 { // the settings for drains
+			dsn = interpolating(dsn)
+		}
 		if q.b, err = parley.Open(ctx, dsn, &how.options); err != nil {
 			return nil, err
 		}
-		err = execute(ctx, "mysql", driverDSN(dsn, true), createRow)
+		err = execute(ctx, "mysql", driverDSN(q.dsn, true), createRow)
 	default:
 		if q.b, err = parley.Open(ctx, "sqlite:"+dsn, &how.options); err != nil {
 			return nil, err

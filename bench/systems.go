@@ -11,7 +11,7 @@ var large = parley.WorkerOptions{MaxBatch: 1000}
 
 var systems = []*system{
 	{name: "parley", engine: everywhere, open: parleyWith(parleyHow{worker: large}),
-		settings: "MaxBatch 1000, as docs/performance.md says for handlers that take microseconds; lib/pq with binary_parameters; pool of 32 connections"},
+		settings: "MaxBatch 1000, as docs/performance.md says for handlers that take microseconds; lib/pq with binary_parameters, go-sql-driver/mysql with interpolateParams; pool of 32 connections"},
 	{name: "parley-default", extra: true, engine: everywhere, open: parleyWith(parleyHow{}),
 		settings: "the defaults of Options and WorkerOptions; lib/pq with binary_parameters; pool of 32 connections"},
 	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true, worker: large}),
