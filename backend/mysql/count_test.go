@@ -12,21 +12,28 @@ import (
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
 
+// counted is a handle on a fresh database whose statements are counted.
+func counted(t *testing.T, server string) (*sql.DB, *backendtest.Counter) {
+	t.Helper()
+	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, count := backendtest.Count(connector)
+	t.Cleanup(func() { db.Close() })
+	return db, count
+}
+
 // TestStatements holds the number of statements, which are one round trip each. The
 // settings of the handle make no difference but for SET TRANSACTION.
 func TestStatements(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		connector, err := driver.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, count := backendtest.Count(connector)
+		db, count := counted(t, server)
 		db.SetMaxOpenConns(2)
-		t.Cleanup(func() { db.Close() })
 		f := backendtest.New(t, open(t, db, nil))
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
 		backendtest.Statements(f, count, frame, map[string]int{
@@ -55,16 +62,7 @@ func TestStatements(t *testing.T) {
 // stays when it is rolled back to.
 func TestResave(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		connector, err := driver.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, count := backendtest.Count(connector)
-		t.Cleanup(func() { db.Close() })
+		db, count := counted(t, server)
 		f := backendtest.New(t, open(t, db, nil))
 		post := func(tx backend.Tx, body string) {
 			t.Helper()
