@@ -14,6 +14,7 @@ type pace struct {
 	most    int           // messages in a batch
 	time    time.Duration // that a batch may take
 	size    int
+	grows   bool          // batches become longer, and are not yet as long as they may be
 	each    time.Duration // that a message takes, of late
 	known   bool
 	cost    time.Duration // of claiming and settling a batch, of late
@@ -58,11 +59,11 @@ func (p *pace) brief(n int) (time.Duration, bool) {
 	return p.atLeast(p.time / 10), p.known && time.Duration(n)*p.each <= min(p.cost/4, p.time/20)
 }
 
-// growing reports whether batches are to become longer than they are by now.
+// growing returns grows.
 func (p *pace) growing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.size < p.fit(p.atLeast(p.time))
+	return p.grows
 }
 
 // fit is how many messages take about so long. p.mu is held.
@@ -100,6 +101,7 @@ func (p *pace) did(b paced) {
 	p.known = true
 	p.density += (float64(b.messages)/float64(max(b.groups, 1)) - p.density) / 4
 	fit := p.fit(p.atLeast(p.time))
+	p.grows = false
 	switch {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
@@ -109,6 +111,7 @@ func (p *pace) did(b paced) {
 			by = 10
 		}
 		p.size = min(max(p.size*by, 1), fit)
+		p.grows = p.size < fit
 	default:
 		p.size = min(p.size, fit)
 	}

@@ -57,17 +57,18 @@ func TestReadersWhileBatchesGrow(t *testing.T) {
 	for _, c := range []struct {
 		readers, asked int
 		took           time.Duration
-		enough         bool
+		full, enough   bool
 	}{
 		{readers: 4, asked: 1, took: time.Microsecond, enough: true},
 		{readers: 3, asked: 1, took: time.Microsecond},
-		{readers: 4, asked: 50, took: time.Microsecond}, // it asks for all of the hundred next
+		{readers: 4, asked: 50, took: time.Microsecond},             // it asks for all of the hundred next
+		{readers: 4, asked: 20, took: time.Microsecond, full: true}, // its transactions cannot do more
 		{readers: 4, asked: 1, took: 5 * time.Millisecond},
 	} {
 		w := &Worker{max: 10, readers: c.readers, stopped: true, poke: make(chan time.Time, 1)} // stopped: none begins
 		s := &source{pace: newPace(100, 50*time.Millisecond)}
 		s.pace.size = c.asked
-		s.pace.did(paced{asked: c.asked, groups: c.asked, messages: c.asked, handled: c.asked, took: c.took, cost: 8 * time.Millisecond})
+		s.pace.did(paced{asked: c.asked, groups: c.asked, messages: c.asked, handled: c.asked, took: c.took, cost: 8 * time.Millisecond, full: c.full})
 		b := &batch{w: w, s: s, messages: 1}
 		w.goOn(b, 0, false)
 		if got := b.relief != nil; got != c.enough {

@@ -10,9 +10,9 @@ package mysql
 //
 // A subquery that asks for the first message of a stream asks for its type as well.
 // MySQL expects to read all of the stream, whatever the LIMIT, and has InnoDB read ahead
-// as many rows as fit into 128 KiB with the columns that are asked for: thousands of
-// numbers and hardly more than a hundred types, of up to 512 bytes each. And it has to be told
-// the index: it would read a table whole that its statistics take for small.
+// as many rows as fit into 128 KiB with the columns that are asked for: thousands with
+// numbers alone, and two hundred with the type, which has room for 512 bytes. And it has
+// to be told the index: it would read a table whole that its statistics take for small.
 //
 // queue, six times
 const headSQL = `
