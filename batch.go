@@ -217,14 +217,14 @@ func (t *batch) hasEnded(conversation ID) bool {
 func (t *batch) attempt(messages []*Message) bool {
 	m := messages[0]
 	start := time.Now()
-	t.hold(messages)
+	ctx := t.hold(messages)
 	err := t.charged
 	if err == nil {
 		err = guarded(func() error {
 			if t.w.all != nil {
-				return t.w.all.HandleGroup(t.ctx, messages)
+				return t.w.all.HandleGroup(ctx, messages)
 			}
-			return t.w.h.HandleMessage(t.ctx, m)
+			return t.w.h.HandleMessage(ctx, m)
 		})
 	}
 	kept := t.letGo(err)

@@ -13,18 +13,27 @@ import (
 func (t *batch) overdue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || t.broken != nil || t.inHand == nil || t.inHand.tx != nil || t.w.opt.Release == BeforeWork {
+	if t.inHand == nil || t.inHand.tx != nil || !t.partNow() {
 		return
+	}
+	t.w.nudge()
+	t.w.spawn(0, false)
+}
+
+// partNow parts with everything but the hold in hand, whose handler has not asked
+// for the transaction, and reports whether it could. t.mu is held.
+func (t *batch) partNow() bool {
+	if t.over || t.broken != nil || t.w.opt.Release == BeforeWork {
+		return false
 	}
 	ctx, cancel := cleanup(t.ctx)
 	defer cancel()
 	if err := t.part(ctx); err != nil {
 		t.broken = err
 		t.lost(err)
-		return
+		return false
 	}
-	t.w.nudge()
-	t.w.spawn(0, false)
+	return true
 }
 
 // part settles what has been handled, gives back what has not, and keeps the

@@ -22,11 +22,36 @@ const batchPoint = "parley_batch_work"
 // cost everybody on PostgreSQL, which keeps 64 subtransactions of each at hand.
 const maxPoints = 50
 
-// hold notes that a handler is called for messages.
-func (t *batch) hold(messages []*Message) {
+// hold notes that a handler is called for messages, and returns its context.
+func (t *batch) hold(messages []*Message) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inHand = &task{messages: messages}
+	k := &task{messages: messages}
+	t.inHand = k
+	return backend.InsideWork(t.ctx, func(waiting context.Context) backend.Tx { return t.inside(waiting, k) })
+}
+
+// openingKey marks the context with which a batch opens its transaction.
+type openingKey struct{}
+
+// inside returns the transaction that a call of a handler has asked for. If only
+// earlier calls have, their work is committed first: the handler at work would wait
+// for the transaction and could not know of it.
+func (t *batch) inside(waiting context.Context, k *task) backend.Tx {
+	if waiting.Value(openingKey{}) == t {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.inHand != k:
+		return nil
+	case k.tx != nil:
+		return k.tx.be
+	case t.tx != nil:
+		t.partNow()
+	}
+	return nil
 }
 
 // letGo ends a call: what the handler wrote stays if it succeeded and is undone
@@ -114,7 +139,7 @@ func (t *batch) open(ctx context.Context, m *Message) (*Tx, error) {
 		// All of them, before the first savepoint: what is locked behind one is free
 		// again when it is rolled back to.
 		begun := time.Now()
-		err := t.reclaim(ctx, t.holds)
+		err := t.reclaim(context.WithValue(ctx, openingKey{}, t), t.holds)
 		t.waited(time.Since(begun))
 		if err != nil {
 			if errors.Is(err, ErrFenced) {

@@ -176,6 +176,9 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		idle:       make(chan struct{}),
 		workers:    make(map[*Worker]struct{}),
 	}
+	if l, ok := be.(backend.Logging); ok {
+		l.LogTo(b.log)
+	}
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop, b.life = cancel, background

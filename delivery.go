@@ -50,6 +50,7 @@ func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions)
 // before the lease began.
 func (d *Delivery) start(claimed time.Time) error {
 	d.ctx, d.lost = context.WithCancelCause(context.Background())
+	d.ctx = backend.InsideWork(d.ctx, d.inside)
 	if d.opt.Release == BeforeWork {
 		d.settled = true
 		d.lost(nil)
@@ -72,6 +73,13 @@ func (d *Delivery) start(claimed time.Time) error {
 		d.mu.Unlock()
 	}
 	return nil
+}
+
+// inside returns the transaction that is open.
+func (d *Delivery) inside(context.Context) backend.Tx {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
 }
 
 // heartbeat prolongs the lease. When it is lost, the delivery's context ends.

@@ -165,7 +165,7 @@ var hints = []struct {
 	{ErrPeerEnded, "end this side too"},
 	{ErrSealed, "begin another conversation"},
 	{ErrFenced, "its messages will be delivered again"},
-	{ErrWouldDeadlock, "do it inside the open transaction, or after it"},
+	{ErrWouldDeadlock, "do it inside the open transaction, before that is opened, or after it has ended"},
 	{ErrLockDeadlock, "let go of what others wait for, and try again"},
 	{ErrNoSchedule, "open it with Broker.OpenScheduler"},
 	{ErrPhaseClosed, "submit it to a later phase, or open the schedule with AcceptLate"},

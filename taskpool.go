@@ -121,7 +121,14 @@ type RunningTask struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	tx      *Tx
+	open    atomic.Value // of tx
 	settled bool
+}
+
+// inside returns the transaction that the handler has opened.
+func (t *RunningTask) inside(context.Context) backend.Tx {
+	tx, _ := t.open.Load().(backend.Tx)
+	return tx
 }
 
 // Tx opens the transaction in which the task becomes done when its handler
@@ -142,6 +149,7 @@ func (t *RunningTask) Tx(ctx context.Context) (*Tx, error) {
 		return nil, failTask(t.ID, err)
 	}
 	t.tx = tx
+	t.open.Store(tx.be)
 	return tx, nil
 }
 
@@ -402,7 +410,7 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 			t.tx.rollback(ctx) // unless it has been committed
 		}
 	}()
-	if err := call(t.ctx, handler, t); err != nil || t.tx == nil {
+	if err := call(backend.InsideWork(t.ctx, t.inside), handler, t); err != nil || t.tx == nil {
 		return err
 	}
 	ctx, cancel := cleanup(ctx)

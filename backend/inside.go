@@ -1,18 +1,49 @@
 package backend
 
-import "context"
+import (
+	"context"
+	"iter"
+	"log/slog"
+)
 
 type insideKey struct{}
+
+// inside is a mark of a context; outer are the marks that the context had before.
+type inside struct {
+	current func(context.Context) Tx
+	outer   *inside
+}
 
 // InsideTx marks a context as belonging to work inside an open transaction, so
 // that a backend with a single writer can refuse (ErrWouldDeadlock) a second
 // write transaction that the first would wait for.
 func InsideTx(ctx context.Context, tx Tx) context.Context {
-	return context.WithValue(ctx, insideKey{}, tx)
+	return InsideWork(ctx, func(context.Context) Tx { return tx })
 }
 
-// TxFrom returns the innermost transaction that ctx was marked with, or nil.
-func TxFrom(ctx context.Context) Tx {
-	tx, _ := ctx.Value(insideKey{}).(Tx)
-	return tx
+// InsideWork is InsideTx for work that opens its transaction later, or several in
+// turn. current returns the transaction that is open, nil if there is none. Backends
+// call it before they wait, from any goroutine and with the context of the verb that
+// would wait. It may end a transaction that the work does not need just then.
+func InsideWork(ctx context.Context, current func(waiting context.Context) Tx) context.Context {
+	outer, _ := ctx.Value(insideKey{}).(*inside)
+	return context.WithValue(ctx, insideKey{}, &inside{current, outer})
+}
+
+// TxsFrom returns the transactions that ctx is inside of, the innermost first.
+func TxsFrom(ctx context.Context) iter.Seq[Tx] {
+	return func(yield func(Tx) bool) {
+		m, _ := ctx.Value(insideKey{}).(*inside)
+		for ; m != nil; m = m.outer {
+			if tx := m.current(ctx); tx != nil && !yield(tx) {
+				return
+			}
+		}
+	}
+}
+
+// Logging is implemented by backends that tell operators what no caller sees.
+type Logging interface {
+	// LogTo says where to, before the backend's first use.
+	LogTo(*slog.Logger)
 }

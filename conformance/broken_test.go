@@ -64,6 +64,17 @@ type brokenTx struct {
 // mistakes break the sentences for which reference.Faults has none.
 var mistakes = []*mistake{
 	{
+		id: "A20", says: "a post beside an open transaction is refused though nothing would wait",
+		post: func(ctx context.Context, tx backend.Tx, version int64, ps []backend.Posting) ([]backend.Posted, error) {
+			for other := range backend.TxsFrom(ctx) {
+				if own, ok := other.(*brokenTx); ok && own.Tx != tx {
+					return nil, backend.ErrWouldDeadlock
+				}
+			}
+			return tx.Post(ctx, version, ps)
+		},
+	},
+	{
 		id: "D02", says: "a conversation is conversing from the start",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
 			e, err := tx.Endpoint(ctx, handle)

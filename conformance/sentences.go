@@ -20,6 +20,8 @@ var Sentences = []Sentence{
 	{"RB", "A stream has one writer at a time, and its place in the ready order is changed only under its guard: no committed message is ever out of the order, and none waits for a clean-up."},
 	{"RC", "Whether a group is leased, deferred or parked is read on the locked row, and a promotion waits for no sender and no receiver."},
 
+	{"A20", "With the context of a handler that has asked for its transaction, a verb outside that transaction is carried out, or fails at once with ErrWouldDeadlock on a store with a single writer; it never waits for the handler."},
+
 	{"D01", "When a conversation is begun, a message sent, and both committed, the other side receives it once; both sides share the conversation's id, have handles of their own, and one of them is the initiator."},
 	{"D02", "A conversation on which nothing was sent is in state SO and exists on the initiator's side only."},
 	{"D03", "A transaction that begins and sends and is rolled back leaves nothing behind, and uses up no number."},

@@ -34,9 +34,7 @@ type file struct {
 
 	readers sync.Map // of *sqlstore.Stmt: *sql.Stmt on read
 
-	// turn is held by the writer. Goroutines that wait to send on a channel are
-	// served in their order.
-	turn chan struct{}
+	turn turn
 	conn *sql.Conn // the connection of write; belongs to the writer
 	stmt map[*sqlstore.Stmt]*sql.Stmt
 	text map[string]*sql.Stmt // what users run again and again
@@ -177,8 +175,8 @@ func (f *file) close() error {
 	if !f.opened.Swap(false) {
 		return nil
 	}
-	f.turn <- struct{}{} // transactions have been rolled back
-	defer func() { <-f.turn }()
+	f.turn.taken <- struct{}{} // transactions have been rolled back
+	defer func() { <-f.turn.taken }()
 	f.drop()
 	f.readers.Range(func(_, v any) bool { v.(*sql.Stmt).Close(); return true })
 	return errors.Join(f.read.Close(), f.write.Close())
@@ -271,7 +269,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
-	return &transaction{f: f}, nil
+	return &transaction{f: f, born: ctx}, nil
 }
 
 // transaction is the one that may write. Its statements are short, and are not
@@ -280,6 +278,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 // transaction will be rolled back automatically" (sqlite3_interrupt).
 type transaction struct {
 	f     *file
+	born  context.Context // that it was begun with, for what it is inside of
 	state atomic.Int32
 	mu    sync.Mutex // held by each statement, while its rows are read as well, and by the end, which may come from Close
 	// watched are contexts of the user's statements, which can be interrupted.
@@ -298,48 +297,6 @@ func (t *transaction) Begun() bool { return t.state.Load() != waiting }
 
 var errRolledBack = errors.New("SQLite rolled the transaction back after an error or because its context ended")
 
-// start takes the turn unless it has been taken, and makes sure that the
-// transaction is still there.
-func (t *transaction) start(ctx context.Context) error {
-	switch t.state.Load() {
-	case over:
-		return sql.ErrTxDone
-	case begun:
-		return t.check()
-	}
-	if err := t.f.deadlock(ctx, t); err != nil {
-		return err
-	}
-	select {
-	case t.f.turn <- struct{}{}:
-	default:
-		select {
-		case t.f.turn <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	_, err := t.f.connect(ctx)
-	if err == nil {
-		// The wait for other processes ends with the context.
-		if err = t.f.run(ctx, beginStmt); err != nil {
-			// A context that ends just as the statement does reports an error for
-			// one that was carried out. Without a transaction this does nothing.
-			t.f.run(context.WithoutCancel(ctx), rollbackStmt)
-		}
-	}
-	if err != nil {
-		t.release(err)
-		return err
-	}
-	if !t.state.CompareAndSwap(waiting, begun) { // closed meanwhile
-		t.f.run(context.WithoutCancel(ctx), rollbackStmt)
-		t.release(nil)
-		return sql.ErrTxDone
-	}
-	return nil
-}
-
 // enter is start for a statement, which leaves by unlocking t.mu. What would be
 // carried out behind the end of the transaction would be one by itself.
 func (t *transaction) enter(ctx context.Context) error {
@@ -352,27 +309,6 @@ func (t *transaction) enter(ctx context.Context) error {
 		return sql.ErrTxDone
 	}
 	return nil
-}
-
-// release gives the turn back.
-func (t *transaction) release(err error) {
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		t.f.drop()
-	}
-	<-t.f.turn
-}
-
-// deadlock returns ErrWouldDeadlock if ctx belongs to work inside another open
-// transaction of the same file, for which t would wait.
-func (f *file) deadlock(ctx context.Context, t *transaction) error {
-	outer, ok := backend.TxFrom(ctx).(*sqlstore.Tx)
-	if !ok || outer.Store() != f.store || !outer.Open() {
-		return nil
-	}
-	if x, ok := outer.Session().(*transaction); ok && (x == t || x.state.Load() != begun) {
-		return nil
-	}
-	return backend.ErrWouldDeadlock
 }
 
 // check returns an error if SQLite has rolled back by itself. To go on would

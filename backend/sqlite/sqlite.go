@@ -16,9 +16,12 @@
 //     Go, in order; SQLite's own busy handler has no queue and makes them wait
 //     for up to seconds. Other processes, and the application's own
 //     connections, are waited for by the busy timeout.
-//   - Whoever writes through a Broker while he has a transaction of it open
-//     would wait for himself, and gets backend.ErrWouldDeadlock where the
-//     context shows it. Open a delivery's transaction last, and keep it short.
+//   - A verb that writes outside the transaction that its caller has open would
+//     wait for the caller. Where the context shows it, which a handler's does
+//     after Message.Tx, the verb fails at once with backend.ErrWouldDeadlock.
+//     Any other waits for Options.TurnTimeout, and its error names the function
+//     that opened the transaction. Open a delivery's transaction last, and keep
+//     it short.
 //   - A transaction that is joined should have been begun with BEGIN IMMEDIATE
 //     (_txlock=immediate in the driver's data source name): one that reads first
 //     and then writes fails when another has written in between.
@@ -47,6 +50,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -66,6 +70,10 @@ type Options struct {
 	// BusyTimeout is how long to wait for writers in other processes. Default
 	// 10 seconds.
 	BusyTimeout time.Duration
+	// TurnTimeout is how long a transaction waits for another transaction of the
+	// same store that writes, before it fails with an error that names the other's
+	// function. A writer that takes longer is logged. Default 5 seconds.
+	TurnTimeout time.Duration
 	// PollEvery is how often to look whether another process has written, while
 	// somebody waits for messages. Default 5 milliseconds.
 	PollEvery time.Duration
@@ -82,6 +90,7 @@ var (
 	_ backend.Joiner   = (*Store)(nil)
 	_ backend.Listener = (*Store)(nil)
 	_ backend.Printer  = (*Store)(nil)
+	_ backend.Logging  = (*Store)(nil)
 )
 
 func init() {
@@ -127,6 +136,9 @@ func newStore(f *file, o Options) *Store {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 10 * time.Second
 	}
+	if o.TurnTimeout <= 0 {
+		o.TurnTimeout = 5 * time.Second
+	}
 	if o.PollEvery <= 0 {
 		o.PollEvery = 5 * time.Millisecond
 	}
@@ -134,7 +146,8 @@ func newStore(f *file, o Options) *Store {
 	if f.invalid == nil {
 		f.invalid = o.check()
 	}
-	f.options, f.turn = o, make(chan struct{}, 1)
+	f.options = o
+	f.turn = turn{taken: make(chan struct{}, 1), limit: o.TurnTimeout, log: slog.New(slog.DiscardHandler)}
 	var m many
 	d := &sqlstore.Dialect{
 		Statements:   statements(o.Prefix),

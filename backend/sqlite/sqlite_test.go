@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -363,6 +365,62 @@ func TestTwoStores(t *testing.T) {
 	for i, s := range got {
 		if s != fmt.Sprintf("%03d", i) {
 			t.Fatalf("post %d is %s", i, s)
+		}
+	}
+}
+
+// records are what was logged.
+type records struct {
+	slog.Handler
+	said chan string
+}
+
+func (r records) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r records) Handle(_ context.Context, rec slog.Record) error {
+	rec.Attrs(func(a slog.Attr) bool {
+		if a.Key == "event" || a.Key == "by" {
+			r.said <- a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+// TestWriterThatStays: a transaction waits for another one of the same store for a
+// bounded time only; its error and the log name the function that keeps it waiting.
+func TestWriterThatStays(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), "sqlite:"+path(t), &sqlite.Options{TurnTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	said := make(chan string, 100)
+	s.LogTo(slog.New(records{said: said}))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := backendtest.New(t, s)
+	for len(said) > 0 {
+		<-said // setting up may have been slow
+	}
+	tx := f.Begin()
+	_, err = tx.Once(f.Ctx, "first", time.Hour)
+	f.OK(err)
+	second := f.Begin()
+	_, err = second.Once(f.Ctx, "second", time.Hour)
+	f.Is(err, backend.ErrSerialization)
+	const name = "sqlite_test.TestWriterThatStays"
+	if !strings.Contains(err.Error(), name) {
+		t.Errorf("the error does not name who writes: %v", err)
+	}
+	f.OK(tx.Commit(f.Ctx))
+	_, err = second.Once(f.Ctx, "second", time.Hour) // it has not begun to write
+	f.OK(err)
+	f.OK(second.Commit(f.Ctx))
+	for _, event := range []string{"turn.long", "turn.over"} {
+		if got, by := <-said, <-said; got != event || !strings.Contains(by, name) {
+			t.Errorf("logged %q by %q, want %q by %s", got, by, event, name)
 		}
 	}
 }
