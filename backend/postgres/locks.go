@@ -25,6 +25,7 @@ type pool struct {
 	db      *sql.DB
 	owned   bool
 	listen  string // data source name of the listener
+	pings   pings  // of the listener
 	libpq   bool   // the driver is lib/pq
 	store   *sqlstore.Store
 	hot     hot

@@ -51,6 +51,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -179,7 +180,7 @@ func newStore(db *sql.DB, o Options) *Store {
 	_, libpq := db.Driver().(*pq.Driver)
 	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema)
 	o.Prefix = prefix
-	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: err}
+	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: err, pings: pings{time.Minute, 10 * time.Second}}
 	d := &sqlstore.Dialect{
 		Statements:  statements(dot, prefix),
 		Own:         p.hot.own(),

@@ -53,40 +53,6 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	}
 }
 
-// listenPQ listens on a connection of lib/pq until ctx ends. The driver listens
-// again by itself when the connection was lost, and then sends nil.
-func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
-	l := pq.NewListener(p.listen, 50*time.Millisecond, 5*time.Second, nil)
-	defer l.Close()
-	listening := make(chan error, 1)
-	go func() { listening <- l.Listen(p.channel) }() // it quotes the name, and waits for the connection
-	select {
-	case err := <-listening:
-		if err != nil {
-			return
-		}
-	case <-ctx.Done():
-		return
-	}
-	wake(0)
-	ping := time.NewTicker(time.Minute) // finds connections that died silently
-	defer ping.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case n := <-l.NotificationChannel():
-			if n == nil {
-				wake(0)
-			} else {
-				wakeAll(n.Extra, wake)
-			}
-		case <-ping.C:
-			go l.Ping()
-		}
-	}
-}
-
 // waiter waits for a notification on a connection of pgx. The type of that is
 // not named here, so that programs that use lib/pq need not have pgx.
 type waiter func(ctx context.Context) (payload string, err error)
