@@ -432,14 +432,21 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 	return err
 }
 
-// call calls a handler; a panic is its error, with the stack.
-func call(ctx context.Context, handler TaskHandler, t *RunningTask) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-		}
+// call calls a handler in a goroutine of its own, which the handler may end; a panic
+// is its error, with the stack.
+func call(ctx context.Context, handler TaskHandler, t *RunningTask) error {
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			}
+			done <- err
+		}()
+		err = handler(ctx, t)
 	}()
-	return handler(ctx, t)
+	return <-done
 }
 
 // outcome is what is stored of a task that did not end in its own transaction.

@@ -3,6 +3,7 @@ package parley_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -160,4 +161,52 @@ func databaseOf(t *testing.T, b *parley.Broker) string {
 		t.Fatal(err)
 	}
 	return info.Settings["file"]
+}
+
+// TestTaskThatEndsItsGoroutine: a handler that calls runtime.Goexit has failed, what
+// it wrote is undone, and the pool goes on with all its workers.
+func TestTaskThatEndsItsGoroutine(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	b, cleanup := shop()
+	defer cleanup()
+	s, err := b.OpenScheduler(ctx, "s", &parley.SchedulerOptions{MaxAttempts: 2})
+	must(err)
+	for range 3 {
+		must(s.Submit(ctx, parley.Task{Type: "x"}))
+	}
+	pool, err := b.NewTaskPool(parley.TaskHandlers{"": func(ctx context.Context, task *parley.RunningTask) error {
+		tx, err := task.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Post(ctx, "mail", parley.Payload{}); err != nil {
+			return err
+		}
+		if task.Attempt == 1 {
+			runtime.Goexit()
+		}
+		return nil
+	}}, &parley.TaskPoolOptions{Workers: 1, BackOff: func(int) time.Duration { return 0 }})
+	must(err)
+	work, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- pool.Run(work) }()
+	for range 3 {
+		if done, err := s.Next(ctx); err != nil || done.State != parley.TaskDone || done.Attempts != 2 {
+			t.Fatalf("the task ended as %+v, %v", done, err)
+		}
+	}
+	end()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Fatal("Run did not return")
+	}
+	if q, err := b.Queues(t.Context(), "mail"); err != nil || q[0].Depth != 3 {
+		t.Errorf("%d posts were committed, %v", q[0].Depth, err)
+	}
 }
