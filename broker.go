@@ -317,7 +317,8 @@ func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
 
 // Join lets Parley work in a transaction that the caller began and will end.
 // Receivers in this process and others are told of what was sent once it has
-// committed.
+// committed. Set savepoints by Tx.Savepoint: after a rollback to one that was set in
+// SQL, receivers in other processes may find what is sent next only by polling.
 func (b *Broker) Join(sqlTx Execer) *Tx {
 	tx := &Tx{b: b, joined: true}
 	j, ok := b.be.(backend.Joiner)

@@ -227,7 +227,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 		if marked {
 			ctx, cancel := cleanup(ctx)
 			defer cancel()
-			err = errors.Join(err, tx.be.RollbackTo(ctx, point), tx.be.Release(ctx, point))
+			err = errors.Join(err, tx.back(ctx, point), tx.be.Release(ctx, point))
 		}
 		return err
 	}

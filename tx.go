@@ -81,13 +81,20 @@ func (tx *Tx) RollbackTo(ctx context.Context, name string) error {
 	if i < 0 {
 		return fail("rollback to savepoint", name, errNoSavepoint)
 	}
-	if err := tx.be.RollbackTo(ctx, name); err != nil {
+	if err := tx.back(ctx, name); err != nil {
 		return fail("rollback to savepoint", name, err)
 	}
 	tx.held = tx.held[:tx.marks[i].held]
 	tx.marks = tx.marks[:i+1]
 	tx.cat = nil // a definition may have been undone
 	return nil
+}
+
+// back rolls the store's transaction back to a savepoint, with what it was to tell
+// receivers at the commit.
+func (tx *Tx) back(ctx context.Context, name string) error {
+	tx.notified = nil
+	return tx.be.RollbackTo(ctx, name)
 }
 
 // Release forgets a savepoint and keeps what was done since.
@@ -218,7 +225,7 @@ func (tx *Tx) whole(ctx context.Context, point string, f func() error) error {
 	if err != nil {
 		ctx, cancel := cleanup(ctx)
 		defer cancel()
-		err = errors.Join(err, tx.be.RollbackTo(ctx, point), tx.be.Release(ctx, point))
+		err = errors.Join(err, tx.back(ctx, point), tx.be.Release(ctx, point))
 	}
 	return err
 }

@@ -269,7 +269,8 @@ type Listener interface {
 }
 
 // CommitNotifier is implemented by the Tx of backends whose store can notify at
-// commit; it is used for joined transactions, whose commit Parley does not see.
+// commit; it is used for joined transactions, whose commit Parley does not see. A
+// rollback to a savepoint may undo it: Parley asks again then.
 type CommitNotifier interface {
 	NotifyAtCommit(ctx context.Context, queues []int64) error
 }
