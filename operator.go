@@ -3,6 +3,7 @@ package parley
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -127,6 +128,7 @@ func (b *Broker) Unpark(ctx context.Context, group ID) error {
 	err := b.patiently(ctx, func() error {
 		return b.InTx(ctx, func(tx *Tx) error {
 			tx.touch(0)
+			tx.soon(time.Millisecond) // a large group becomes ready bit by bit
 			return tx.be.Unpark(ctx, group)
 		})
 	})

@@ -198,7 +198,10 @@ type Tx interface {
 	Demote(ctx context.Context, group ID) error
 
 	// Unpark makes a parked or deferred group ready again. ErrGroupBusy if it
-	// is held, ErrNoGroup if there is none.
+	// is held, ErrNoGroup if there is none. It keeps senders of at most a hundred of
+	// the group's streams waiting until the transaction ends, and none of a stream
+	// without messages: DutyDeferred puts the other streams into the ready order, as
+	// many at a time.
 	Unpark(ctx context.Context, group ID) error
 
 	// Once records key, at least for a time, and reports whether it was new.

@@ -3,15 +3,19 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
 func init() {
 	add(
 		Check{ID: "A20", Name: "handlers that write on the side", Run: checkSideWrites},
+		Check{ID: "A21", Name: "senders to a group with many conversations that becomes ready", Run: checkManyBecomeReady, Limit: 3 * time.Minute},
 	)
 }
 
@@ -77,4 +81,75 @@ func wouldDeadlock(e *Env, err error) error {
 		e.Errorf("a verb with the context of a handler: %v", err)
 	}
 	return parley.ErrWouldDeadlock
+}
+
+// checkManyBecomeReady parks a group with many conversations, some of them without
+// messages, and counts how many of their senders would have to wait for the
+// transaction that makes it ready.
+func checkManyBecomeReady(e *Env) {
+	const with, all, most = 115, 120, 100
+	s := invUnder(invWorld(e))
+	handles := make([]parley.ID, all) // of senders to the group
+	group := parley.NewID()
+	s.Tx(func(tx *parley.Tx) error {
+		for i := range handles {
+			c, err := tx.Begin(e.Ctx, s.Client, s.Server, &parley.DialogOptions{Contract: s.Contract, RelatedGroup: group})
+			if err == nil {
+				err = c.Send(e.Ctx, s.Any, nil)
+			}
+			if err != nil {
+				return err
+			}
+			handles[i] = c.Handle()
+		}
+		return nil
+	})
+	for i, h := range handles {
+		handles[i] = invPeer(s.World, h)
+	}
+	s.Drain(s.SQ)
+	s.Tx(func(tx *parley.Tx) error {
+		for i, h := range handles[:with] {
+			if err := tx.Conversation(h).Send(e.Ctx, s.Any, []byte(fmt.Sprint(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d := s.Receive(s.CQ, nil)
+	e.Must(d.Park(e.Ctx, errors.New("a check")))
+	s.tend(backend.DutyMarkers)
+
+	tx := s.begin()
+	e.Must(tx.Unpark(e.Ctx, group))
+	if e.HoldsInTransaction() { // else there is no other writer beside tx
+		waiting, idle := 0, 0
+		sender := s.begin()
+		for i, h := range handles {
+			switch err := sender.TryStream(e.Ctx, h); {
+			case err == nil:
+			case !errors.Is(err, backend.ErrStreamBusy):
+				e.Fatalf("try a stream: %v", err)
+			case i < with:
+				waiting++
+			default:
+				idle++
+			}
+		}
+		s.rollback(sender)
+		if waiting > most || idle > 0 {
+			e.Errorf("%d senders of streams with messages, and %d of others, would wait for a group that becomes ready", waiting, idle)
+		}
+	}
+	s.commit(tx)
+	s.tend(backend.DutyDeferred)
+	bodies := make(map[string]int)
+	for _, m := range s.Drain(s.CQ) {
+		bodies[string(m.Body)]++
+	}
+	for i := range with {
+		if n := bodies[fmt.Sprint(i)]; n != 1 {
+			e.Errorf("message %d was received %d times", i, n)
+		}
+	}
 }

@@ -334,15 +334,22 @@ func dialogStatements(s *sqlstore.Statements[string]) {
 		-- locks ready key S row skip current
 		SELECT stream_id FROM parley_ready WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE group_id = @p1 ORDER BY stream_id`
-	s.MarkersMissing = `
+	s.MarkersAstray = `
 		-- locks stream.by_group key S row skip current
 		-- locks ready key S row skip current
-		SELECT s.stream_id
+		-- locks stream row none row never dirty
+		-- locks message key S row skip current
+		SELECT TOP (10000) s.stream_id
 		  FROM parley_stream s WITH (INDEX(by_group), READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		  LEFT JOIN parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		    ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-		 WHERE s.group_id = @p1 AND r.stream_id IS NULL
-		 ORDER BY s.stream_id`
+		  LEFT JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = s.stream_id
+		 WHERE s.group_id = @p1
+		   AND coalesce(r.since, -1) <> (SELECT TOP (1) m.since
+		                                   FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+		                                  WHERE m.stream_id = s.stream_id
+		                                  ORDER BY m.seq)
+		 ORDER BY x.priority DESC, s.endpoint, s.kind, s.stream_id`
 
 	s.HeldRead = `
 		-- locks held key S row skip current

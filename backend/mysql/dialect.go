@@ -142,6 +142,16 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s.MarkerInsert = `
 		INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 		VALUES (?, ?, ?, ?, :now)`
+	s.MarkersAstray = `
+		SELECT s.stream_id
+		  FROM parley_stream s
+		  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+		 WHERE s.group_id = ?
+		   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+		                                  WHERE m.stream_id = s.stream_id
+		                                  ORDER BY m.stream_id, m.seq LIMIT 1)
+		 ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
+		 LIMIT 10000`
 	s.KeyInsert = `
 		INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)`
 	s.UniqueInsert = `
@@ -294,7 +304,7 @@ type hot struct {
 	readyAfter, postAfter                              *sqlstore.Stmt
 	claimOne, lockOne, read, messages                  *sqlstore.Stmt
 	leaseGroups, unleaseGroups, leasePosts             *sqlstore.Stmt
-	remove, removePosts, guards, look                  *sqlstore.Stmt
+	remove, removePosts, guards, look, belong, restore *sqlstore.Stmt
 	dropMarkers, dropNotes, restand                    *sqlstore.Stmt
 	submit, start, holdTasks, finishTasks              *sqlstore.Stmt
 	probe, probed, unprobe                             *sqlstore.Stmt
@@ -338,6 +348,8 @@ func (h *hot) own() sqlstore.Own {
 		&h.remove:        {"remove", removeSQL},
 		&h.removePosts:   {"remove posts", removePostsSQL},
 		&h.guards:        {"guards", guardsSQL},
+		&h.belong:        {"belong", belongSQL},
+		&h.restore:       {"restore", restoreSQL},
 		&h.look:          {"look", lookSQL},
 		&h.dropMarkers:   {"drop markers", dropMarkersSQL},
 		&h.dropNotes:     {"drop notes", dropNotesSQL},

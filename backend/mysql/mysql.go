@@ -185,6 +185,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,
+		Restore:     p.restore,
 		Finish:      p.finish,
 		Extend:      p.extend,
 		Reclaim:     p.reclaim,

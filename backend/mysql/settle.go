@@ -129,6 +129,29 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	return len(locked) < len(streams), err
 }
 
+// restore puts streams to their places in the ready order.
+func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
+	locked, err := tx.IDs(ctx, p.hot.guards, ids(streams))
+	if err != nil || len(locked) == 0 {
+		return 0, err
+	}
+	var rows tuples
+	err = tx.Rows(ctx, func(r *sql.Rows) error {
+		var id backend.ID
+		var queue, priority int64
+		var first sql.NullInt64
+		err := r.Scan(&queue, sqlstore.ID(&id), &priority, &first)
+		if first.Valid {
+			rows = append(rows, []any{queue, group, id, priority, first.Int64})
+		}
+		return err
+	}, p.hot.belong, group, ids(locked))
+	if err == nil && len(rows) > 0 {
+		_, err = tx.Exec(ctx, p.hot.restore, rows)
+	}
+	return len(locked), err
+}
+
 // fences are holds of groups, or of posts, as a condition.
 func fences(id string, holds []*backend.Hold) either {
 	e := either{columns: []string{id, "fence"}}

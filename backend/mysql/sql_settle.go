@@ -59,6 +59,22 @@ const (
 		 WHERE ?`
 )
 
+// What belongs in the ready order of a group, of streams whose guards are ours, and
+// its rows, which get there though they are there with another time.
+//
+// group, streams; queue, group, stream, priority, time
+const (
+	belongSQL = `
+		SELECT s.queue_id, s.stream_id, s.priority,
+		       (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+		         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1)
+		  FROM parley_stream s
+		 WHERE s.group_id = ? AND s.stream_id IN (?)`
+	restoreSQL = `
+		INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since) VALUES ?
+		ON DUPLICATE KEY UPDATE since = VALUES(since)`
+)
+
 // Copies of messages that are about to be removed, for their receivers.
 //
 // handles by stream, keys

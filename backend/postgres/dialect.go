@@ -237,7 +237,7 @@ type hot struct {
 	claims, streamClaims                          walks
 	postClaims                                    [len(limits)]*sqlstore.Stmt
 	claimOne, read, readMany                      *sqlstore.Stmt
-	remove, removePosts, finish, guards           *sqlstore.Stmt
+	remove, removePosts, finish, guards, restore  *sqlstore.Stmt
 	submit, finishTasks                           *sqlstore.Stmt
 	retain, keep, keepPosts                       *sqlstore.Stmt
 	leasePosts, extend, reclaim                   *sqlstore.Stmt
@@ -264,6 +264,7 @@ func (h *hot) own() sqlstore.Own {
 		&h.submit:      {"submit tasks", submitSQL},
 		&h.finishTasks: {"finish tasks", finishTasksSQL},
 		&h.guards:      {"guards", guardsSQL},
+		&h.restore:     {"restore", restoreSQL},
 		&h.finish:      {"finish", finishSQL},
 		&h.retain:      {"retain", retainSQL},
 		&h.keep:        {"keep", keepSQL},

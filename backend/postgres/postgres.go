@@ -210,6 +210,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,
 		Finish:      p.finish,
+		Restore:     p.restore,
 		Extend:      p.extend,
 		OnlyInTx:    p.pooled.Load,
 		Several:     true,

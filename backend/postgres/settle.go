@@ -131,6 +131,15 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	return len(locked) < len(streams), nil
 }
 
+// restore puts streams to their places in the ready order.
+func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
+	locked, err := tx.IDs(ctx, p.hot.guards, uuids(streams))
+	if err == nil && len(locked) > 0 {
+		_, err = tx.Exec(ctx, p.hot.restore, uuids(locked), group)
+	}
+	return len(locked), err
+}
+
 // extend prolongs leases.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	_, err = tx.Row(ctx, []any{&lost}, p.hot.extend, append(fences(holds), d)...)

@@ -72,6 +72,24 @@ const finishSQL = `
 	 WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
 	                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))`
 
+// Streams of a group whose guards are ours get the places of their first messages
+// in the ready order. It must not share a statement with the one that takes the
+// guards, either.
+//
+// $1 streams, $2 group
+const restoreSQL = `
+	INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+	SELECT s.queue_id, s.group_id, k.id, s.priority, m.since
+	  FROM unnest((SELECT $1::uuid[])) k(id)
+	 CROSS JOIN LATERAL (
+	         SELECT y.queue_id, y.group_id, y.priority FROM parley_stream y
+	          WHERE y.stream_id = k.id AND y.group_id = $2 LIMIT 1) s
+	 CROSS JOIN LATERAL (
+	         SELECT y.since FROM parley_message y
+	          WHERE y.stream_id = k.id ORDER BY y.seq LIMIT 1) m
+	ON CONFLICT (group_id, stream_id) DO UPDATE SET since = excluded.since
+	 WHERE parley_ready.since <> excluded.since`
+
 // Copies of messages that are about to be removed, for their receivers.
 //
 // $1 handles, $2 streams, $3 seqs

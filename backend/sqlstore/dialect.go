@@ -139,7 +139,11 @@ type Dialect struct {
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
-	Extend      func(ctx context.Context, tx *Tx, holds []*backend.Hold, d time.Duration) (lost int, err error)
+	// Restore takes the guards of streams that it can have without waiting, and puts
+	// those that have messages to the place of the first. It returns how many guards
+	// it had.
+	Restore func(ctx context.Context, tx *Tx, group backend.ID, streams []backend.ID) (had int, err error)
+	Extend  func(ctx context.Context, tx *Tx, holds []*backend.Hold, d time.Duration) (lost int, err error)
 	// SubmitBatch adds tasks with the numbers from first on.
 	SubmitBatch func(ctx context.Context, tx *Tx, schedule backend.ID, first int64, caller string, tasks []backend.NewTask) error
 	// StartTasks starts tasks that were never claimed, and returns how many there

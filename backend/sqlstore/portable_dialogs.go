@@ -119,13 +119,17 @@ func portableDialogs(s *Statements[string]) {
 		 WHERE group_id = ? AND stream_id = ?`
 	s.MarkerRead = `
 		SELECT stream_id FROM parley_ready WHERE group_id = ? ORDER BY stream_id`
-	s.MarkersMissing = `
+	s.MarkersAstray = `
 		SELECT s.stream_id
 		  FROM parley_stream s
 		  LEFT JOIN parley_ready r
 		    ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-		 WHERE s.group_id = ? AND r.stream_id IS NULL
-		 ORDER BY s.stream_id`
+		 WHERE s.group_id = ?
+		   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
+		                                  WHERE m.stream_id = s.stream_id
+		                                  ORDER BY m.seq LIMIT 1)
+		 ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
+		 LIMIT 10000`
 
 	s.HeldInsert = `
 		INSERT INTO parley_held (stream_id, seq, message_id, kind, type, body, since, status)

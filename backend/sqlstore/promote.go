@@ -71,7 +71,8 @@ func (t *Tx) Unpark(ctx context.Context, id backend.ID) error {
 	case g.blocked == 0:
 		return nil
 	}
-	return t.unblock(ctx, g)
+	_, _, err = t.unblock(ctx, g)
+	return err
 }
 
 func (t *Tx) unparkPost(ctx context.Context, id backend.ID) error {
@@ -90,61 +91,4 @@ func (t *Tx) unparkPost(ctx context.Context, id backend.ID) error {
 	}
 	_, err = t.Exec(ctx, t.s.q.PostUnblock, id)
 	return err
-}
-
-// unblock makes a group that we hold ready again. A marker that we can see
-// cannot go while we hold the group, so only streams without one are looked at.
-// A stream whose guard cannot be had has a sender in flight that may or may not
-// have made a marker, and may yet roll back: the group is marked for another
-// look (DutyDeferred). To insert markers blindly would wait for that sender.
-func (t *Tx) unblock(ctx context.Context, g *group) error {
-	streams, err := t.IDs(ctx, t.s.q.MarkersMissing, g.id)
-	if err != nil {
-		return err
-	}
-	var ours []*Stream
-	missed := false
-	for _, id := range streams {
-		s, err := t.guard(ctx, id)
-		switch {
-		case err == backend.ErrStreamBusy:
-			missed = true
-		case err != nil:
-			return err
-		case s != nil:
-			ours = append(ours, s)
-		}
-	}
-	for _, s := range ours {
-		if err := t.remark(ctx, *s); err != nil {
-			return err
-		}
-	}
-	if err := t.restandAll(ctx, g); err != nil {
-		return err
-	}
-	_, err = t.Exec(ctx, t.s.q.GroupUnblock, missed, g.id)
-	return err
-}
-
-// restandAll gives streams that got a marker while their group was blocked the
-// place of their first message. Where a guard is busy it stays as it is.
-func (t *Tx) restandAll(ctx context.Context, g *group) error {
-	streams, err := t.IDs(ctx, t.s.q.MarkerRead, g.id)
-	if err != nil {
-		return err
-	}
-	for _, id := range streams {
-		s, err := t.guard(ctx, id)
-		if err == backend.ErrStreamBusy || s == nil && err == nil {
-			continue
-		}
-		if err == nil {
-			err = t.remark(ctx, *s)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

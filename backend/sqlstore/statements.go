@@ -84,7 +84,7 @@ type Statements[T any] struct {
 	MarkerSince,
 	MarkerMove,
 	MarkerRead,
-	MarkersMissing T
+	MarkersAstray T // those with messages and no marker, or one of another time
 
 	// Messages that wait for their target.
 	HeldInsert,

@@ -173,27 +173,15 @@ func (t *Tx) expire(ctx context.Context, kind int, handle backend.ID) (told bool
 
 // tendDeferred makes deferred groups and posts ready that are due, and looks
 // again at groups of which a stream was missed when they became ready. Guards
-// are locked for each group, so each has its own transaction.
+// are locked for each group, so each has transactions of its own.
 func (s *Store) tendDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
 	groups, err := s.due(ctx, s.q.DueGroups, limit)
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, id := range groups {
-		err := s.atomically(ctx, func(tx *Tx) error {
-			g, locked, err := tx.take(ctx, id)
-			if err != nil || g == nil || !locked || g.blocked == parked {
-				return err
-			}
-			// It may have been received and deferred anew since it was listed.
-			var one any
-			due, err := tx.Row(ctx, []any{&one}, s.q.GroupDue, id)
-			if err != nil || !due {
-				return err
-			}
-			moved++
-			return tx.unblock(ctx, g)
-		})
+		n, err := s.reopen(ctx, id)
+		moved += n
 		if err != nil {
 			return moved, 0, err
 		}

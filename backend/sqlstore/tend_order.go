@@ -67,16 +67,17 @@ func (s *Store) tendStale(ctx context.Context, queue int64) (moved int, err erro
 	}
 	// No group is needed for these: who holds the guard of a stream without
 	// messages knows that there will be none until he lets go.
-	err = s.atomically(ctx, func(tx *Tx) error {
-		for _, id := range SortIDs(slices.Collect(maps.Keys(empty))) {
-			n, err := tx.sweep(ctx, empty[id], id)
-			if err != nil {
+	rest := SortIDs(slices.Collect(maps.Keys(empty)))
+	for len(rest) > 0 && err == nil {
+		err = s.atomically(ctx, func(tx *Tx) (err error) {
+			rest, err = briefly(rest, func(id backend.ID) error {
+				n, err := tx.sweep(ctx, empty[id], id)
+				moved += n
 				return err
-			}
-			moved += n
-		}
-		return nil
-	})
+			})
+			return err
+		})
+	}
 	return moved, err
 }
 
@@ -98,33 +99,4 @@ func (t *Tx) sweep(ctx context.Context, group, id backend.ID) (int, error) {
 	}
 	n, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id)
 	return int(n), err
-}
-
-// takeOut takes the markers of a blocked group out of the ready order, in a
-// transaction of its own, since it locks guards.
-func (s *Store) takeOut(ctx context.Context, id backend.ID) (moved int, err error) {
-	err = s.atomically(ctx, func(tx *Tx) error {
-		g, locked, err := tx.take(ctx, id)
-		if err != nil || g == nil || !locked || g.blocked == 0 {
-			return err
-		}
-		streams, err := tx.IDs(ctx, s.q.MarkerRead, id)
-		if err != nil {
-			return err
-		}
-		for _, stream := range streams {
-			if ok, err := tx.TryLock(ctx, s.q.GuardTry, stream); err != nil {
-				return err
-			} else if !ok {
-				continue
-			}
-			n, err := tx.Exec(ctx, s.q.MarkerDelete, id, stream)
-			if err != nil {
-				return err
-			}
-			moved += int(n)
-		}
-		return nil
-	})
-	return moved, err
 }

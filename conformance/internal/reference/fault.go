@@ -118,6 +118,7 @@ const (
 	FaultLockFencePasses       Fault = "lock-fence-passes"
 	FaultStopUntold            Fault = "stop-untold"
 	FaultDeathUnseen           Fault = "death-unseen"
+	FaultUnblocksAll           Fault = "unblocks-all"
 	FaultSubmitUnlocked        Fault = "submit-unlocked"
 )
 
@@ -133,6 +134,7 @@ var Faults = []FaultInfo{
 	{FaultUncounted, "RA", "a settle accepts an acknowledgement of a message that is not there"},
 	{FaultFinishUnguarded, "RB", "a settle judges whether a stream is empty without its guard"},
 	{FaultStateBeforeLock, "RC", "a claim tests a group's state before it has the lock"},
+	{FaultUnblocksAll, "A21", "a group that becomes ready takes the guards of all its streams at once"},
 	{FaultFoldsCase, "D10", "names that differ only in case are one name"},
 	{FaultNumbersLost, "D03", "a sequence number is used up by a rollback"},
 	{FaultNoneIsEmpty, "D08", "no body becomes an empty one"},

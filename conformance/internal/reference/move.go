@@ -202,15 +202,20 @@ func (s *Store) unblock(tx *Tx, id backend.ID) (done bool) {
 	return !g.again
 }
 
-// putBack puts the streams of a group into the ready order and reports whether
-// it could do so with all.
+// putBack puts streams of a group that have messages into the ready order, as many
+// as one transaction may keep from their senders, and reports whether it could do so
+// with all.
 func (s *Store) putBack(tx *Tx, id backend.ID) bool {
-	all := true
+	all, guards := true, 0
 	for _, stream := range s.homed(tx, id) {
+		_, waits := s.oldest(tx, stream)
 		switch {
-		case s.markers.has(tx, stream) && !s.markers.busy(tx, stream):
+		case !waits && s.fault != FaultUnblocksAll, s.markers.has(tx, stream) && !s.markers.busy(tx, stream):
+		case guards == 100 && s.fault != FaultUnblocksAll:
+			return false
 		case tx.tryLock(guardLock(stream)):
 			s.mark(tx, stream)
+			guards++
 		default:
 			all = false
 		}
