@@ -50,9 +50,9 @@ type pool struct {
 
 // probe finds out, once, whether sessions are ours: behind a pooler that gives
 // out servers by the transaction nothing may be left in a session, prepared
-// statements least of all. Two connections of the pool are held, and one is
-// asked for its server's process before and after the other has had a
-// transaction. A pinned connection whose process changes is not a session.
+// statements least of all. Two connections of the pool are held, and each is
+// asked for its server's process several times. A pinned connection whose process
+// changes, or is the other's, is not a session.
 func (p *pool) probe(ctx context.Context) error {
 	if p.probed.Load() {
 		return nil
@@ -119,36 +119,32 @@ func (p *pool) moves(ctx context.Context) (bool, error) {
 		err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&n)
 		return n, err
 	}
-	for range 3 {
-		if _, err := first.ExecContext(ctx, "BEGIN"); err != nil {
-			return false, err
-		}
-		a, err := pid(first)
-		if err != nil {
-			return false, err
-		}
-		b, err := pid(second) // takes another server, or waits for one
-		if err != nil {
-			return false, err
-		}
-		if _, err := first.ExecContext(ctx, "COMMIT"); err != nil {
-			return false, err
-		}
-		if a == b {
-			return true, nil
-		}
-		// The server that was given back last is usually the next to be given
-		// out: to the second connection now, if there is a pooler.
-		c, err := pid(second)
-		if err != nil {
-			return false, err
-		}
-		if c != b {
-			return true, nil
+	// Each question is a transaction of its own: to keep a server with the one
+	// connection while the other waits for a second server would have many stores
+	// that start at once wait for each other. A pooler gives out the server that was
+	// given back last, to the second connection then, or they take turns, so that
+	// the second gets another one the second time.
+	var a, b int
+	for range probes {
+		for _, x := range []struct {
+			conn       *sql.Conn
+			was, other *int
+		}{{first, &a, &b}, {second, &b, &a}, {second, &b, &a}} {
+			n, err := pid(x.conn)
+			if err != nil {
+				return false, err
+			}
+			if n == *x.other || *x.was != 0 && n != *x.was {
+				return true, nil
+			}
+			*x.was = n
 		}
 	}
 	return false, nil
 }
+
+// probes is how often two connections are asked for their servers.
+const probes = 4
 
 // statement returns the prepared form of q, nil if it has none yet. Statements
 // are not prepared inside of transactions, where that would take a second

@@ -206,12 +206,15 @@ func (s *Store) unblock(tx *Tx, id backend.ID) (done bool) {
 // as one transaction may keep from their senders, and reports whether it could do so
 // with all.
 func (s *Store) putBack(tx *Tx, id backend.ID) bool {
-	all, guards := true, 0
+	all, guards, most := true, 0, 100
+	if s.fault == FaultUnblocksAll {
+		most = 1 << 30
+	}
 	for _, stream := range s.homed(tx, id) {
 		_, waits := s.oldest(tx, stream)
 		switch {
-		case !waits && s.fault != FaultUnblocksAll, s.markers.has(tx, stream) && !s.markers.busy(tx, stream):
-		case guards == 100 && s.fault != FaultUnblocksAll:
+		case !waits, s.markers.has(tx, stream) && !s.markers.busy(tx, stream):
+		case guards == most:
 			return false
 		case tx.tryLock(guardLock(stream)):
 			s.mark(tx, stream)
