@@ -60,6 +60,7 @@ type batch struct {
 	ended   []ID // conversations that handlers ended
 
 	handled, failed int // messages
+	fenced          int // messages that were handled, and lost with their lease
 	disable         bool
 	timer           *time.Timer
 	spent           bool        // its claim left nothing
@@ -357,7 +358,7 @@ func (t *batch) cancel() {
 func (t *batch) report(next int, took time.Duration, err error) {
 	e := SettleEvent{Queue: t.s.name, Groups: len(t.holds), Failed: t.failed, Returned: len(t.holds) - next, Took: took, Err: err}
 	if err == nil {
-		e.Done = t.handled
+		e.Done, e.Lost = t.handled-t.fenced, t.fenced
 	}
 	t.w.opt.Observer.Settled(e)
 }

@@ -109,7 +109,10 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 		if err == nil {
 			err = t.commit(ctx, []backend.Outcome{o})
 		}
-		if err != nil && !errors.Is(err, ErrFenced) && first == nil {
+		switch {
+		case errors.Is(err, ErrFenced):
+			t.fenced += len(o.Done)
+		case err != nil && first == nil:
 			first = err
 		}
 	}

@@ -40,6 +40,7 @@ type SettleEvent struct {
 	Queue    string
 	Groups   int // that were in the batch
 	Done     int // messages that were acknowledged
+	Lost     int // messages that were handled, but whose lease was lost: they come again
 	Failed   int // messages that failed
 	Returned int // groups that were given back unhandled
 	Took     time.Duration

@@ -11,12 +11,76 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
+
+// fencing is a store where leases are lost before their acknowledgement, until that
+// is over.
+type fencing struct {
+	backend.Backend
+	over atomic.Bool
+}
+
+func (f *fencing) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := f.Backend.Begin(ctx)
+	return &fencingTx{tx, f}, err
+}
+
+type fencingTx struct {
+	backend.Tx
+	f *fencing
+}
+
+func (tx *fencingTx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
+	if len(holds) > 0 && !tx.f.over.Load() {
+		return backend.ErrFenced
+	}
+	return tx.Tx.Reclaim(ctx, holds)
+}
+
+// settled hears what became of batches.
+type settled struct {
+	parley.NopObserver
+	events chan parley.SettleEvent
+}
+
+func (s settled) Settled(e parley.SettleEvent) { s.events <- e }
+
+// TestObserverOfLostLease: a message whose lease was lost before its acknowledgement
+// is not reported as done.
+func TestObserverOfLostLease(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first, cleanup := shop()
+	defer cleanup()
+	be, err := backend.Open(ctx, "sqlite:"+databaseOf(t, first))
+	must(err)
+	store := &fencing{Backend: be}
+	b, err := parley.New(ctx, store, &parley.Options{Lease: 200 * time.Millisecond, Poll: 10 * time.Millisecond})
+	must(err)
+	defer b.Close()
+	_, err = b.Post(ctx, "mail", parley.Payload{Body: []byte("x")})
+	must(err)
+	heard := settled{events: make(chan parley.SettleEvent, 100)}
+	handler := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
+	ended := make(chan error, 1)
+	go func() { ended <- b.NewWorker("mail", handler, &parley.WorkerOptions{Observer: heard}).Run(ctx) }()
+	if e := <-heard.events; e.Done != 0 || e.Lost != 1 || e.Err != nil {
+		t.Errorf("the lease was lost, and the observer heard %+v", e)
+	}
+	store.over.Store(true)
+	done := 0
+	for done == 0 {
+		done = (<-heard.events).Done
+	}
+	stop()
+	must(<-ended)
+}
 
 // part is a handler that was made for one message.
 type part struct {
