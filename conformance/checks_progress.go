@@ -16,6 +16,7 @@ func init() {
 	add(
 		Check{ID: "A20", Name: "handlers that write on the side", Run: checkSideWrites},
 		Check{ID: "A21", Name: "senders to a group with many conversations that becomes ready", Run: checkManyBecomeReady, Limit: 3 * time.Minute},
+		Check{ID: "A22", Name: "a group that a verb takes after its lease ran out", Run: checkTakenAfterDeath},
 	)
 }
 
@@ -151,5 +152,31 @@ func checkManyBecomeReady(e *Env) {
 		if n := bodies[fmt.Sprint(i)]; n != 1 {
 			e.Errorf("message %d was received %d times", i, n)
 		}
+	}
+}
+
+func checkTakenAfterDeath(e *Env) {
+	s := invUnder(invWorld(e))
+	for _, hold := range e.Holds() {
+		st := s.dialog()
+		s.sent(st, "m0")
+		dead := s.claim(parley.HoldLease, backend.ClaimRequest{Lease: 20 * time.Millisecond})
+		taken := s.Soon(invPatience, func() bool {
+			tx := s.begin()
+			defer tx.Rollback(e.Ctx)
+			err := tx.LockGroup(e.Ctx, dead.Group)
+			if err != nil && !invBusy(e, err) {
+				e.Errorf("lock the group: %v", err)
+			}
+			return err == nil && tx.Commit(e.Ctx) == nil
+		})
+		if !taken {
+			e.Fatalf("the group was not to be had after its lease had run out")
+		}
+		h := s.found(hold, "after the group was taken by a verb")
+		if got := h.Messages[0].Suspicion; got != 1 {
+			e.Errorf("%s: the message shows %d receivers that died, want 1", invHoldName(hold), got)
+		}
+		h.settle(backend.Outcome{Done: h.Messages})
 	}
 }

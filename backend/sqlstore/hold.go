@@ -61,12 +61,28 @@ func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, er
 		return g, false, nil
 	}
 	if g.lease != 0 {
-		if _, err := t.Exec(ctx, t.s.q.GroupUnlease, id); err != nil {
+		if err := t.unlease(ctx, g); err != nil {
 			return nil, false, err
 		}
-		g.fence, g.lease = g.fence+1, 0
 	}
 	return g, true, nil
+}
+
+// unlease takes away the token of a receiver that died, and counts that for the
+// message that it had in hand, as a claim does.
+func (t *Tx) unlease(ctx context.Context, g *group) error {
+	h := NewHold(backend.ClaimRequest{Queue: g.queue}, g.id, 0, false)
+	if _, _, err := t.read(ctx, g, h, backend.ID{}, 1, &budget{}); err != nil {
+		return err
+	}
+	if err := t.Suspect(ctx, h); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, t.s.q.GroupUnlease, g.id); err != nil {
+		return err
+	}
+	g.fence, g.lease = g.fence+1, 0
+	return nil
 }
 
 // LockGroup implements backend.Tx.

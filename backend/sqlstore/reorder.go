@@ -92,7 +92,10 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error
 			}
 			if len(rest) == 0 {
 				rest, busy, err = tx.unblock(ctx, g)
-				again, moved = len(rest) > 0, 1
+				again = len(rest) > 0
+				if g.blocked != 0 || !busy { // else it is as it was
+					moved = 1
+				}
 				return err
 			}
 			var missed bool

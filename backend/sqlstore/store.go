@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -28,6 +29,7 @@ type Store struct {
 	mu      sync.Mutex
 	cursors [backend.DutyCount]backend.ID // where slow walks go on
 	open    map[*Tx]struct{}              // transactions that Close has to end
+	stall   time.Duration                 // how long to leave due groups that are locked
 	lines   map[*session]struct{}         // native sessions, whose lines it has to close
 }
 

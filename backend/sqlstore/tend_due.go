@@ -171,20 +171,51 @@ func (t *Tx) expire(ctx context.Context, kind int, handle backend.ID) (told bool
 	}})
 }
 
+// reopenDue makes groups ready that are due. Those that others have locked do not
+// hide the rest.
+func (s *Store) reopenDue(ctx context.Context, limit int) (moved int, err error) {
+	tried := make(map[backend.ID]bool)
+	for n := limit; ; n *= 4 {
+		groups, err := s.due(ctx, s.q.DueGroups, n)
+		if err != nil {
+			return moved, err
+		}
+		for _, id := range groups {
+			if tried[id] {
+				continue
+			}
+			tried[id] = true
+			m, err := s.reopen(ctx, id)
+			moved += m
+			if err != nil || moved >= limit {
+				return moved, err
+			}
+		}
+		if moved > 0 || len(groups) < n || n >= backend.CountLimit {
+			return moved, nil
+		}
+	}
+}
+
+// stalled returns when to look again at groups that are due but locked: ever later
+// while there is nothing else.
+func (s *Store) stalled(still bool) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pause := max(s.stall, soon)
+	s.stall = 0
+	if still {
+		s.stall = min(2*pause, time.Second)
+	}
+	return pause
+}
+
 // tendDeferred makes deferred groups and posts ready that are due, and looks
 // again at groups of which a stream was missed when they became ready. Guards
 // are locked for each group, so each has transactions of its own.
 func (s *Store) tendDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
-	groups, err := s.due(ctx, s.q.DueGroups, limit)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, id := range groups {
-		n, err := s.reopen(ctx, id)
-		moved += n
-		if err != nil {
-			return moved, 0, err
-		}
+	if moved, err = s.reopenDue(ctx, limit); err != nil {
+		return moved, 0, err
 	}
 	posts, err := s.due(ctx, s.q.DuePosts, limit)
 	if err != nil {
@@ -214,8 +245,9 @@ func (s *Store) tendDeferred(ctx context.Context, limit int) (moved int, next ti
 	}
 	again, err := s.due(ctx, s.q.DueGroups, 1)
 	if err != nil || len(again) > 0 {
-		return moved, soon, err
+		return moved, s.stalled(moved == 0), err
 	}
+	s.stalled(false)
 	next, err = s.next(ctx, s.q.NextGroup)
 	if err != nil {
 		return moved, 0, err

@@ -119,6 +119,7 @@ const (
 	FaultStopUntold            Fault = "stop-untold"
 	FaultDeathUnseen           Fault = "death-unseen"
 	FaultUnblocksAll           Fault = "unblocks-all"
+	FaultDeathForgotten        Fault = "death-forgotten"
 	FaultSubmitUnlocked        Fault = "submit-unlocked"
 )
 
@@ -135,6 +136,7 @@ var Faults = []FaultInfo{
 	{FaultFinishUnguarded, "RB", "a settle judges whether a stream is empty without its guard"},
 	{FaultStateBeforeLock, "RC", "a claim tests a group's state before it has the lock"},
 	{FaultUnblocksAll, "A21", "a group that becomes ready takes the guards of all its streams at once"},
+	{FaultDeathForgotten, "A22", "a verb that takes a group after its lease ran out forgets that the receiver died"},
 	{FaultFoldsCase, "D10", "names that differ only in case are one name"},
 	{FaultNumbersLost, "D03", "a sequence number is used up by a rollback"},
 	{FaultNoneIsEmpty, "D08", "no body becomes an empty one"},

@@ -66,6 +66,9 @@ func (tx *Tx) tryGroup(id backend.ID) bool {
 	if g, ok := tx.store.groups.get(tx, id); ok && tx.store.leased(tx, id, g) {
 		tx.unlock(groupLock(id))
 		return false
+	} else if ok && tx.store.fault == FaultDeathForgotten {
+		g.lease = nil
+		tx.store.groups.put(tx, id, g)
 	}
 	return true
 }
