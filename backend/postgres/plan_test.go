@@ -212,6 +212,9 @@ func TestPlans(t *testing.T) {
 			if buffers > limit {
 				t.Errorf("%s, %s: %d pages\n%s", situation, x.q.Name, buffers, plan)
 			}
+			if x.q == q.StreamsOfEndpoint && !regexp.MustCompile(`Index Cond: .*endpoint`).MatchString(plan) {
+				t.Errorf("%s: to end a conversation is to read all streams of its group\n%s", situation, plan)
+			}
 			if strings.Contains(plan, "JIT:") && x.q != q.ListReady { // which runs without
 				t.Errorf("%s, %s: compiled, which takes longer than to run it\n%s", situation, x.q.Name, plan)
 			}

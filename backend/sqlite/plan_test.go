@@ -57,6 +57,14 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
+	var detail string
+	var unused [3]int
+	if err := db.QueryRow("EXPLAIN QUERY PLAN "+b.Q().StreamsOfEndpoint.Text, 0, 0).Scan(&unused[0], &unused[1], &unused[2], &detail); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(detail, "endpoint=?") {
+		t.Errorf("to end a conversation is to read all streams of its group: %s", detail)
+	}
 	look("parley_queues", "SELECT * FROM parley_queues")
 }
 

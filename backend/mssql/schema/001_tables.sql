@@ -114,7 +114,7 @@ CREATE TABLE parley_stream (
   touched   bigint     NOT NULL, -- when it was last written to
   PRIMARY KEY CLUSTERED (stream_id) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
-CREATE INDEX by_group ON parley_stream (group_id, stream_id) INCLUDE (kind, endpoint) WITH (ALLOW_PAGE_LOCKS = OFF);
+CREATE INDEX by_group ON parley_stream (group_id, endpoint, stream_id) INCLUDE (kind) WITH (ALLOW_PAGE_LOCKS = OFF);
 CREATE INDEX by_held ON parley_stream (stream_id) WHERE held = 1 WITH (ALLOW_PAGE_LOCKS = OFF);
 
 CREATE TABLE parley_message (

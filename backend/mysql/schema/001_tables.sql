@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS parley_stream (
   closed    TINYINT    NOT NULL,
   held      TINYINT    NOT NULL,
   touched   BIGINT     NOT NULL, -- when it was last written to
-  INDEX group_id (group_id),
+  INDEX group_id (group_id, endpoint),
   INDEX held (held, stream_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 

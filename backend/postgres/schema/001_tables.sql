@@ -109,7 +109,7 @@ CREATE TABLE parley_stream (
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_analyze_scale_factor = 0.05
 );
-CREATE INDEX parley_stream_group ON parley_stream (group_id);
+CREATE INDEX parley_stream_group ON parley_stream (group_id, endpoint);
 CREATE INDEX parley_stream_held ON parley_stream (stream_id) WHERE held = 1;
 
 CREATE TABLE parley_message (

@@ -91,7 +91,7 @@ CREATE TABLE parley_stream (
   held      INTEGER NOT NULL,
   touched   INTEGER NOT NULL  -- when it was last written to
 ) WITHOUT ROWID;
-CREATE INDEX parley_stream_group ON parley_stream (group_id);
+CREATE INDEX parley_stream_group ON parley_stream (group_id, endpoint);
 CREATE INDEX parley_stream_held ON parley_stream (stream_id) WHERE held = 1;
 
 CREATE TABLE parley_message (
