@@ -15,7 +15,8 @@ import (
 func init() {
 	add(
 		Check{ID: "A20", Name: "handlers that write on the side", Run: checkSideWrites},
-		Check{ID: "A21", Name: "senders to a group with many conversations that becomes ready", Run: checkManyBecomeReady, Limit: 3 * time.Minute},
+		Check{ID: "A21", Name: "senders to a group with many conversations that becomes ready",
+			Run: checkManyBecomeReady, Limit: 3 * time.Minute},
 		Check{ID: "A22", Name: "a group that a verb takes after its lease ran out", Run: checkTakenAfterDeath},
 	)
 }
@@ -33,7 +34,8 @@ func checkSideWrites(e *Env) {
 			_, err := w.B.Post(ctx, w.CQ, parley.Payload{Type: w.Any, Body: []byte(body)}, parley.Key(body))
 			return err
 		}
-		r := w.work(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, Backoff: soonAgain}, func(ctx context.Context, m *parley.Message) error {
+		o := &parley.WorkerOptions{Hold: hold, MaxReaders: 2, Backoff: soonAgain}
+		r := w.work(w.B, o, func(ctx context.Context, m *parley.Message) error {
 			if err := side(ctx, "before "+string(m.Body)); err != nil {
 				return err
 			}
@@ -94,7 +96,8 @@ func checkManyBecomeReady(e *Env) {
 	group := parley.NewID()
 	s.Tx(func(tx *parley.Tx) error {
 		for i := range handles {
-			c, err := tx.Begin(e.Ctx, s.Client, s.Server, &parley.DialogOptions{Contract: s.Contract, RelatedGroup: group})
+			o := &parley.DialogOptions{Contract: s.Contract, RelatedGroup: group}
+			c, err := tx.Begin(e.Ctx, s.Client, s.Server, o)
 			if err == nil {
 				err = c.Send(e.Ctx, s.Any, nil)
 			}

@@ -84,7 +84,9 @@ func (w *writer) String() string {
 
 // ours are packages whose functions say nothing of what a transaction is for.
 var ours = []string{
-	"github.com/parleymq/parley/backend/sqlite.", "github.com/parleymq/parley/backend/sqlstore.", "database/sql.", "runtime.",
+	"github.com/parleymq/parley/backend/sqlite.",
+	"github.com/parleymq/parley/backend/sqlstore.",
+	"database/sql.", "runtime.",
 }
 
 // caller is the application's function that opened the transaction, or the
