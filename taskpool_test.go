@@ -85,7 +85,7 @@ func TestTasksWithoutHandler(t *testing.T) {
 		state    parley.TaskState
 		attempts int
 		says     string
-	}{{parley.TaskDead, 1, `there is no handler for tasks of type "nobody"`}, {parley.TaskDead, 5, "panic: oh"}, {parley.TaskDone, 1, ""}} {
+	}{{parley.TaskDead, 1, `there is no handler for tasks of type "nobody"`}, {parley.TaskDead, 5, "the handler panicked: oh"}, {parley.TaskDone, 1, ""}} {
 		says := log[i].Error
 		if len(says) > len(want.says) {
 			says = says[:len(want.says)]
