@@ -391,7 +391,6 @@ var mistakes = []*mistake{
 	{id: "X07", says: "a rollback commits", rollback: commitInstead},
 	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
 	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
-	{id: "X14", says: "what is rolled back stays acknowledged", rollback: commitInstead},
 	{
 		id: "X08", says: "nobody knows of receivers that died",
 		attend: func() ([]backend.Trace, error) { return nil, nil },
