@@ -22,6 +22,9 @@ func TestClassify(t *testing.T) {
 	}
 	defer db.Close()
 	s := mysql.New(db, nil)
+	if _, err := s.Begin(t.Context()); !errors.Is(err, backend.ErrNotBegun) || !errors.Is(err, backend.ErrConnection) {
+		t.Errorf("begin without a server: %v", err)
+	}
 	for number, want := range map[uint16]error{
 		1213: backend.ErrSerialization,
 		1205: backend.ErrSerialization,

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,20 @@ import (
 
 	"github.com/parleymq/parley/backend"
 )
+
+// TestNotBegun: a transaction that could not be begun has done nothing, so that it
+// can be begun again.
+func TestNotBegun(t *testing.T) {
+	db, err := sql.Open("postgres", "postgres://nobody@127.0.0.1:1/x?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = New(db, nil).Begin(t.Context())
+	if !errors.Is(err, backend.ErrNotBegun) || !errors.Is(err, backend.ErrConnection) {
+		t.Errorf("begin without a server: %v", err)
+	}
+}
 
 func TestClassify(t *testing.T) {
 	s := New(nilDB(t), nil)
