@@ -112,7 +112,7 @@ func (t *batch) run() {
 	t.release()
 	if err == nil {
 		t.acquit()
-		t.w.works()
+		t.w.works(true)
 	}
 	settled := time.Since(end)
 	t.s.pace.did(paced{

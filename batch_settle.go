@@ -133,7 +133,7 @@ func (t *batch) recover(next int, err error) {
 		return
 	}
 	if t.w.b.halts(err) {
-		t.w.outage.begin(t.w.b.log, t.s.name, err)
+		t.w.refused(t.s.name, err)
 		return
 	}
 	t.w.b.log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.s.name, "groups", len(holds), "error", err)

@@ -111,8 +111,21 @@ func (w *Worker) doze() bool {
 	return true
 }
 
-// works notes that the store has done something for the worker.
-func (w *Worker) works() {
+// refused notes that the store took nothing of what was to be settled.
+func (w *Worker) refused(queue string, err error) {
+	w.unwritten.Store(true)
+	w.outage.begin(w.b.log, queue, err)
+}
+
+// works notes that the store has done something for the worker: settled a batch, or
+// looked for one. The latter says nothing of whether it could be settled.
+func (w *Worker) works(settled bool) {
+	if settled {
+		w.unwritten.Store(false)
+	}
+	if w.unwritten.Load() {
+		return
+	}
 	if w.outage.end(w.b.log, w.sources[0].name) {
 		w.spawn(0, false)
 	}

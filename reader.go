@@ -128,7 +128,7 @@ func (w *Worker) next() (*batch, bool) {
 			return t, false
 		}
 		if err == nil {
-			w.works()
+			w.works(false)
 		}
 		pause := jitter(w.b.opt.Poll)
 		switch {

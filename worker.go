@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -177,7 +178,8 @@ type Worker struct {
 	sources []*source
 	poke    chan time.Time // has the waiting reader look
 
-	outage, slump *lull // pauses of the whole worker
+	outage, slump *lull       // pauses of the whole worker
+	unwritten     atomic.Bool // the last thing that was to be settled could not be written
 	tally         tally
 	strikes       strikes
 
