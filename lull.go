@@ -91,7 +91,7 @@ func (l *lull) left() time.Duration {
 func (w *Worker) pausing() bool { return w.outage.active.Load() || w.slump.active.Load() }
 
 // doze waits until the worker's pause is over, if there is one. It reports whether
-// the reader is to go on: one that waits is enough.
+// the reader is to go on: one waiting reader is enough.
 func (w *Worker) doze() bool {
 	d := max(w.outage.left(), w.slump.left())
 	if d <= 0 {
@@ -139,7 +139,7 @@ func (b *Broker) halts(err error) bool {
 }
 
 // is reports whether an error is one of a kind of the store's, also if it is one of
-// a handler's own statements, which nobody has classified.
+// a handler's own statements, which comes as the driver made it.
 func (b *Broker) is(err, kind error) bool {
 	if errors.Is(err, kind) {
 		return true
@@ -240,7 +240,7 @@ func rootReason(err error) string {
 
 // strikes count how often messages have failed through no fault of their own.
 // Such a failure does not count by itself, since losing against another transaction
-// says nothing about a message. But one that always loses would be tried for ever.
+// says nothing about a message. A message that always loses would be tried for ever.
 type strikes struct {
 	some atomic.Bool
 	mu   sync.Mutex

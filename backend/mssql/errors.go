@@ -23,8 +23,7 @@ func number(err error) int32 {
 // classify returns the sentinel that fits an error by its number, nil if there is
 // none. The numbers are those of the manual's "Database Engine events and errors".
 // There is none for 3930 and 3998 (the transaction is doomed): an earlier statement
-// has failed, nobody has minded, and a transaction that did the same again would end
-// the same way.
+// has failed, its error was ignored, and the same transaction would end the same way.
 func classify(err error) error {
 	var stream driver.StreamError
 	if errors.As(err, &stream) {

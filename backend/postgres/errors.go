@@ -22,8 +22,8 @@ func sqlState(err error) string {
 
 // classify returns the sentinel that fits an error, nil if there is none. The
 // codes are those of the manual's appendix "PostgreSQL Error Codes". There is none for
-// 25P02 (in_failed_sql_transaction): an earlier statement has failed, nobody has minded,
-// and a transaction that did the same again would end the same way.
+// 25P02 (in_failed_sql_transaction): an earlier statement has failed, its error was
+// ignored, and the same transaction would end the same way.
 func classify(err error) error {
 	code := sqlState(err)
 	switch code {
