@@ -3,7 +3,6 @@ package parley
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -114,6 +113,7 @@ func (t *batch) run() {
 	t.release()
 	if err == nil {
 		t.acquit()
+		t.w.works(true)
 	}
 	settled := time.Since(end)
 	t.s.pace.did(paced{
@@ -140,14 +140,14 @@ func (t *batch) full(next int) bool {
 	case next == 0:
 		return false
 	}
-	return t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
+	return t.w.pausing() || t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
 }
 
 // enough reports whether the rest of a group is to be left for another batch.
 func (t *batch) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
+	return t.w.pausing() || t.w.stop.Err() != nil || t.points >= maxPoints || t.late()
 }
 
 // late reports whether the batch has had its time. t.mu is held.
@@ -235,6 +235,8 @@ func (t *batch) attempt(messages []*Message) bool {
 		return false
 	}
 	if err == nil {
+		t.w.did(t.s.name, m.Group, nil)
+		t.w.strikes.clear(m.ID)
 		t.handled += len(messages)
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -247,7 +249,7 @@ func (t *batch) attempt(messages []*Message) bool {
 	switch {
 	case t.w.opt.Release == BeforeWork:
 		t.w.b.log.Error("parley: a message that had been released failed and is lost", "event", "message.lost", "queue", t.s.name,
-			"type", m.Type, "message", m.ID.String(), "error", firstLine(err.Error()))
+			"type", m.Type, "message", m.ID.String(), "error", firstLine(errorText(err)))
 		return true
 	case t.ctx.Err() != nil:
 		return false // it was interrupted: given back, no failure of its own
@@ -260,7 +262,12 @@ func (t *batch) attempt(messages []*Message) bool {
 func (t *batch) condemn(m *Message, err error) bool {
 	w := t.w
 	r := w.rule(t.ctx, t.s.name, m, err)
-	text := asText(clip(err.Error(), maxErrorText))
+	if r.failed {
+		t.w.did(t.s.name, m.Group, err)
+	} else if w.slump.active.Load() {
+		t.w.did(t.s.name, m.Group, nil) // it has decided, so that it works
+	}
+	text, reason := errorText(r.err), reasonText(errorText(r.err), "")
 	failure := &backend.Failure{Message: m.raw, Attempts: r.attempts, Suspicion: m.raw.Suspicion - t.traced(m.raw), Error: text}
 	if errors.Is(err, ErrDeadly) {
 		failure.Suspicion = 0 // if it is tried again, that is a new chance
@@ -270,10 +277,10 @@ func (t *batch) condemn(m *Message, err error) bool {
 		log = w.b.log.Error
 		w.opt.Observer.Poisoned(PoisonEvent{Queue: t.s.name, Type: m.Type, ID: m.ID, Group: m.Group, Action: r.action, Err: err})
 	}
-	log("parley: a message failed", "event", "message.failed", "queue", t.s.name, "type", m.Type, "message", m.ID.String(),
-		"group", m.Group.String(), "attempt", m.Attempt, "action", r.action.String(), "after", r.after, "error", firstLine(text))
+	log("parley: a message failed", append(stackOf(err), "event", "message.failed", "queue", t.s.name, "type", m.Type, "message", m.ID.String(),
+		"group", m.Group.String(), "attempt", m.Attempt, "action", r.action.String(), "after", r.after, "error", reason)...)
 
-	if r.action == ActionEndWithError && (m.Conversation.IsZero() || !t.end(m, r.code, text)) {
+	if r.action == ActionEndWithError && (m.Conversation.IsZero() || !t.end(m, r.code, reason)) {
 		r.action = ActionDeadLetter
 	}
 	t.mu.Lock()
@@ -284,7 +291,7 @@ func (t *batch) condemn(m *Message, err error) bool {
 	case ActionRetry:
 		o.Defer = r.after
 	case ActionPark:
-		o.Park = firstLine(text)
+		o.Park = reason
 	case ActionDisableQueue:
 		t.disable = true
 		o.Defer = time.Second // nobody else shall try it before that is done
@@ -292,35 +299,16 @@ func (t *batch) condemn(m *Message, err error) bool {
 		o.Failure = nil
 		dead := *m.raw
 		dead.Attempts, dead.LastError = r.attempts, text
-		o.Dead = append(o.Dead, backend.DeadLetter{Message: &dead, Reason: firstLine(text)})
+		o.Dead = append(o.Dead, backend.DeadLetter{Message: &dead, Reason: reason})
 		return true
 	}
 	return false
-}
-
-// maxErrorText is how much of an error is kept, stack and all.
-const maxErrorText = 8000
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		s = s[:n] + " …"
-	}
-	return s
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return clip(s, 1000)
 }
 
 // end ends the conversation of a message with an error, and reports whether it
 // could.
 func (t *batch) end(m *Message, code int, text string) bool {
 	t.hold([]*Message{m})
-	text = strings.TrimSpace(firstLine(text))
-	if text == "" {
-		text = "the message could not be handled"
-	}
 	c, err := m.On(t.ctx)
 	if err == nil {
 		err = c.EndWithError(t.ctx, code, text)

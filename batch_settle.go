@@ -135,6 +135,10 @@ func (t *batch) recover(next int, err error) {
 	if t.w.b.check() != nil || t.ctx.Err() != nil {
 		return
 	}
+	if t.w.b.halts(err) {
+		t.w.refused(t.s.name, err)
+		return
+	}
 	t.w.b.log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.s.name, "groups", len(holds), "error", err)
 	switch {
 	case !t.alone:

@@ -97,11 +97,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if v.Logger == nil {
 		v.Logger = slog.New(slog.DiscardHandler)
 	}
+	v.Logger = slog.New(calmLog{v.Logger.Handler()})
 	if v.Owner == "" {
 		host, _ := os.Hostname()
 		v.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
-	v.Owner = asText(v.Owner)
+	v.Owner = cleanText(v.Owner, maxShownName)
 	for _, d := range []struct {
 		name         string
 		v            *time.Duration
@@ -363,5 +364,5 @@ func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 // gone reports whether the store cannot be worked with at present, which the
 // background work waits out.
 func gone(err error) bool {
-	return errors.Is(err, ErrNotMigrated) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly)
+	return errors.Is(err, ErrNotMigrated) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNoSpace)
 }

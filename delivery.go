@@ -270,7 +270,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 func (d *Delivery) Park(ctx context.Context, reason error) error {
 	text := ""
 	if reason != nil {
-		text = asText(reason.Error())
+		text = cleanText(errorString(reason), maxReasonText)
 	}
 	if text == "" {
 		text = "parked"

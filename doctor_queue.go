@@ -34,6 +34,10 @@ func (d *diagnosis) queue(q QueueStatus) {
 	}
 }
 
+// longDeploy is how long a type may be without a handler while programs are replaced
+// before that is bad.
+const longDeploy = time.Hour
+
 // longInHand is for how long a batch is in hand before that is worth a line.
 const longInHand = 10 * time.Second
 
@@ -81,6 +85,10 @@ func (d *diagnosis) group(g GroupStatus, q QueueStatus) {
 		d.add(true, reasonParked, obj, "parley parked show, retry, skip or discard "+g.Group.String(),
 			"parked for %s, with %d messages: %s", round(g.Since), g.Messages, g.Reason)
 	case "deferred":
+		if since, ok := unhandledSince(g.Reason); ok {
+			d.add(time.Since(since) > longDeploy, reasonNoHandler, obj, "start a worker whose program handles the type", "%s; %d messages wait in the group", g.Reason, g.Messages)
+			return
+		}
 		d.add(false, reasonDeferred, obj, "", "put off for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
 	case "held":
 		d.add(false, reasonHeld, obj, "", "held by %s for %s; its lease lasts another %s", g.Owner, round(g.Since), round(g.Until))

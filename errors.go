@@ -16,6 +16,8 @@ var (
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
 	ErrReadOnly       = backend.ErrReadOnly
+	ErrNoSpace        = backend.ErrNoSpace
+	ErrNotBegun       = backend.ErrNotBegun
 	ErrConnection     = backend.ErrConnection
 	ErrSerialization  = backend.ErrSerialization
 	ErrIsolation      = backend.ErrIsolation
@@ -170,6 +172,7 @@ var hints = []struct {
 	{ErrNoSchedule, "open it with Broker.OpenScheduler"},
 	{ErrPhaseClosed, "submit it to a later phase, or open the schedule with AcceptLate"},
 	{ErrReadOnly, "connect to the primary"},
+	{ErrNoSpace, "make room on the database's disk"},
 }
 
 // fail wraps an error of a verb. Errors of a context, and those that say all of
@@ -195,7 +198,7 @@ func fail(op, object string, err error) error {
 // IsRetryable reports whether the transaction that met the error cannot have
 // committed and may well succeed if it is run again from its start.
 func IsRetryable(err error) bool {
-	return errors.Is(err, ErrSerialization) || errors.Is(err, ErrGroupBusy)
+	return errors.Is(err, ErrSerialization) || errors.Is(err, ErrGroupBusy) || errors.Is(err, ErrNotBegun)
 }
 
 func objQueue(name string) string { return fmt.Sprintf("queue %q", name) }

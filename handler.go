@@ -106,12 +106,21 @@ func (e *PanicError) Unwrap() error {
 // errExited: the handler ended its goroutine.
 var errExited = errors.New("the handler called runtime.Goexit")
 
-// guarded runs a handler and turns a panic into an error.
+// guarded runs a handler and turns a panic into an error. What it returns is sound.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{p, debug.Stack()}
 		}
 	}()
-	return f()
+	return sound(f())
+}
+
+// stackOf returns the stack of the panic that an error comes from, for a log.
+func stackOf(err error) []any {
+	var p *PanicError
+	if errors.As(err, &p) {
+		return []any{"stack", string(p.Stack)}
+	}
+	return nil
 }

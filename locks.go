@@ -173,7 +173,7 @@ func (b *Broker) OpenSession(ctx context.Context, o *SessionOptions) (*Session, 
 	if err := b.check(); err != nil {
 		return nil, fail("open session", "", err)
 	}
-	be, err := b.be.OpenSession(ctx, opt.Lease, asText(opt.Owner))
+	be, err := b.be.OpenSession(ctx, opt.Lease, cleanText(opt.Owner, maxShownName))
 	if err != nil {
 		return nil, fail("open session", "", err)
 	}

@@ -13,8 +13,9 @@ import (
 // this side of the conversation, as every receiver should, and a DialogTimer is
 // ignored.
 type Mux struct {
-	// NotFound handles types without a handler. By default they are poison, with
-	// their type as the reason.
+	// NotFound handles types without a handler. By default a Worker defers them,
+	// since a program that knows them may be on its way, and deals with them as
+	// poison when WorkerOptions.UnknownTypes is over.
 	NotFound Handler
 
 	// Logger hears of errors that conversations end with. Default: discard.
@@ -126,5 +127,5 @@ func (x *Mux) other(ctx context.Context, m *Message) error {
 	if x.NotFound != nil {
 		return x.NotFound.HandleMessage(ctx, m)
 	}
-	return Poison(fmt.Errorf("message type %q: %w", m.Type, ErrNoHandler))
+	return &verdict{policy: true, no: m.Type, err: fmt.Errorf(unhandledPrefix+"%q: %w", m.Type, ErrNoHandler)}
 }

@@ -20,7 +20,7 @@ import (
 func (w *Worker) spawn(ticket uint64, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.running || w.stopped || w.waiting || w.readers >= w.max {
+	if !w.running || w.stopped || w.waiting || w.readers >= w.max || w.readers > 0 && w.pausing() {
 		return
 	}
 	w.readers++
@@ -119,10 +119,16 @@ func (w *Worker) next() (*batch, bool) {
 		if !ok {
 			return nil, surplus
 		}
+		if !w.doze() {
+			return nil, false
+		}
 		ticket := w.b.hub.ticket()
 		t, more, err := w.look(ticket)
 		if t != nil {
 			return t, false
+		}
+		if err == nil {
+			w.works(false)
 		}
 		pause := jitter(w.b.opt.Poll)
 		switch {
@@ -130,11 +136,12 @@ func (w *Worker) next() (*batch, bool) {
 			if w.stop.Err() != nil || w.b.check() != nil {
 				return nil, false
 			}
+			if !errors.Is(err, ErrSerialization) {
+				w.outage.begin(w.b.log, w.sources[0].name, err)
+				continue
+			}
 			trouble = min(max(2*trouble, 50*time.Millisecond), 5*time.Second)
 			pause = jitter(trouble)
-			if !gone(err) && !errors.Is(err, ErrSerialization) {
-				w.b.log.Warn("parley: a worker cannot receive", "event", "worker.trouble", "queue", w.sources[0].name, "error", err)
-			}
 		case more:
 			contended = min(max(2*contended, 2*time.Millisecond), 250*time.Millisecond)
 			pause = min(pause, jitter(contended))
@@ -187,6 +194,9 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 				continue
 			}
 			groups, messages := s.pace.next(idle)
+			if w.pausing() {
+				groups, messages = 1, 1
+			}
 			r := backend.ClaimRequest{MaxGroups: groups, MaxMessages: messages}
 			t, c, e := w.claim(s, r)
 			if errors.Is(e, ErrQueueDisabled) {
@@ -194,6 +204,9 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 				continue
 			}
 			if e != nil {
+				if errors.Is(e, ErrSerialization) {
+					s.pace.halve() // it may have been too large for the store
+				}
 				err = errors.Join(err, e)
 				continue
 			}

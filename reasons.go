@@ -12,6 +12,7 @@ const (
 	reasonDisabled   = "queue.disabled"
 	reasonNoWorker   = "worker.none"
 	reasonDeadWorker = "worker.dead"
+	reasonNoHandler  = "type.unhandled"
 	reasonMore       = "more"
 
 	reasonParked    = "group.parked"

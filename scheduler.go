@@ -93,7 +93,7 @@ func (b *Broker) OpenScheduler(ctx context.Context, name string, o *SchedulerOpt
 	}
 	s := &Scheduler{b: b, name: name, opt: backend.ScheduleOptions{
 		MaxActive: opt.MaxActive, Continue: opt.Continue, AcceptLate: opt.AcceptLate,
-		MaxAttempts: max(1, opt.MaxAttempts), Caller: asText(opt.Caller), SubmittedFor: asText(opt.Purpose),
+		MaxAttempts: max(1, opt.MaxAttempts), Caller: cleanText(opt.Caller, maxShownName), SubmittedFor: cleanText(opt.Purpose, maxReasonText),
 	}}
 	err := checkSchedule(name)
 	if err == nil && (opt.MaxActive < 0 || opt.MaxActive > math.MaxInt32 || opt.MaxAttempts < 0 || opt.MaxAttempts > math.MaxInt32) {

@@ -197,7 +197,7 @@ func (tx *Tx) turnDown(ctx context.Context, t turnedDown) error {
 	return tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
 		Code: CodeValidationFailed,
 		Text: fmt.Sprintf("A message of type %q failed validation on the target service %q. Conversation ID: %s, Initiator: %t, Message sequence number: %d. %v",
-			t.typ, ep.Far, ep.Conversation, ep.Initiator, ep.NextSeq, t.why),
+			t.typ, ep.Far, ep.Conversation, ep.Initiator, ep.NextSeq, reasonText(errorString(t.why), "its validator says no more")),
 	}})
 }
 

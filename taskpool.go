@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +56,8 @@ type TaskPool struct {
 	ends  chan taskEnd      // from workers
 	known bool              // how long tasks take; for the dispatcher only
 	usual time.Duration
+
+	strikes strikes
 
 	mu   sync.Mutex
 	held map[ID]*RunningTask
@@ -162,7 +163,12 @@ func failTask(id ID, err error) error {
 
 // DeadTask makes an error of a handler one after which the task is not tried
 // again.
-func DeadTask(err error) error { return &deadTask{err} }
+func DeadTask(err error) error {
+	if err = sound(err); err == nil {
+		err = errors.New("its handler wants it dead")
+	}
+	return &deadTask{err}
+}
 
 type deadTask struct{ err error }
 
@@ -410,7 +416,8 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 			t.tx.rollback(ctx) // unless it has been committed
 		}
 	}()
-	if err := call(backend.InsideWork(t.ctx, t.inside), handler, t); err != nil || t.tx == nil {
+	err = runTask(backend.InsideWork(t.ctx, t.inside), handler, t)
+	if err != nil || t.tx == nil {
 		return err
 	}
 	ctx, cancel := cleanup(ctx)
@@ -422,9 +429,10 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 	switch {
 	case err == nil:
 		t.settled = true
+		p.strikes.clear(t.ID)
 	case errors.Is(err, ErrFenced):
 		t.cancel(ErrFenced)
-	case errors.Is(err, ErrSerialization), errors.Is(err, ErrConnection):
+	case (IsRetryable(err) || errors.Is(err, ErrConnection)) && p.strikes.add(t.ID) < strikesCharged, p.b.halts(err):
 		// The task has not failed. If it was committed all the same, giving it
 		// back does nothing.
 		err = fmt.Errorf("%w: %w", errStopped, err)
@@ -432,19 +440,13 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 	return err
 }
 
-// call calls a handler in a goroutine of its own, which the handler may end; a panic
-// is its error, with the stack.
-func call(ctx context.Context, handler TaskHandler, t *RunningTask) error {
+// runTask calls a handler in a goroutine of its own, which the handler may end.
+func runTask(ctx context.Context, handler TaskHandler, t *RunningTask) error {
 	done := make(chan error, 1)
 	go func() {
 		err := errExited
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-			}
-			done <- err
-		}()
-		err = handler(ctx, t)
+		defer func() { done <- err }()
+		err = guarded(func() error { return handler(ctx, t) })
 	}()
 	return <-done
 }
@@ -455,10 +457,7 @@ func (p *TaskPool) outcome(ctx context.Context, t *RunningTask, err error) backe
 	if err == nil {
 		return o
 	}
-	o.Error = asText(err.Error())
-	if len(o.Error) > maxTaskError {
-		o.Error = asText(o.Error[:maxTaskError]) + "…"
-	}
+	o.Error = errorText(err)
 	var dead *deadTask
 	switch cause := context.Cause(t.ctx); {
 	case errors.Is(cause, ErrTaskCancelled):
@@ -468,16 +467,23 @@ func (p *TaskPool) outcome(ctx context.Context, t *RunningTask, err error) backe
 	case errors.As(err, &dead), t.Attempt >= t.hold.MaxAttempts:
 		o.State = TaskDead
 	default:
-		o.State, o.Delay = TaskFailed, max(0, p.opt.BackOff(t.Attempt))
+		o.State, o.Delay = TaskFailed, p.backOff(t.Attempt)
 	}
 	if o.State == TaskDead || o.State == TaskFailed {
-		p.b.log.Warn("parley: a task has failed", "task", t.ID, "schedule", t.Schedule, "attempt", t.Attempt, "state", o.State, "error", err)
+		p.b.log.Warn("parley: a task has failed", append(stackOf(err), "task", t.ID, "schedule", t.Schedule,
+			"attempt", t.Attempt, "state", o.State, "error", firstLine(o.Error))...)
 	}
 	return o
 }
 
-// maxTaskError is how many bytes are kept of a task's error.
-const maxTaskError = 4000
+// backOff is the pause after so many failed attempts.
+func (p *TaskPool) backOff(failed int) time.Duration {
+	var d time.Duration
+	if !calmly(p.b.log, "BackOff", func() { d = p.opt.BackOff(failed) }) {
+		d = backOff(failed)
+	}
+	return max(0, d)
+}
 
 // heartbeat keeps the tasks in hand ours, and ends the contexts of those that an
 // operator has cancelled or that were lost.

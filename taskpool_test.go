@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parleymq/parley"
 )
@@ -86,13 +88,46 @@ func TestTasksWithoutHandler(t *testing.T) {
 		state    parley.TaskState
 		attempts int
 		says     string
-	}{{parley.TaskDead, 1, `there is no handler for tasks of type "nobody"`}, {parley.TaskDead, 5, "panic: oh"}, {parley.TaskDone, 1, ""}} {
+	}{{parley.TaskDead, 1, `there is no handler for tasks of type "nobody"`}, {parley.TaskDead, 5, "the handler panicked: oh"}, {parley.TaskDone, 1, ""}} {
 		says := log[i].Error
 		if len(says) > len(want.says) {
 			says = says[:len(want.says)]
 		}
 		if log[i].State != want.state || log[i].Attempts != want.attempts || says != want.says {
 			t.Errorf("task %d is %s after %d attempts: %s", i, log[i].State, log[i].Attempts, log[i].Error)
+		}
+	}
+}
+
+// hole is an error whose method fails when it is nil.
+type hole struct{ text string }
+
+func (h *hole) Error() string { return h.text }
+
+// TestTasksWithOddErrors: an error that cannot be asked for its text, one without a text,
+// and a back-off that panics are failures like others.
+func TestTasksWithOddErrors(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	s, err := b.OpenScheduler(ctx, "s", &parley.SchedulerOptions{MaxAttempts: 2, Continue: true})
+	must(err)
+	must(s.Submit(ctx, parley.Task{Type: "hole"}, parley.Task{Type: "dead hole"}, parley.Task{Type: "empty"}, parley.Task{Type: "long"}))
+	var none *hole
+	must(s.Run(ctx, parley.TaskHandlers{
+		"hole":      func(context.Context, *parley.RunningTask) error { return none },
+		"dead hole": func(context.Context, *parley.RunningTask) error { return parley.DeadTask(none) },
+		"empty":     func(context.Context, *parley.RunningTask) error { return errors.New("") },
+		"long": func(context.Context, *parley.RunningTask) error {
+			return errors.New(strings.Repeat("ж\x00\xff", 10000))
+		},
+	}, &parley.TaskPoolOptions{BackOff: func(int) time.Duration { panic("no pause") }}))
+	log, err := s.Log(ctx, parley.ID{}, 10)
+	must(err)
+	for i, attempts := range []int{2, 1, 2, 2} {
+		x := log[i]
+		if x.State != parley.TaskDead || x.Attempts != attempts || x.Error == "" || !utf8.ValidString(x.Error) || utf8.RuneCountInString(x.Error) > 8000 {
+			t.Errorf("task %d is %s after %d attempts: %.100q, %d bytes", i, x.State, x.Attempts, x.Error, len(x.Error))
 		}
 	}
 }

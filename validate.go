@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -34,6 +33,9 @@ func (b *Broker) invalid(t MessageType, body []byte) (why, err error) {
 			return wellFormed(body), nil
 		}
 	case ValidationJSON:
+		if len(body) > 0 && !utf8.Valid(body) {
+			return errors.New("not JSON: it is not UTF-8"), nil
+		}
 		if len(body) > 0 && !json.Valid(body) {
 			return errors.New("not JSON"), nil
 		}
@@ -44,20 +46,9 @@ func (b *Broker) invalid(t MessageType, body []byte) (why, err error) {
 		if check == nil {
 			return nil, fmt.Errorf("validator %q of message type %q: %w", t.Validator, t.Name, ErrNoValidator)
 		}
-		return check(body), nil
+		return sound(check(body)), nil
 	}
 	return nil, nil
-}
-
-// isText reports whether every store can keep s as a text.
-func isText(s string) bool {
-	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
-}
-
-// asText makes what every store can keep of a text from elsewhere, such as an
-// error that quotes a body.
-func asText(s string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // wellFormed accepts one element with what may stand around it.
@@ -82,6 +73,9 @@ func wellFormed(body []byte) error {
 				roots++
 			}
 			depth++
+			if err := noTwins(t); err != nil {
+				return err
+			}
 		case xml.EndElement:
 			depth--
 		case xml.CharData:
@@ -90,4 +84,20 @@ func wellFormed(body []byte) error {
 			}
 		}
 	}
+}
+
+// noTwins refuses an element with two attributes of one name, which the decoder
+// takes. Names are compared with their namespaces, as "Namespaces in XML" asks for.
+func noTwins(e xml.StartElement) error {
+	if len(e.Attr) < 2 {
+		return nil
+	}
+	seen := make(map[xml.Name]bool, len(e.Attr))
+	for _, a := range e.Attr {
+		if seen[a.Name] {
+			return fmt.Errorf("not XML: element %q has two attributes %q", e.Name.Local, a.Name.Local)
+		}
+		seen[a.Name] = true
+	}
+	return nil
 }

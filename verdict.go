@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -31,14 +32,20 @@ const (
 )
 
 func (a Action) String() string {
+	if !a.valid() {
+		return fmt.Sprintf("Action(%d)", int(a))
+	}
 	return [...]string{"park", "dead letter", "end with error", "disable queue", "retry"}[a]
 }
+
+func (a Action) valid() bool { return a >= ActionPark && a <= ActionRetry }
 
 // verdict is an error of a handler that says what is to become of the message.
 type verdict struct {
 	action Action
 	after  time.Duration // of a deferral; the action does not count then
 	policy bool          // the worker's policy decides, at once
+	no     string        // there is no handler for this type
 	code   int           // for ActionEndWithError
 	err    error
 }
@@ -47,6 +54,8 @@ func (v *verdict) Error() string {
 	switch {
 	case v.after > 0:
 		return fmt.Sprintf("deferred by its handler for %v", v.after)
+	case v.err == nil && v.policy:
+		return "its handler calls it poison"
 	case v.err == nil:
 		return "its handler wants: " + v.action.String()
 	}
@@ -61,15 +70,15 @@ func Defer(d time.Duration) error { return &verdict{after: max(d, time.Milliseco
 
 // Park is an error by which a handler has the group of its message parked, for
 // operators to look at.
-func Park(err error) error { return &verdict{action: ActionPark, err: err} }
+func Park(err error) error { return &verdict{action: ActionPark, err: sound(err)} }
 
 // DeadLetter is an error by which a handler has its message taken out of the
 // group and recorded as a dead letter.
-func DeadLetter(err error) error { return &verdict{action: ActionDeadLetter, err: err} }
+func DeadLetter(err error) error { return &verdict{action: ActionDeadLetter, err: sound(err)} }
 
 // Poison is an error by which a handler says that trying again is in vain: the
 // worker's policy for poison takes over at once.
-func Poison(err error) error { return &verdict{policy: true, err: err} }
+func Poison(err error) error { return &verdict{policy: true, err: sound(err)} }
 
 // EndWithError is an error by which a handler has the conversation of its
 // message ended with a code above zero and a text for the other side.
@@ -100,6 +109,7 @@ type ruling struct {
 	after    time.Duration // of ActionRetry
 	attempts int           // failed ones, this one included if it counts
 	final    bool          // the action is for good
+	failed   bool          // it is a failure of its handler
 	code     int
 	err      error
 }
@@ -112,6 +122,8 @@ func (w *Worker) rule(ctx context.Context, queue string, m *Message, err error) 
 	case errors.As(err, &v) && v.after > 0:
 		r.action, r.after = ActionRetry, v.after
 		return r
+	case v != nil && v.no != "":
+		return w.unhandled(ctx, queue, m, v, r)
 	case v != nil && !v.policy:
 		r.attempts++
 		r.action, r.final = v.action, true
@@ -120,23 +132,97 @@ func (w *Worker) rule(ctx context.Context, queue string, m *Message, err error) 
 		}
 		return r
 	case v == nil && w.b.transient(err) && !w.opt.CountTransient:
-		r.action, r.after = ActionRetry, jitter(transientPause)
-		return r
+		if n := w.strikes.add(m.ID); n < strikesCharged {
+			r.action, r.after = ActionRetry, spared(n)
+			return r
+		}
+		w.strikes.clear(m.ID)
 	}
 	r.attempts++
+	r.failed = v == nil
 	if v == nil && (w.opt.MaxAttempts < 0 || r.attempts+m.raw.Suspicion < w.opt.MaxAttempts) {
-		r.action, r.after = ActionRetry, max(w.opt.Backoff(r.attempts), time.Millisecond)
+		r.action, r.after = ActionRetry, w.backoff(r.attempts)
 		return r
 	}
+	return w.poison(ctx, queue, m, r)
+}
+
+// poison has the policy decide, for good unless it wants to go on trying.
+func (w *Worker) poison(ctx context.Context, queue string, m *Message, r ruling) ruling {
 	r.action, r.final = w.opt.Poison, true
 	if w.opt.OnPoison != nil {
-		r.action = w.opt.OnPoison(ctx, PoisonMessage{Queue: queue, Message: m, Err: err})
+		calmly(w.b.log, "OnPoison", func() {
+			a := w.opt.OnPoison(ctx, PoisonMessage{Queue: queue, Message: m, Err: r.err})
+			if !a.valid() {
+				panic(fmt.Sprintf("it wants %v", a))
+			}
+			r.action = a
+		})
 	}
 	if r.action == ActionRetry {
-		r.after, r.final = max(w.opt.Backoff(r.attempts), time.Millisecond), false
+		r.after, r.final = w.backoff(r.attempts), false
 	}
 	return r
 }
+
+// backoff is how long a group waits after so many failures of its first message.
+func (w *Worker) backoff(attempts int) time.Duration {
+	var d time.Duration
+	if !calmly(w.b.log, "Backoff", func() { d = w.opt.Backoff(attempts) }) {
+		d = defaultBackoff(attempts)
+	}
+	return max(d, time.Millisecond)
+}
+
+// The default policy outlasts the outage of what handlers depend on: with the
+// shortest pauses that there may be, the last attempt comes after 80 minutes.
+const defaultAttempts = 20
+
+var defaultBackoff = Backoff(time.Second, 10*time.Minute)
+
+// unhandled decides about a message of a type that this worker has no handler for.
+// Programs that have one may be on their way.
+func (w *Worker) unhandled(ctx context.Context, queue string, m *Message, v *verdict, r ruling) ruling {
+	now := time.Now()
+	since, known := unhandledSince(m.LastError)
+	if !known || since.After(now) {
+		since = now
+	}
+	if waited := now.Sub(since); waited < w.opt.UnknownTypes {
+		r.action, r.after = ActionRetry, jitter(min(max(waited, time.Second), 10*time.Minute))
+		r.err = &unhandledError{v, since}
+		return r
+	}
+	r.attempts++
+	return w.poison(ctx, queue, m, r)
+}
+
+// unhandledError is what is stored of a message without a handler: with the time
+// from which on there was none, for the worker that finds it next.
+type unhandledError struct {
+	*verdict
+	since time.Time
+}
+
+const sinceWord = "; since "
+
+func (e *unhandledError) Error() string {
+	return e.verdict.Error() + sinceWord + e.since.UTC().Format(time.RFC3339)
+}
+
+// unhandledSince returns from when on a message was found to have no handler, if
+// that is what its last error says.
+func unhandledSince(lastError string) (since time.Time, ok bool) {
+	at := strings.LastIndex(lastError, sinceWord)
+	if at < 0 || !strings.HasPrefix(lastError, unhandledPrefix) {
+		return since, false
+	}
+	since, err := time.Parse(time.RFC3339, lastError[at+len(sinceWord):])
+	return since, err == nil
+}
+
+// unhandledPrefix begins the text of an error that says that there is no handler.
+const unhandledPrefix = "there is no handler for message type "
 
 // PoisonMessage is what OnPoison is asked about.
 type PoisonMessage struct {
@@ -154,9 +240,5 @@ const transientPause = 100 * time.Millisecond
 // Errors of the handler's own statements are looked at as well. A broken
 // connection counts only if it was Parley's, since a handler may talk to others.
 func (b *Broker) transient(err error) bool {
-	if IsRetryable(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrFenced) {
-		return true
-	}
-	c, ok := b.be.(interface{ Classify(error) error })
-	return ok && errors.Is(c.Classify(err), ErrSerialization)
+	return IsRetryable(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrFenced) || b.is(err, ErrSerialization)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -62,17 +63,23 @@ type WorkerOptions struct {
 	// Isolation is what a failing handler takes down with it. Default: itself.
 	Isolation Isolation
 
-	// MaxAttempts is how often a message is tried before Poison. Default 5; below
-	// zero: without end.
+	// MaxAttempts is how often a message is tried before Poison. Default 20, which
+	// with the default Backoff takes about two hours; below zero: without end.
 	MaxAttempts int
 
 	// Backoff says how long the group of a message waits after so many failures.
-	// Default Backoff(time.Second, 5*time.Minute).
+	// Default Backoff(time.Second, 10*time.Minute).
 	Backoff func(attempt int) time.Duration
 
 	// CountTransient has deadlocks, lost connections and the like count as
-	// attempts.
+	// attempts. By default ten of them in a row count as one.
 	CountTransient bool
+
+	// UnknownTypes is how long a message is put off, again and again, whose type
+	// the Mux has no handler for, before it is dealt with as poison. Default 24
+	// hours, which should be longer than a new version takes to reach all workers;
+	// below zero: no time at all.
+	UnknownTypes time.Duration
 
 	// Poison is what is done with a message that has failed MaxAttempts times or
 	// is poison by its nature. Default ActionPark.
@@ -111,7 +118,7 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 		why = "Lease: want at least 100 ms"
 	case v.Isolation < IsolateEach || v.Isolation > IsolateBatch:
 		why = "Isolation is out of range"
-	case v.Poison < ActionPark || v.Poison > ActionRetry:
+	case !v.Poison.valid():
 		why = "Poison is out of range"
 	}
 	if why != "" {
@@ -139,10 +146,13 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 		v.BatchTime = 50 * time.Millisecond
 	}
 	if v.MaxAttempts == 0 {
-		v.MaxAttempts = 5
+		v.MaxAttempts = defaultAttempts
 	}
 	if v.Backoff == nil {
-		v.Backoff = Backoff(time.Second, 5*time.Minute)
+		v.Backoff = defaultBackoff
+	}
+	if v.UnknownTypes == 0 {
+		v.UnknownTypes = 24 * time.Hour
 	}
 	if v.Grace == 0 {
 		v.Grace = 10 * time.Second
@@ -150,6 +160,7 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	if v.Observer == nil {
 		v.Observer = NopObserver{}
 	}
+	v.Observer = calmObserver{v.Observer, b.log}
 	return v, nil
 }
 
@@ -166,6 +177,11 @@ type Worker struct {
 
 	sources []*source
 	poke    chan time.Time // has the waiting reader look
+
+	outage, slump *lull       // pauses of the whole worker
+	unwritten     atomic.Bool // the last thing that was to be settled could not be written
+	tally         tally
+	strikes       strikes
 
 	mu      sync.Mutex
 	running bool
@@ -202,7 +218,7 @@ type source struct {
 
 // NewWorker makes a worker for a queue. Run starts it.
 func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
-	w := &Worker{b: b, h: h, id: NewID(), poke: make(chan time.Time, 1), alone: make(chan struct{}, 1)}
+	w := &Worker{b: b, h: h, id: NewID(), poke: make(chan time.Time, 1), alone: make(chan struct{}, 1), outage: newOutage(), slump: newSlump()}
 	w.all, _ = h.(GroupHandler)
 	if o == nil {
 		o = new(WorkerOptions)

@@ -23,13 +23,21 @@ var (
 	// ErrReadOnly: the store refuses writes (a standby, a read-only file).
 	ErrReadOnly = errors.New("the database is read-only")
 
+	// ErrNoSpace: the store has no room for what is to be written, such as when its
+	// disk is full. The transaction must be rolled back.
+	ErrNoSpace = errors.New("the database has no space left")
+
+	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
+	// that nothing has happened. The error is ErrConnection as well.
+	ErrNotBegun = errors.New("the transaction could not be begun")
+
 	// ErrConnection: the connection was lost. Whether a commit happened is
 	// unknown if Commit returned it; the transaction is over.
 	ErrConnection = errors.New("the connection to the database was lost")
 
-	// ErrSerialization: the store gave up on the transaction because of another
-	// one (deadlock, serialization failure, lock wait). It must be rolled back
-	// and may be run again from its start.
+	// ErrSerialization: the store gave up on the transaction because of another one
+	// (deadlock, serialization failure, lock wait) or because it took too much (time,
+	// locks, memory). It must be rolled back and may be run again from its start.
 	ErrSerialization = errors.New("the transaction lost against another one: roll back and run it again")
 
 	// ErrIsolation: the isolation level of a joined transaction cannot do this.

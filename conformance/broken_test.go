@@ -400,6 +400,8 @@ var mistakes = []*mistake{
 		}),
 	},
 	{id: "X07", says: "a rollback commits", rollback: commitInstead},
+	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
+	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
 	{
 		id: "X08", says: "nobody knows of receivers that died",
 		attend: func() ([]backend.Trace, error) { return nil, nil },
@@ -467,6 +469,15 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "B13", says: "what is longer than 500 bytes is cut there", groups: func(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+			list, err := be.Groups(ctx, q)
+			for i, g := range list {
+				list[i].Owner = g.Owner[:min(len(g.Owner), 500)]
+			}
+			return list, err
+		},
+	},
+	{
 		id: "B10", says: "quotes in bodies are doubled",
 		send: func(ctx context.Context, tx backend.Tx, version int64, ms []backend.Outgoing) ([]backend.Sent, error) {
 			ms = slices.Clone(ms)
@@ -483,6 +494,15 @@ var mistakes = []*mistake{
 			return tx.Post(ctx, version, ps)
 		},
 	},
+}
+
+// cutReasons lists groups with reasons that are cut inside of characters.
+func cutReasons(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+	list, err := be.Groups(ctx, q)
+	for i, g := range list {
+		list[i].Reason = g.Reason[:min(len(g.Reason), 1000)]
+	}
+	return list, err
 }
 
 // failing changes the outcomes of holds with a message that failed.

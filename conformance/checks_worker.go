@@ -19,6 +19,7 @@ func init() {
 		Check{ID: "Q02", Name: "a burst has all readers at work", Run: checkBurst},
 		Check{ID: "Q05", Name: "drain handles all there is and returns", Run: checkDrain},
 		Check{ID: "Q06", Name: "types without handler are dealt with", Run: checkNoHandler},
+		Check{ID: "Q06", Name: "types that another worker handles", Run: checkHandlerElsewhere},
 		Check{ID: "Q06", Name: "conversations are ended by default", Run: checkMuxEnds},
 		Check{ID: "O09", Name: "released before the work", Run: checkBeforeWork},
 		Check{ID: "W01", Name: "errors and panics undo themselves alone", Run: checkIsolation},
@@ -138,7 +139,7 @@ func checkNoHandler(e *Env) {
 		w.Dialog("unknown") // of type Ask
 	}
 	w.posts(nil, numbered("%d", 20)...)
-	r := w.workWith(w.B, &parley.WorkerOptions{Poison: parley.ActionDeadLetter}, mux)
+	r := w.workWith(w.B, &parley.WorkerOptions{Poison: parley.ActionDeadLetter, UnknownTypes: 1500 * time.Millisecond}, mux)
 	dead := func() (list []parley.DeadStatus) {
 		list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10)
 		e.Must(err)
@@ -153,6 +154,37 @@ func checkNoHandler(e *Env) {
 		}
 	}
 	r.Stop()
+}
+
+// checkHandlerElsewhere is a deployment: a worker that does not know a type leaves its
+// messages to one that does, and counts no attempt.
+func checkHandlerElsewhere(e *Env) {
+	w := e.World()
+	w.Dialog("0", "1") // of type Ask
+	w.Dialog("2")
+	old := w.workWith(w.B, &parley.WorkerOptions{MaxAttempts: 1}, parley.NewMux())
+	if !e.Soon(10*time.Second, func() bool { return w.queueStatus(w.SQ).Deferred == 2 }) {
+		e.Errorf("%+v after a worker without a handler, want two deferred groups", w.queueStatus(w.SQ))
+	}
+	found, err := w.B.Diagnose(e.Ctx, w.SQ)
+	e.Must(err)
+	told := slices.DeleteFunc(found, func(f parley.Finding) bool { return f.Code != "type.unhandled" })
+	if len(told) != 2 || told[0].Bad || !contains(told[0].Text, w.Ask) {
+		e.Errorf("doctor finds %+v, want two groups that wait for a handler of %s", found, w.Ask)
+	}
+	mux := parley.NewMux()
+	mux.HandleFunc(w.Ask, func(ctx context.Context, m *parley.Message) error {
+		if m.Attempt != 1 {
+			e.Errorf("message %s is handled at attempt %d, though nothing has failed", m.Body, m.Attempt)
+		}
+		return w.effect(ctx, m)
+	})
+	next := w.workWith(e.Broker(nil), &parley.WorkerOptions{MaxAttempts: 1}, mux)
+	// Both take turns at what is put off; the old one is replaced in the end.
+	time.Sleep(time.Second)
+	old.Stop()
+	w.once(w.effects(3), []string{"0", "1", "2"})
+	next.Stop()
 }
 
 func contains(s, part string) bool { return slices.Contains(splitWords(s), part) }

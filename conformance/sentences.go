@@ -99,7 +99,7 @@ var Sentences = []Sentence{
 	{"Q03", "A receive with a wait on an empty queue returns after about that time without busy polling, and at once when a message is committed meanwhile."},
 	{"Q04", "With many senders and receivers at once, every message is handled exactly once in committed effects and none is left."},
 	{"Q05", "Drain handles all that can be received, and returns when that is done."},
-	{"Q06", "A message type without a handler is dealt with by the worker's policy, and healthy groups go on; EndDialog and errors end the conversation unless there are handlers for them."},
+	{"Q06", "A message of a type without a handler is put off until the set time is over and then dealt with by the worker's policy, a worker that has a handler takes it meanwhile, and healthy groups go on; EndDialog and errors end the conversation unless there are handlers for them."},
 
 	{"W01", "A handler that fails, panics or runs out of time undoes what it wrote, and nothing else of the batch that it was in."},
 	{"W02", "A batch whose transaction is lost, by a commit that fails or a connection that breaks, is handled again group by group: nothing is lost or done twice, order holds, and nobody is charged but the message that brings it about."},
@@ -118,6 +118,11 @@ var Sentences = []Sentence{
 	{"X08", "The delivery after a receiver's death shows the same message ID, a higher attempt, and that it is redelivered."},
 	{"X09", "A message that kills its process is found out at the second death and dealt with as poison, and its neighbours are handled."},
 	{"X10", "A key given to Once is new for one transaction that commits, in whatever process, and for no other before its time is over; what is rolled back was not recorded."},
+	{"X11", "Whatever the cause, a message that is handed out again and again is charged in the end: ten failures through no fault of its own count as one attempt."},
+	{"X12", "Whatever text the error of a handler has, none, a long one or one that is no UTF-8, its message is dealt with like any other, and the reason that is kept or told is never empty."},
+	{"X13", "A panic in what the application gives to a worker, or in the methods of its errors, ends neither the process nor other work; the log has its stack, and so has what is stored if it was the handler's."},
+	{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
+	{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
 
 	{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for nobody."},
 	{"N02", "A delayed post joins its queue when it is due and not before."},
@@ -178,6 +183,8 @@ var Sentences = []Sentence{
 	{"B09", "After its end a transaction, a delivery or a broker answers every verb with ErrTxDone, ErrSettled or ErrClosed."},
 	{"B10", "Names and bodies are data: SQL text, quotes and control characters in them come back as they were."},
 	{"B11", "Options out of range are refused with ErrInvalidOption before anything is done."},
+	{"B12", "JSON that is not UTF-8, and XML with two attributes of one name, are not valid bodies."},
+	{"B13", "Texts from outside, such as reasons, owners and what validators say, are kept as valid text without NUL, cut between characters to a bounded length."},
 }
 
 // sentence returns the text of an id.

@@ -22,6 +22,8 @@ func number(err error) int32 {
 
 // classify returns the sentinel that fits an error by its number, nil if there is
 // none. The numbers are those of the manual's "Database Engine events and errors".
+// There is none for 3930 and 3998 (the transaction is doomed): an earlier statement
+// has failed, its error was ignored, and the same transaction would end the same way.
 func classify(err error) error {
 	var stream driver.StreamError
 	if errors.As(err, &stream) {
@@ -37,15 +39,21 @@ func classify(err error) error {
 		1222,       // lock request time out
 		3960, 3961, // update conflict of a snapshot, or its tables have changed
 		3902, 3903, // COMMIT or ROLLBACK without BEGIN: the server has ended the transaction
-		3930, 3998, // the transaction is doomed and can only be rolled back
-		601,  // "could not continue scan with NOLOCK due to data movement"
-		1203, // a lock was released that was not held
-		8628, 8645,
+		601,                   // "could not continue scan with NOLOCK due to data movement"
+		1203,                  // a lock was released that was not held
+		1204,                  // no lock can be had: all of them are in use
+		701, 8645, 8628, 8651, // no memory, or not in time
+		// Azure SQL: the transaction took too long, or too much: locks, space, log, memory.
+		40549, 40550, 40551, 40552, 40553,
 		errEnded:
 		return backend.ErrSerialization
 	case 650, // READPAST at another level than READ COMMITTED or REPEATABLE READ
 		3951, 3952: // SNAPSHOT is not possible here
 		return backend.ErrIsolation
+	case 1101, 1105, // no space in the file group
+		9002,         // the log is full
+		40544, 40545: // Azure SQL: the quota of the database
+		return backend.ErrNoSpace
 	case 3906, 3908, // the database is read-only
 		978, 3947: // a secondary replica
 		return backend.ErrReadOnly

@@ -18,7 +18,12 @@ func TestClassify(t *testing.T) {
 		1222:     backend.ErrSerialization,
 		3960:     backend.ErrSerialization,
 		3902:     backend.ErrSerialization,
-		3930:     backend.ErrSerialization,
+		1204:     backend.ErrSerialization,
+		40549:    backend.ErrSerialization,
+		40553:    backend.ErrSerialization,
+		9002:     backend.ErrNoSpace,
+		1105:     backend.ErrNoSpace,
+		3930:     nil, // it would end the same way again
 		errEnded: backend.ErrSerialization,
 		650:      backend.ErrIsolation,
 		3906:     backend.ErrReadOnly,

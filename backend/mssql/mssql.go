@@ -162,6 +162,7 @@ func newStore(s *server, o Options) *Store {
 		RemoveLast:   "DROP TYPE IF EXISTS parley_batch; DROP TYPE IF EXISTS parley_ids",
 		Exclude:      s.exclude,
 		Info:         s.info,
+		DB:           s.db,
 		Close:        s.close,
 		SetPoint:     setPoint,
 		BackToPoint:  backToPoint,

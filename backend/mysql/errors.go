@@ -38,12 +38,17 @@ func classify(err error) error {
 		1969, // ER_STATEMENT_TIMEOUT of MariaDB: max_statement_time
 		1020, // ER_CHECKREAD: innodb_snapshot_isolation of MariaDB
 		3572, // ER_LOCK_NOWAIT
+		1206, // ER_LOCK_TABLE_FULL
+		3101, // ER_TRANSACTION_ROLLBACK_DURING_COMMIT: another member of the group was first
 		1180: // ER_ERROR_DURING_COMMIT
 		return backend.ErrSerialization
 	case 1290, // ER_OPTION_PREVENTS_STATEMENT: read_only
 		1792, // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
 		1836: // ER_READ_ONLY_MODE
 		return backend.ErrReadOnly
+	case 1021, // ER_DISK_FULL
+		1114: // ER_RECORD_FILE_FULL: the tablespace cannot grow
+		return backend.ErrNoSpace
 	case 1146, // ER_NO_SUCH_TABLE
 		1054: // ER_BAD_FIELD_ERROR: an older schema
 		return backend.ErrNotMigrated
@@ -56,6 +61,9 @@ func classify(err error) error {
 		1160, // ER_NET_ERROR_ON_WRITE
 		1161, // ER_NET_WRITE_INTERRUPTED
 		1184, // ER_NEW_ABORTING_CONNECTION
+		1203, // ER_TOO_MANY_USER_CONNECTIONS
+		3032, // ER_SERVER_OFFLINE_MODE
+		3100, // ER_RUN_HOOK_ERROR: the member has left its replication group
 		1927, // ER_CONNECTION_KILLED of MariaDB
 		3169, // ER_SESSION_WAS_KILLED
 		4031: // ER_CLIENT_INTERACTION_TIMEOUT: wait_timeout
@@ -74,7 +82,7 @@ func classify(err error) error {
 // up in either case.
 func endsTransaction(err error) bool {
 	switch number(err) {
-	case 1205, 1213, 1020, 1180, 1047:
+	case 1205, 1213, 1020, 1180, 1047, 1206, 3100, 3101:
 		return true
 	}
 	return false

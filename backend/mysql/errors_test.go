@@ -22,11 +22,21 @@ func TestClassify(t *testing.T) {
 	}
 	defer db.Close()
 	s := mysql.New(db, nil)
+	if _, err := s.Begin(t.Context()); !errors.Is(err, backend.ErrNotBegun) || !errors.Is(err, backend.ErrConnection) {
+		t.Errorf("begin without a server: %v", err)
+	}
 	for number, want := range map[uint16]error{
 		1213: backend.ErrSerialization,
 		1205: backend.ErrSerialization,
 		1020: backend.ErrSerialization,
 		1317: backend.ErrSerialization,
+		1206: backend.ErrSerialization,
+		3101: backend.ErrSerialization,
+		1021: backend.ErrNoSpace,
+		1114: backend.ErrNoSpace,
+		1203: backend.ErrConnection,
+		3032: backend.ErrConnection,
+		3100: backend.ErrConnection,
 		1290: backend.ErrReadOnly,
 		1792: backend.ErrReadOnly,
 		1146: backend.ErrNotMigrated,

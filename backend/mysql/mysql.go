@@ -175,6 +175,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Exclude:     p.exclude,
 		Info:        p.info,
 		Lacks:       p.lacks,
+		DB:          db,
 		Close:       p.close,
 		SendOne:     p.send,
 		Guards:      p.streams,

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +16,33 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
+// TestNotBegun: a transaction that could not be begun has done nothing, so that it
+// can be begun again.
+func TestNotBegun(t *testing.T) {
+	db, err := sql.Open("postgres", "postgres://nobody@127.0.0.1:1/x?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = New(db, nil).Begin(t.Context())
+	if !errors.Is(err, backend.ErrNotBegun) || !errors.Is(err, backend.ErrConnection) {
+		t.Errorf("begin without a server: %v", err)
+	}
+}
+
 func TestClassify(t *testing.T) {
 	s := New(nilDB(t), nil)
 	for code, want := range map[string]error{
 		"40001": backend.ErrSerialization,
 		"40P01": backend.ErrSerialization,
 		"55P03": backend.ErrSerialization,
-		"25P02": backend.ErrSerialization,
+		"57014": backend.ErrSerialization,
+		"53200": backend.ErrSerialization,
+		"53100": backend.ErrNoSpace,
+		"25P03": backend.ErrConnection,
+		"25P04": backend.ErrConnection,
+		"57P05": backend.ErrConnection,
+		"25P02": nil, // an earlier statement has failed, and would again
 		"26000": backend.ErrSerialization,
 		"25006": backend.ErrReadOnly,
 		"42P01": backend.ErrNotMigrated,

@@ -198,6 +198,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		RemoveFirst: "DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text)",
 		Exclude:     p.exclude,
 		Info:        p.info,
+		DB:          db,
 		Close:       p.close,
 		SendOne:     p.send,
 		Guards:      p.streams,

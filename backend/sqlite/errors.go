@@ -25,6 +25,8 @@ func classify(err error) error {
 		return backend.ErrSerialization
 	case lib.SQLITE_READONLY:
 		return backend.ErrReadOnly
+	case lib.SQLITE_FULL:
+		return backend.ErrNoSpace
 	case lib.SQLITE_TOOBIG:
 		return backend.ErrTooLarge
 	case lib.SQLITE_CANTOPEN, lib.SQLITE_IOERR:

@@ -41,6 +41,10 @@ func TestClassify(t *testing.T) {
 	if !errors.Is(b.Classify(err), backend.ErrReadOnly) {
 		t.Errorf("read-only: %v", b.Classify(err))
 	}
+	_, err = second.Exec("PRAGMA query_only = 0; PRAGMA max_page_count = 1; CREATE TABLE full AS SELECT zeroblob(1000000)")
+	if !errors.Is(b.Classify(err), backend.ErrNoSpace) {
+		t.Errorf("full: %v", b.Classify(err))
+	}
 	_, err = second.Exec("not SQL")
 	if got := b.Classify(err); got != err {
 		t.Errorf("not SQL: %v", got)

@@ -75,6 +75,9 @@ type Dialect struct {
 	// tell.
 	Lacks func(ctx context.Context, table string) ([]string, error)
 
+	// DB is the pool, whose idle connections are closed after ErrReadOnly; nil where
+	// the next one could not lead to another server.
+	DB *sql.DB
 	// Close releases what the engine's package opened.
 	Close func() error
 

@@ -34,8 +34,19 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		return c
 	}
 	err = s.Classify(err)
+	if errors.Is(err, backend.ErrReadOnly) {
+		s.leave()
+	}
 	if s.closed.Load() && !errors.Is(err, backend.ErrTxDone) {
 		return Classified(backend.ErrClosed, err) // whatever drivers say when a handle is closed under them
+	}
+	return err
+}
+
+// notBegun says of a connection that could not be had that nothing has been done.
+func notBegun(err error) error {
+	if errors.Is(err, backend.ErrConnection) {
+		return Classified(backend.ErrNotBegun, err)
 	}
 	return err
 }

@@ -19,6 +19,8 @@ type Store struct {
 	q      Statements[*Stmt]
 	closed atomic.Bool
 
+	leaving atomic.Bool // idle connections are about to be closed
+
 	// busy are queues where the last claim found something, so that the next one
 	// need not look first whether it is worth a transaction.
 	busy sync.Map
@@ -106,7 +108,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	}
 	tr, err := s.d.Begin(ctx)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, notBegun(s.fail(ctx, err))
 	}
 	tx := &Tx{run: run{s, tr, new(bool)}, tr: tr}
 	s.mu.Lock()

@@ -39,6 +39,8 @@ func Run(t *testing.T, e Engine) {
 		"pool":         (*shop).pool,
 		"nothing left": (*shop).leaks,
 		"all at work":  (*shop).together,
+		"ignored":      (*shop).ignored,
+		"refused":      (*shop).refused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, hold := range []parley.Hold{parley.HoldTransaction, parley.HoldLease} {

@@ -77,9 +77,38 @@ func PlainPosts(f *Fixture, post func(queue string, typ sql.NullString, body []b
 		_, err := post(queue, text("m"), nil, text(""))
 		f.Equal("a post to "+queue, state(err), unknown)
 	}
+	plainTypes(f, func(typ, body string) error {
+		_, err := post("qp", text(typ), []byte(body), text(""))
+		return err
+	})
 	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qp", Disabled: true}}})
 	_, err := post("qp", text("m"), nil, text(""))
 	f.Equal("a post to a disabled queue", state(err), disabled)
+}
+
+// plainTypes posts what the API would refuse, and what it would take.
+func plainTypes(f *Fixture, post func(typ, body string) error) {
+	f.Helper()
+	f.Define(&backend.Catalog{Types: []backend.MessageType{
+		{Name: "plain json", Validation: backend.ValidationJSON}, {Name: "plain empty", Validation: backend.ValidationEmpty},
+		{Name: "plain xml", Validation: backend.ValidationXML}, {Name: "plain func", Validation: backend.ValidationFunc, Validator: "v"},
+	}})
+	for _, x := range []struct{ typ, body string }{
+		{"undefined", "x"}, {"M", "x"}, {"m ", "x"}, {backend.TypeEndDialog, ""}, {backend.TypeError, "x"}, {backend.TypeDialogTimer, ""},
+		{backend.TypeEndOfStream, ""}, {"plain json", "{"}, {"plain json", "1, 2"}, {"plain json", "x"}, {"plain empty", "x"},
+		{"plain xml", "<a"}, {"plain xml", "<a/>"}, {"plain func", ""}, {"plain func", "x"},
+	} {
+		if err := post(x.typ, x.body); err == nil {
+			f.Errorf("a post of type %q with body %q is taken", x.typ, x.body)
+		}
+	}
+	for _, x := range []struct{ typ, body string }{
+		{"DEFAULT", "x"}, {"", "x"}, {"plain json", `{"a": [1, "ж"]}`}, {"plain json", "7"}, {"plain json", ""}, {"plain empty", ""}, {"plain xml", ""},
+	} {
+		if err := post(x.typ, x.body); err != nil {
+			f.Errorf("a post of type %q with body %q: %v", x.typ, x.body, err)
+		}
+	}
 }
 
 // Uninstalls removes one of two stores that are side by side, while the other

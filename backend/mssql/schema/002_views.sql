@@ -170,8 +170,9 @@ SELECT l.name, o.owner, l.mode, CONVERT(bit, l.waiting) AS waiting, l.times,
 --     EXEC parley_post_message @queue = N'emails', @type = N'Welcome', @body = 0x7B7D, @key = N'customer-42';
 --
 -- Posts of one key keep the order of their commits. A queue that is not defined
--- throws 51001, one that is disabled 51002. The caller's level is READ COMMITTED or
--- REPEATABLE READ. Without a transaction of the caller's it has one of its own.
+-- throws 51001, one that is disabled 51002; a type that is not defined 51003, and a body
+-- that is not valid for it 51004. What only a program can check, XML and Go functions,
+-- throws 51005. The caller's level is READ COMMITTED or REPEATABLE READ. Without a transaction of the caller's it has one of its own.
 EXEC (N'CREATE PROCEDURE parley_post_message
   @queue nvarchar(256), @type nvarchar(256) = NULL, @body varbinary(max) = NULL, @key nvarchar(512) = NULL,
   @id char(36) = NULL OUTPUT
@@ -181,13 +182,28 @@ BEGIN
   SET XACT_ABORT OFF;
   DECLARE @queue_id bigint, @enabled smallint, @stream binary(16), @group binary(16), @seq bigint, @random binary(16),
           @message binary(16), @now bigint = DATEDIFF_BIG(microsecond, ''19700101'', SYSUTCDATETIME()),
-          @own int = CASE WHEN @@TRANCOUNT = 0 THEN 1 ELSE 0 END;
+          @own int = CASE WHEN @@TRANCOUNT = 0 THEN 1 ELSE 0 END,
+          @rule nvarchar(16), @text varchar(max) = CONVERT(varchar(max), @body);
   SELECT @queue_id = q.queue_id, @enabled = q.enabled FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK)
    WHERE q.name = @queue AND q.bytes = DATALENGTH(@queue);
   IF @queue_id IS NULL
     THROW 51001, N''parley: the queue is not defined'', 1;
   IF @enabled = 0
     THROW 51002, N''parley: the queue is disabled'', 1;
+  IF @type <> N''DEFAULT'' OR DATALENGTH(@type) <> DATALENGTH(N''DEFAULT'')
+  BEGIN
+    SELECT @rule = coalesce(JSON_VALUE(o.spec, ''$.validation''), N'''')
+      FROM parley_object o WITH (READCOMMITTEDLOCK, ROWLOCK)
+     WHERE o.kind = N''type'' AND o.name = @type AND o.bytes = DATALENGTH(@type);
+    IF @rule IS NULL
+      THROW 51003, N''parley: the message type is not defined'', 1;
+    IF @rule = N''func'' OR @rule = N''xml'' AND DATALENGTH(@body) > 0
+      THROW 51005, N''parley: a body of this type can only be checked by a program'', 1;
+    -- ISJSON takes objects and arrays only: what is one value in both of these is JSON.
+    IF @rule <> N'''' AND DATALENGTH(@body) > 0
+       AND (@rule <> N''json'' OR ISJSON(''['' + @text + '']'') = 0 OR ISJSON(''{"a":'' + @text + ''}'') = 0)
+      THROW 51004, N''parley: the body is not valid for its type'', 1;
+  END;
   -- UUID version 7: milliseconds, the version, and random bits with the variant.
   SET @random = CONVERT(binary(16), NEWID());
   SET @message = CONVERT(binary(6), @now / 1000)

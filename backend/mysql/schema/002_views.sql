@@ -170,8 +170,9 @@ SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(o.owner USING utf8mb4) AS 
 --
 -- Posts of one key keep the order of their commits. Without a type it is DEFAULT.
 -- The result is one row with the post's id. A queue that is not defined raises
--- SQLSTATE PA001, one that is disabled PA002. The body is taken as it is, in the
--- connection's character set.
+-- SQLSTATE PA001, one that is disabled PA002; a type that is not defined PA003, and a
+-- body that is not valid for it PA004. What only a program can check, XML and Go
+-- functions, raises PA005. The body is taken as it is, in the connection's character set.
 DROP PROCEDURE IF EXISTS parley_post;
 
 DELIMITER //
@@ -185,6 +186,7 @@ BEGIN
   DECLARE us, queue, number BIGINT;
   DECLARE is_on INT;
   DECLARE random VARCHAR(64);
+  DECLARE rule VARCHAR(16) CHARACTER SET utf8mb4;
   DECLARE id, stream, home BINARY(16);
   DECLARE key_bytes, type_bytes VARBINARY(512);
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -197,6 +199,20 @@ BEGIN
   END IF;
   IF is_on = 0 THEN
     SIGNAL SQLSTATE 'PA002' SET MESSAGE_TEXT = 'parley: the queue is disabled';
+  END IF;
+  IF type_bytes <> CAST('DEFAULT' AS BINARY) THEN
+    SELECT coalesce(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(o.spec USING utf8mb4), '$.validation')), '') INTO rule
+      FROM parley_object o WHERE o.kind = 'type' AND o.name = type_bytes;
+    IF rule IS NULL THEN
+      SIGNAL SQLSTATE 'PA003' SET MESSAGE_TEXT = 'parley: the message type is not defined';
+    END IF;
+    IF rule = 'func' OR rule = 'xml' AND length(content) > 0 THEN
+      SIGNAL SQLSTATE 'PA005' SET MESSAGE_TEXT = 'parley: a body of this type can only be checked by a program';
+    END IF;
+    IF rule <> '' AND length(content) > 0
+       AND (rule <> 'json' OR coalesce(JSON_VALID(CONVERT(content USING utf8mb4)), 0) = 0) THEN
+      SIGNAL SQLSTATE 'PA004' SET MESSAGE_TEXT = 'parley: the body is not valid for its type';
+    END IF;
   END IF;
 
   -- UUID version 7: milliseconds, the version, and random bits with the variant.

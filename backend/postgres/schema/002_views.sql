@@ -149,7 +149,8 @@ SELECT l.name, o.owner, l.mode, l.waiting = 1 AS waiting, l.times,
 --
 -- Posts of one key keep the order of their commits. Receivers are woken when the
 -- transaction commits. A queue that is not defined raises PA001, one that is
--- disabled PA002. The function finds its tables in the schema that it was made
+-- disabled PA002; a type that is not defined PA003, and a body that is not valid for it
+-- PA004. What only a program can check, XML and Go functions, raises PA005. The function finds its tables in the schema that it was made
 -- in, whatever the caller's search_path.
 CREATE FUNCTION parley_post(queue text, type text, body bytea, key text DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql
@@ -158,6 +159,7 @@ AS $$
 DECLARE
   q      parley_queue;
   s      parley_stream;
+  rule   text;
   us     bigint := extract(epoch FROM clock_timestamp()) * 1000000;
   random text := replace(gen_random_uuid()::text, '-', '');
   -- UUID version 7: milliseconds, the version, and random bits with the variant.
@@ -169,6 +171,27 @@ BEGIN
   END IF;
   IF q.enabled = 0 THEN
     RAISE EXCEPTION 'parley: queue "%" is disabled', parley_post.queue USING ERRCODE = 'PA002';
+  END IF;
+  IF parley_post.type <> 'DEFAULT' THEN
+    SELECT coalesce(o.spec::json ->> 'validation', '') INTO rule
+      FROM parley_object o WHERE o.kind = 'type' AND o.name = parley_post.type;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'parley: message type "%" is not defined', parley_post.type USING ERRCODE = 'PA003';
+    END IF;
+    IF rule = 'func' OR rule = 'xml' AND length(parley_post.body) > 0 THEN
+      RAISE EXCEPTION 'parley: a body of type "%" can only be checked by a program', parley_post.type USING ERRCODE = 'PA005';
+    END IF;
+    IF rule = 'json' AND length(parley_post.body) > 0 THEN
+      BEGIN
+        PERFORM convert_from(parley_post.body, 'UTF8')::json;
+        rule := '';
+      EXCEPTION WHEN data_exception THEN
+        NULL; -- it is refused below
+      END;
+    END IF;
+    IF rule <> '' AND length(parley_post.body) > 0 THEN
+      RAISE EXCEPTION 'parley: the body is not valid for type "%"', parley_post.type USING ERRCODE = 'PA004';
+    END IF;
   END IF;
   IF coalesce(parley_post.key, '') = '' THEN
     INSERT INTO parley_post AS x (post_id, queue_id, priority, since, type, body)

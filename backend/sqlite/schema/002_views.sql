@@ -184,8 +184,10 @@ SELECT l.name, o.owner, l.mode, l.waiting, l.times,
 --     INSERT INTO parley_outbox (queue, type, body) VALUES ('emails', 'Welcome', '{"to": "a@example.org"}');
 --     INSERT INTO parley_outbox (queue, type, body, key) VALUES ('emails', 'Welcome', '…', 'customer-42');
 --
--- Posts of one key keep their order. Without a type it is DEFAULT. A queue that
--- is not defined or disabled makes the statement fail. Nothing can be read here;
+-- Posts of one key keep their order. Without a type it is DEFAULT. A queue that is
+-- not defined or disabled makes the statement fail, and so does a type that is not
+-- defined, a body that is not valid for it, or that only a program can check, which is
+-- true of XML and of Go functions. Nothing can be read here;
 -- see parley_messages.
 CREATE VIEW parley_outbox AS
 SELECT NULL AS queue, NULL AS type, NULL AS body, NULL AS key WHERE 0;
@@ -196,6 +198,19 @@ BEGIN
    WHERE NOT EXISTS (SELECT 1 FROM parley_queue q WHERE q.name = NEW.queue);
   SELECT RAISE(ABORT, 'parley: the queue is disabled')
    WHERE EXISTS (SELECT 1 FROM parley_queue q WHERE q.name = NEW.queue AND q.enabled = 0);
+  SELECT RAISE(ABORT, 'parley: the message type is not defined')
+   WHERE NEW.type <> 'DEFAULT'
+     AND NOT EXISTS (SELECT 1 FROM parley_object o WHERE o.kind = 'type' AND o.name = NEW.type);
+  SELECT RAISE(ABORT, 'parley: a body of this type can only be checked by a program')
+    FROM parley_object o
+   WHERE o.kind = 'type' AND o.name = NEW.type
+     AND (json_extract(o.spec, '$.validation') = 'func'
+          OR json_extract(o.spec, '$.validation') = 'xml' AND length(NEW.body) > 0);
+  SELECT RAISE(ABORT, 'parley: the body is not valid for its type')
+    FROM parley_object o
+   WHERE o.kind = 'type' AND o.name = NEW.type AND length(NEW.body) > 0
+     AND (json_extract(o.spec, '$.validation') = 'empty'
+          OR json_extract(o.spec, '$.validation') = 'json' AND NOT json_valid(CAST(NEW.body AS TEXT)));
 
   -- The clock of SQL has milliseconds: posts of one millisecond keep their order
   -- by following each other.

@@ -1,0 +1,114 @@
+package parley
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// FuzzTexts: whatever comes from outside, every store can keep what is made of it.
+func FuzzTexts(f *testing.F) {
+	for _, s := range []string{"", " \n\t", "a\x00b", "a\xffb", "\xe2\x82", strings.Repeat("ж", 600), strings.Repeat("a", 999) + "€€", "𝄞\n\n𝄞", "…"} {
+		f.Add(s, 5)
+		f.Add(s, maxReasonText)
+	}
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		most = max(1, min(most, 10000))
+		got := cleanText(s, most)
+		if !isText(got) || utf8.RuneCountInString(got) > most {
+			t.Errorf("cleanText(%q, %d) is %q", s, most, got)
+		}
+		if isText(s) && utf8.RuneCountInString(s) <= most && got != s {
+			t.Errorf("cleanText(%q, %d) is %q, though nothing is wrong with it", s, most, got)
+		}
+		if again := cleanText(got, most); again != got {
+			t.Errorf("cleanText of %q is %q", got, again)
+		}
+		line := reasonText(s, "otherwise")
+		if !isText(line) || strings.TrimSpace(line) == "" || strings.Contains(line, "\n") || utf8.RuneCountInString(line) > maxReasonText {
+			t.Errorf("reasonText(%q) is %q", s, line)
+		}
+		if text := errorText(errors.New(s)); !isText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > maxErrorText {
+			t.Errorf("errorText(%q) is %q", s, text)
+		}
+		since, ok := unhandledSince(s)
+		if ok && since.IsZero() && !strings.HasPrefix(s, unhandledPrefix) {
+			t.Errorf("unhandledSince(%q) is %v", s, since)
+		}
+	})
+}
+
+// TestDefaultsOutlastAnHour: with the shortest pauses that there may be, the default
+// policy still tries after an hour's outage, and no group waits much longer than the
+// limit once that is over.
+func TestDefaultsOutlastAnHour(t *testing.T) {
+	least := time.Duration(math.MaxInt64)
+	for range 200 {
+		all := time.Duration(0)
+		for attempt := 1; attempt < defaultAttempts; attempt++ {
+			d := defaultBackoff(attempt)
+			if d > 15*time.Minute {
+				t.Fatalf("a pause of %v after attempt %d", d, attempt)
+			}
+			all += d
+		}
+		least = min(least, all)
+	}
+	if least < 75*time.Minute {
+		t.Errorf("the last attempt comes after %v", least)
+	}
+}
+
+// TestUnhandledSince: the time from which on there was no handler survives being
+// stored, and nothing else is taken for it.
+func TestUnhandledSince(t *testing.T) {
+	at := time.Now().Truncate(time.Second)
+	for _, typ := range []string{"m", "a; since b", strings.Repeat("ж", 128), "with \"quotes\"\nand lines"} {
+		err := NewMux().HandleMessage(t.Context(), &Message{Type: typ})
+		var v *verdict
+		if !errors.As(err, &v) || !errors.Is(err, ErrNoHandler) {
+			t.Fatalf("type %q: %v", typ, err)
+		}
+		if got, ok := unhandledSince(errorText(&unhandledError{v, at})); !ok || !got.Equal(at) {
+			t.Errorf("type %q: %v, %t", typ, got, ok)
+		}
+	}
+	for _, s := range []string{"", "deferred by its handler for 1s", unhandledPrefix + "x", unhandledPrefix + "x" + sinceWord, "x" + sinceWord + at.Format(time.RFC3339)} {
+		if got, ok := unhandledSince(s); ok {
+			t.Errorf("%q is taken for an error since %v", s, got)
+		}
+	}
+}
+
+// TestTally: a worker slows down when most handlers fail for one reason in many
+// groups, and not for a few groups that fail over and over, or for many reasons.
+func TestTally(t *testing.T) {
+	group := make([]ID, tallied)
+	for i := range group {
+		group[i] = NewID()
+	}
+	for _, c := range []struct {
+		name string
+		call func(i int) call
+		want bool
+	}{
+		{"one reason", func(i int) call { return call{"down", group[i%tallied]} }, true},
+		{"one reason, now and then a success", func(i int) call { return call{[]string{"down", ""}[(i+1)%10/9], group[i%tallied]} }, true},
+		{"few groups", func(i int) call { return call{"down", group[i%5]} }, false},
+		{"many reasons", func(i int) call { return call{string(rune('a' + i%4)), group[i%tallied]} }, false},
+		{"half", func(i int) call { return call{[]string{"down", ""}[i%2], group[i%tallied]} }, false},
+		{"successes", func(i int) call { return call{"", group[i%tallied]} }, false},
+	} {
+		var y tally
+		got := false
+		for i := range 100 {
+			got = y.add(c.call(i)) || got
+		}
+		if got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}
