@@ -130,6 +130,10 @@ func (w *Worker) next() (*batch, bool) {
 			if w.stop.Err() != nil || w.b.check() != nil {
 				return nil, false
 			}
+			if tooOld(err) {
+				w.refuse(err)
+				return nil, false
+			}
 			trouble = min(max(2*trouble, 50*time.Millisecond), 5*time.Second)
 			pause = jitter(trouble)
 			if !gone(err) && !errors.Is(err, ErrSerialization) {

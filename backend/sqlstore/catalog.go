@@ -37,11 +37,15 @@ func (t *Tx) Catalog(ctx context.Context, lock bool) (*backend.Catalog, error) {
 }
 
 func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
-	c := new(backend.Catalog)
-	if _, err := r.Row(ctx, []any{&c.Version}, r.s.q.CatalogVersion); err != nil {
+	st, err := r.meta(ctx)
+	if err == nil {
+		err = r.s.compare(st)
+	}
+	if err != nil {
 		return nil, err
 	}
-	err := r.Rows(ctx, func(rows *sql.Rows) error {
+	c := &backend.Catalog{Version: st.catalog}
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
 		var kind string
 		var spec []byte
 		if err := rows.Scan(&kind, &spec); err != nil {

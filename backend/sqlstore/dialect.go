@@ -65,6 +65,23 @@ type Dialect struct {
 	// the engine takes several statements at once.
 	Script func(ctx context.Context, tx backend.Execer, script string) error
 
+	// Hasten limits for how long a statement of the transaction waits for a lock, which
+	// fails with ErrSerialization then, until undo is called; nil where there is a limit
+	// anyway.
+	Hasten func(ctx context.Context, tx backend.Execer) (undo func(), err error)
+
+	// Online runs a file outside of transactions, statement by statement, and Rebuild
+	// makes an index anew; nil where there is no need.
+	Online  func(ctx context.Context, script string) error
+	Rebuild func(ctx context.Context, index string) error
+	// Drain waits until each transaction has ended that has sent or claimed something
+	// and had begun before the call; nil where a migration's transaction does so.
+	Drain func(ctx context.Context) error
+
+	// PrintFirst comes before the printed schema, and PrintAlone is the form of a
+	// statement that uses what has just been made; empty where there is no need.
+	PrintFirst, PrintAlone string
+
 	// Exclude makes processes that migrate take turns, in the transaction.
 	Exclude func(ctx context.Context, tx backend.Execer) error
 

@@ -1,0 +1,38 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/sqlite"
+)
+
+// site is a file without a schema.
+func site(t *testing.T) backendtest.Site {
+	file := path(t)
+	return backendtest.Site{
+		Open: func(t *testing.T) backendtest.Versioned {
+			b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.Close() })
+			return b
+		},
+		Exec: func(t *testing.T, text string) {
+			t.Helper()
+			if _, err := user(t, file).Exec(text); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
+
+// TestBackendOnNextSchema: the statements of this program do on the next schema what
+// they do on its own.
+func TestBackendOnNextSchema(t *testing.T) {
+	backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t).Next(t) })
+}
