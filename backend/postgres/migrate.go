@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // hasten limits the waits for locks of a migration's transaction, which itself may
@@ -88,8 +89,11 @@ var concurrently = regexp.MustCompile(`(?s)^CREATE INDEX CONCURRENTLY (\w+) ON (
 // outside of transactions. "If a problem arises while scanning the table, such as a
 // deadlock …, the CREATE INDEX command will fail but leave behind an invalid index":
 // an index that is there is made anew unless it is valid.
-func (p *pool) online(ctx context.Context, script string) error {
+func (p *pool) online(ctx context.Context, script string, still func(context.Context) (bool, error)) error {
 	return p.beside(ctx, func(conn *sql.Conn) error {
+		if todo, err := still(ctx); err != nil || !todo {
+			return err
+		}
 		for statement := range strings.SplitSeq(comments.ReplaceAllString(script, ""), ";\n") {
 			statement = strings.TrimSpace(statement)
 			if statement == "" {
@@ -132,9 +136,9 @@ func (p *pool) inSchema(name string) string {
 	return p.qualified(strings.TrimPrefix(name, p.options.Prefix))
 }
 
-// rebuild makes an index anew.
+// rebuild makes an index anew unless another process has done so.
 func (p *pool) rebuild(ctx context.Context, name string) error {
-	return p.beside(ctx, func(conn *sql.Conn) error { return p.reindex(ctx, conn, name) })
+	return p.beside(ctx, func(conn *sql.Conn) error { return p.index(ctx, conn, name, "") })
 }
 
 // reindex makes an index anew, after what is left of an earlier attempt has gone:
@@ -151,13 +155,39 @@ func (p *pool) reindex(ctx context.Context, conn *sql.Conn, name string) error {
 	return nil
 }
 
-// besideWait is how long a migration waits for a second connection, since the first
-// keeps other migrations out meanwhile.
+// besideWait is how long a migration waits for a second connection.
 const besideWait = 10 * time.Second
 
+// beside does work outside of transactions while no other process does. What keeps
+// those out is the lock of a transaction beside it, as behind a pooler no session is
+// ours. It is tried and not waited for: who waits for a lock has a snapshot, and
+// CREATE INDEX CONCURRENTLY waits for everybody who has one.
 func (p *pool) beside(ctx context.Context, work func(*sql.Conn) error) error {
-	waiting, cancel := context.WithTimeout(ctx, besideWait)
+	tx, cancel, err := p.beginTx(ctx, level)
+	if err != nil {
+		return err
+	}
 	defer cancel()
+	defer tx.Rollback()
+	undo, err := p.hasten(ctx, tx)
+	if err != nil {
+		return err
+	}
+	defer undo()
+	var alone bool
+	if err := tx.QueryRowContext(ctx, `
+		SELECT pg_try_advisory_xact_lock(hashtextextended('parley online `+p.qualified("")+`', 0))`).Scan(&alone); err != nil {
+		return err
+	}
+	if !alone {
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("another process is at this step"))
+	}
+	// A query's portal, and with it a snapshot, stays until the next statement.
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT parley"); err != nil {
+		return err
+	}
+	waiting, stop := context.WithTimeout(ctx, besideWait)
+	defer stop()
 	conn, err := p.db.Conn(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {

@@ -70,9 +70,10 @@ type Dialect struct {
 	// anyway.
 	Hasten func(ctx context.Context, tx backend.Execer) (undo func(), err error)
 
-	// Online runs a file outside of transactions, statement by statement, and Rebuild
-	// makes an index anew; nil where there is no need.
-	Online  func(ctx context.Context, script string) error
+	// Online runs a file outside of transactions, statement by statement, if that is
+	// still to be done when no other process does it, and Rebuild makes an index anew;
+	// ErrSerialization while another process is at it. Nil where there is no need.
+	Online  func(ctx context.Context, script string, still func(context.Context) (bool, error)) error
 	Rebuild func(ctx context.Context, index string) error
 	// Drain waits until each transaction has ended that has sent or claimed something
 	// and had begun before the call; nil where a migration's transaction does so.

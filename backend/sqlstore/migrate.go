@@ -97,7 +97,7 @@ func (m *migration) report(format string, args ...any) { m.o.Report(fmt.Sprintf(
 
 // next takes the next step, or those next steps that go in one transaction.
 func (m *migration) next(ctx context.Context) (done bool, err error) {
-	var wait step // that has been announced
+	var wait, online step // that has been announced; that is done beside
 	err = m.alone(ctx, func(tx *Tx) error {
 		st, err := tx.state(ctx)
 		if err != nil {
@@ -114,8 +114,8 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 			wait = first
 			return m.announce(ctx, tx, st, first)
 		case first.online && !fresh && m.s.d.Online != nil:
-			m.report("schema %d, while others work", first.n)
-			return m.s.d.Online(ctx, first.text)
+			online = first
+			return nil
 		}
 		for i, x := range list {
 			if i > 0 && !fresh && (x.contract || x.online) {
@@ -132,14 +132,33 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 		}
 		return nil
 	})
-	if err != nil || wait.n == 0 {
+	switch {
+	case err != nil || done:
 		return done, err
+	case online.n > 0:
+		return false, m.online(ctx, online)
+	case wait.n == 0:
+		return false, nil
 	}
 	if err := m.await(ctx, wait); err != nil {
 		return false, err
 	}
 	m.clear = wait.n
 	return false, nil
+}
+
+func (m *migration) online(ctx context.Context, x step) error {
+	return m.s.fail(ctx, m.s.d.Online(ctx, x.text, func(ctx context.Context) (todo bool, err error) {
+		err = m.s.outside(ctx, func(r run) error {
+			st, err := r.state(ctx)
+			todo = st.schema == x.n-1
+			return err
+		})
+		if todo {
+			m.report("schema %d, while others work", x.n)
+		}
+		return todo, err
+	}))
 }
 
 // alone does work in a transaction while no other process migrates, in which no lock
@@ -238,19 +257,17 @@ func (m *migration) rebuild(ctx context.Context) error {
 		return nil
 	}
 	broken, err := m.broken(ctx)
-	if err != nil || len(broken) == 0 {
-		return err
-	}
-	return m.alone(ctx, func(*Tx) error {
-		broken, err := m.broken(ctx) // another process may have been here
-		for _, name := range broken {
-			m.report("index %s was not valid: it is made anew", name)
-			if err := m.s.d.Rebuild(ctx, name); err != nil {
-				return m.s.fail(ctx, err)
-			}
+	for _, name := range broken {
+		m.report("index %s is not valid: it is made anew", name)
+		err := m.s.fail(ctx, m.s.d.Rebuild(ctx, name))
+		if errors.Is(err, backend.ErrSerialization) {
+			return nil // another process is at it
 		}
-		return err
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (m *migration) broken(ctx context.Context) (names []string, err error) {

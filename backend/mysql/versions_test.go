@@ -1,0 +1,45 @@
+package mysql_test
+
+import (
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
+)
+
+// site is a database without tables.
+func site(t *testing.T, server string) backendtest.Site {
+	name := database(t, server)
+	db := connect(t, server, name, nil)
+	several := connect(t, server, name, func(c *driver.Config) { c.MultiStatements = true })
+	return backendtest.Site{
+		Open: func(t *testing.T) backendtest.Versioned {
+			b := mysql.New(db, nil)
+			t.Cleanup(func() { b.Close() })
+			return b
+		},
+		Exec: func(t *testing.T, text string) {
+			t.Helper()
+			if _, err := several.Exec(text); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestVersions(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		backendtest.Versions(t, func(t *testing.T) backendtest.Site { return site(t, server) })
+	})
+}
+
+// TestBackendOnNextSchema: the statements of this program do on the next schema what
+// they do on its own.
+func TestBackendOnNextSchema(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t, server).Next(t) })
+	})
+}
