@@ -16,6 +16,7 @@ func site(t *testing.T, server string) backendtest.Site {
 	db := connect(t, server, name, nil)
 	several := connect(t, server, name, func(c *driver.Config) { c.MultiStatements = true })
 	return backendtest.Site{
+		DB: db,
 		Open: func(t *testing.T) backendtest.Versioned {
 			b := mysql.New(db, nil)
 			t.Cleanup(func() { b.Close() })
@@ -42,4 +43,9 @@ func TestBackendOnNextSchema(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t, server).Next(t) })
 	})
+}
+
+// TestRollingDeployment has programs of two versions at work at once.
+func TestRollingDeployment(t *testing.T) {
+	each(t, func(t *testing.T, server string) { backendtest.Rolling(t, site(t, server)) })
 }

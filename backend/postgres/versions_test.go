@@ -36,6 +36,8 @@ func lonely(t *testing.T) backendtest.Site {
 func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 	name := schema(t, db)
 	return backendtest.Site{
+		DB:     db,
+		Schema: name + ".",
 		Open: func(t *testing.T) backendtest.Versioned {
 			b := postgres.New(db, &postgres.Options{Schema: name, Pooler: postgres.PoolerNever})
 			t.Cleanup(func() { b.Close() })
@@ -162,3 +164,6 @@ func schemaOf(t *testing.T, b backend.Backend) string {
 	}
 	return info.Settings["schema"]
 }
+
+// TestRollingDeployment has programs of two versions at work at once.
+func TestRollingDeployment(t *testing.T) { backendtest.Rolling(t, site(t)) }

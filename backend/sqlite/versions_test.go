@@ -12,6 +12,7 @@ import (
 func site(t *testing.T) backendtest.Site {
 	file := path(t)
 	return backendtest.Site{
+		DB: user(t, file),
 		Open: func(t *testing.T) backendtest.Versioned {
 			b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
 			if err != nil {
@@ -36,3 +37,6 @@ func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
 func TestBackendOnNextSchema(t *testing.T) {
 	backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t).Next(t) })
 }
+
+// TestRollingDeployment has programs of two versions at work at once.
+func TestRollingDeployment(t *testing.T) { backendtest.Rolling(t, site(t)) }

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -27,6 +28,9 @@ type Versioned interface {
 type Site struct {
 	Open func(t *testing.T) Versioned
 	Exec func(t *testing.T, sql string)
+
+	DB     *sql.DB
+	Schema string // with a dot, before the names of tables
 }
 
 // The schema after next: a step that adds, also to the tables that are most in use,
