@@ -5,7 +5,6 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
 )
@@ -35,17 +34,4 @@ func TestVersions(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		backendtest.Versions(t, func(t *testing.T) backendtest.Site { return site(t, server) })
 	})
-}
-
-// TestBackendOnNextSchema: the statements of this program do on the next schema what
-// they do on its own.
-func TestBackendOnNextSchema(t *testing.T) {
-	each(t, func(t *testing.T, server string) {
-		backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t, server).Next(t) })
-	})
-}
-
-// TestRollingDeployment has programs of two versions at work at once.
-func TestRollingDeployment(t *testing.T) {
-	each(t, func(t *testing.T, server string) { backendtest.Rolling(t, site(t, server)) })
 }

@@ -54,12 +54,6 @@ func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 
 func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
 
-// TestBackendOnNextSchema: the statements of this program do on the next schema what
-// they do on its own.
-func TestBackendOnNextSchema(t *testing.T) {
-	backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t).Next(t) })
-}
-
 // later opens a program with one more file of the schema.
 func later(t *testing.T, s backendtest.Site, file string) backendtest.Versioned {
 	t.Helper()
@@ -164,6 +158,3 @@ func schemaOf(t *testing.T, b backend.Backend) string {
 	}
 	return info.Settings["schema"]
 }
-
-// TestRollingDeployment has programs of two versions at work at once.
-func TestRollingDeployment(t *testing.T) { backendtest.Rolling(t, site(t)) }

@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"testing"
 
-	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/sqlite"
 )
@@ -31,12 +30,3 @@ func site(t *testing.T) backendtest.Site {
 }
 
 func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
-
-// TestBackendOnNextSchema: the statements of this program do on the next schema what
-// they do on its own.
-func TestBackendOnNextSchema(t *testing.T) {
-	backendtest.RunExcept(t, "migrate", func(t *testing.T) backend.Backend { return site(t).Next(t) })
-}
-
-// TestRollingDeployment has programs of two versions at work at once.
-func TestRollingDeployment(t *testing.T) { backendtest.Rolling(t, site(t)) }

@@ -16,14 +16,8 @@ import (
 
 // Run runs all tests. open returns an empty store that is migrated, and closes
 // it when the test ends.
-func Run(t *testing.T, open func(t *testing.T) backend.Backend) { RunExcept(t, "", open) }
-
-// RunExcept runs all tests but one.
-func RunExcept(t *testing.T, name string, open func(t *testing.T) backend.Backend) {
+func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	for _, test := range tests {
-		if test.name == name {
-			continue
-		}
 		t.Run(test.name, func(t *testing.T) { test.run(New(t, open(t))) })
 	}
 }

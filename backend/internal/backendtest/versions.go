@@ -68,8 +68,8 @@ func (s Site) program(t *testing.T, newer int) Versioned {
 	return b
 }
 
-// Next returns a store whose schema is the next one.
-func (s Site) Next(t *testing.T) backend.Backend {
+// next returns a store whose schema is the next one.
+func (s Site) next(t *testing.T) backend.Backend {
 	t.Helper()
 	if err := s.program(t, 1).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -88,9 +88,17 @@ func Versions(t *testing.T, site func(t *testing.T) Site) {
 		"a migration by hand goes from the version there is":  testByHand,
 		"a migration tells what it does":                      testReport,
 		"a version is looked at in a joined transaction, too": testJoinedVersion,
+		"programs of two versions work at once":               testRolling,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, site(t)) })
 	}
+	t.Run("what is done on the next schema", func(t *testing.T) {
+		for _, test := range tests {
+			if test.name != "migrate" { // its own schema
+				t.Run(test.name, func(t *testing.T) { test.run(New(t, site(t).next(t))) })
+			}
+		}
+	})
 }
 
 func (s Site) set(t *testing.T, schema, minProgram int) {

@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Rolling has programs of two versions work on one store at once, while it is migrated
+// testRolling has programs of two versions work on one store at once, while it is migrated
 // under them twice: first by a step that adds, then by one that stops the older program.
-func Rolling(t *testing.T, s Site) {
+func testRolling(t *testing.T, s Site) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	f := &Fixture{T: t, Ctx: ctx}
