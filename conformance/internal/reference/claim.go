@@ -389,7 +389,7 @@ func (tx *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 		return err
 	}
 	defer tx.leave()
-	if tx.store.outgrown() && tx.store.fault != FaultNewerAccepted {
+	if tx.store.outgrown() {
 		return backend.ErrNewerSchema
 	}
 	for _, hold := range holds {

@@ -229,7 +229,7 @@ func (s *Store) check() error {
 		return backend.ErrUnknownSchema
 	case s.schema < schemaVersion:
 		return backend.ErrNotMigrated
-	case s.outgrown() && s.fault != FaultNewerAccepted:
+	case s.outgrown():
 		return backend.ErrNewerSchema
 	case s.minimum > schemaVersion && s.fault != FaultAnnouncementUnheard:
 		return backend.ErrNewerSchema
@@ -240,7 +240,9 @@ func (s *Store) check() error {
 
 // outgrown reports whether the schema is beyond the one after this program's own, in
 // which nothing that the program uses is missing yet.
-func (s *Store) outgrown() bool { return s.schema > schemaVersion+1 }
+func (s *Store) outgrown() bool {
+	return s.schema > schemaVersion+1 && s.fault != FaultNewerAccepted
+}
 
 // SetVersion does what the migration of a newer program does.
 func (s *Store) SetVersion(schema, minProgram int) {
