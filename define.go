@@ -28,7 +28,10 @@ type defining struct {
 }
 
 func newDefining(now *catalogView, all bool) *defining {
-	d := &defining{now: now, all: all, merged: *now.catalog, seen: map[backend.Object]bool{}, past: map[backend.Object][]string{}}
+	d := &defining{
+		now: now, all: all, merged: *now.catalog,
+		seen: map[backend.Object]bool{}, past: map[backend.Object][]string{},
+	}
 	for _, x := range now.catalog.History {
 		d.past[x.Object] = append(d.past[x.Object], x.Digest)
 	}
@@ -173,7 +176,8 @@ func (d *defining) contracts(c Catalog) error {
 			k.Messages = slices.Clone(k.Messages)
 			d.out.Contracts = append(d.out.Contracts, k)
 		case !sameEntries(old.Messages, k.Messages):
-			return contradiction("contract", k.Name, "it is defined with other messages, and contracts cannot change; give the new one another name")
+			return contradiction("contract", k.Name,
+				"it is defined with other messages, and contracts cannot change; give the new one another name")
 		case !ends(k) || ends(old):
 			k = old // EndOfStream is there or not by who sends, not by who defines
 		default:
@@ -220,17 +224,20 @@ func (d *defining) services(c Catalog) error {
 			return err
 		}
 		if s.PeerPromotion < 0 || s.PeerPromotion > MaxLevel {
-			return contradiction("service", s.Name, fmt.Sprintf("PeerPromotion %d is not between 0 and %d", s.PeerPromotion, MaxLevel))
+			return contradiction("service", s.Name,
+				fmt.Sprintf("PeerPromotion %d is not between 0 and %d", s.PeerPromotion, MaxLevel))
 		}
 		old, ok := d.now.services[s.Name]
 		if ok && old.Queue != s.Queue {
-			return contradiction("service", s.Name, fmt.Sprintf("it is on queue %q, and a service cannot change its queue", old.Queue))
+			return contradiction("service", s.Name,
+				fmt.Sprintf("it is on queue %q, and a service cannot change its queue", old.Queue))
 		}
 		asGiven := s
 		if ok && !d.all {
 			s = withOld(s, old)
 		}
-		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) || !slices.Equal(old.Recycles, s.Recycles) {
+		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) ||
+			!slices.Equal(old.Recycles, s.Recycles) {
 			if !d.heed(backend.ObjectService, s.Name, sortedService(asGiven), known(sortedService(old), ok)) {
 				continue
 			}

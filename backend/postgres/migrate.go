@@ -191,7 +191,7 @@ func (p *pool) beside(ctx context.Context, work func(*sql.Conn) error) error {
 	conn, err := p.db.Conn(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			return errors.New("parley: postgres: this step of the migration needs two connections, and the pool has only one to give")
+			return errors.New("parley: postgres: this step of the migration needs a second connection of the pool")
 		}
 		return err
 	}

@@ -301,7 +301,8 @@ func (s *Store) MigrationSQL(from int) string {
 
 // announcement is what comes before a contract step that is run by hand.
 func (d *Dialect) announcement(x step) string {
-	update := d.Rewrite(fmt.Sprintf("UPDATE parley_meta SET min_program = %d, catalog_version = catalog_version + 1", x.needs()))
+	update := fmt.Sprintf("UPDATE parley_meta SET min_program = %d, catalog_version = catalog_version + 1", x.needs())
+	update = d.Rewrite(update)
 	if d.PrintAlone != "" {
 		update = fmt.Sprintf(d.PrintAlone, update)
 	}

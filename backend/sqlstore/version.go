@@ -66,7 +66,8 @@ func (s *Store) judge(st state) error {
 	case st.schema > program+1:
 		return fmt.Errorf("schema version %d, this program knows %d: %w", st.schema, program, backend.ErrNewerSchema)
 	case st.minProgram > program:
-		return fmt.Errorf("the schema needs programs of version %d, this is %d: %w", st.minProgram, program, backend.ErrNewerSchema)
+		return fmt.Errorf("the schema needs programs of version %d, this is %d: %w",
+			st.minProgram, program, backend.ErrNewerSchema)
 	}
 	return nil
 }

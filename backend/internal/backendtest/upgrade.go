@@ -188,17 +188,7 @@ func upgrade(t *testing.T, s Site, name string) {
 		if err != nil {
 			return err
 		}
-		for _, q := range c.Queues {
-			switch q.Name {
-			case "qa":
-				f.QA = q.ID
-			case "qb":
-				f.QB = q.ID
-			case "qp":
-				f.QP = q.ID
-			}
-		}
-		f.Version = c.Version
+		f.learn(c)
 		return nil
 	})
 	everyStateThere(f)
