@@ -95,7 +95,10 @@ func Versions(t *testing.T, site func(t *testing.T) Site) {
 	t.Run("what is done on the next schema", func(t *testing.T) {
 		for _, test := range tests {
 			if test.name != "migrate" { // its own schema
-				t.Run(test.name, func(t *testing.T) { test.run(New(t, site(t).next(t))) })
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel() // they wait for the disk
+					test.run(New(t, site(t).next(t)))
+				})
 			}
 		}
 	})
