@@ -208,12 +208,21 @@ func Open(ctx context.Context, dsn string, o *Options) (*Broker, error) {
 func (b *Broker) Backend() Backend { return b.be }
 
 // Migrate creates or updates Parley's tables. It is idempotent, and safe when
-// many processes start at once.
+// many processes start at once. Programs of the version before this one work on;
+// docs/deploying.md tells how older ones are made to stop.
 func (b *Broker) Migrate(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return fail("migrate", "", err)
 	}
-	if err := b.be.Migrate(ctx); err != nil {
+	var err error
+	if m, ok := b.be.(backend.Migrator); ok {
+		err = m.MigrateWith(ctx, backend.MigrateOptions{Report: func(text string) {
+			b.log.Info("parley: migration", "event", "store.migration", "step", text)
+		}})
+	} else {
+		err = b.be.Migrate(ctx)
+	}
+	if err != nil {
 		return fail("migrate", "", err)
 	}
 	b.duties.kick()
@@ -364,5 +373,11 @@ func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 // gone reports whether the store cannot be worked with at present, which the
 // background work waits out.
 func gone(err error) bool {
-	return errors.Is(err, ErrNotMigrated) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNoSpace)
+	return errors.Is(err, ErrNotMigrated) || tooOld(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNoSpace)
+}
+
+// tooOld reports whether the store is not one for this program any more, whatever it
+// does.
+func tooOld(err error) bool {
+	return errors.Is(err, ErrNewerSchema) || errors.Is(err, ErrUnknownSchema)
 }

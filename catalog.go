@@ -197,12 +197,32 @@ func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
 // Define adds to the catalog what it is given and changes what has changed. It
 // is all or nothing, and idempotent: programs call it at every start.
 //
+// It takes nothing away: what is not mentioned stays, and so do the contracts and
+// recycled contracts that a service has and is not given here. An object for which it
+// is given a definition that was replaced before is left as it is, since an older
+// program gives that one; this is logged. Redefine brings an earlier definition back,
+// and Undefine removes.
+//
 // Contracts cannot change once defined, and a service cannot change its queue:
 // conversations rely on them; EndOfStream alone can be added. A queue that exists
 // keeps its status; EnableQueue and DisableQueue set it.
 func (b *Broker) Define(ctx context.Context, c Catalog) error {
 	return fail("define", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
-		return changes(now, c)
+		d := newDefining(now, false)
+		change, err := d.changes(c)
+		if err == nil && len(d.left) > 0 {
+			b.log.Warn("parley: definitions that were replaced before are left out", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
+		}
+		return change, err
+	}))
+}
+
+// Redefine is Define for the operator who decides: each object gets the definition
+// that it is given, whatever has been defined before, and a service the contracts that
+// it is given and no others. It is no call for the start of a program.
+func (b *Broker) Redefine(ctx context.Context, c Catalog) error {
+	return fail("redefine", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
+		return newDefining(now, true).changes(c)
 	}))
 }
 
@@ -261,119 +281,6 @@ func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog
 	b.cache(viewOf(now))
 	b.duties.kick()
 	return nil
-}
-
-// changes checks a definition against itself and against what is defined, and
-// returns what has to be stored, nil for nothing.
-func changes(now *catalogView, c Catalog) (*Catalog, error) {
-	merged := *now.catalog
-	out := &Catalog{}
-	changed := false
-
-	seen := map[string]bool{}
-	fresh := func(kind, name string) error {
-		if err := checkName(kind, name); err != nil {
-			return err
-		}
-		if seen[kind+"\x00"+name] {
-			return contradiction(kind, name, "it is defined twice")
-		}
-		seen[kind+"\x00"+name] = true
-		return nil
-	}
-
-	for _, t := range c.Types {
-		if err := fresh("message type", t.Name); err != nil {
-			return nil, err
-		}
-		if err := checkType(t); err != nil {
-			return nil, err
-		}
-		if old, ok := now.types[t.Name]; !ok || old != t {
-			out.Types, changed = append(out.Types, t), true
-		}
-		merged.Types = append(merged.Types, t)
-	}
-	for _, k := range c.Contracts {
-		if err := fresh("contract", k.Name); err != nil {
-			return nil, err
-		}
-		old, ok := now.contracts[k.Name]
-		switch {
-		case !ok:
-			k.Messages = slices.Clone(k.Messages)
-			out.Contracts, changed = append(out.Contracts, k), true
-		case !sameEntries(old.Messages, k.Messages):
-			return nil, contradiction("contract", k.Name, "it is defined with other messages, and contracts cannot change; give the new one another name")
-		case !ends(k) || ends(old):
-			k = old // EndOfStream is there or not by who sends, not by who defines
-		default:
-			out.Contracts, changed = append(out.Contracts, k), true
-		}
-		merged.Contracts = append(merged.Contracts, k)
-	}
-	for _, q := range c.Queues {
-		if err := fresh("queue", q.Name); err != nil {
-			return nil, err
-		}
-		if q.KeepProcessed < 0 {
-			return nil, contradiction("queue", q.Name, "KeepProcessed is below zero")
-		}
-		old, ok := now.queues[q.Name]
-		if ok {
-			q.ID, q.Disabled = old.ID, old.Disabled
-		}
-		if !ok || old != q {
-			out.Queues, changed = append(out.Queues, q), true
-		}
-		merged.Queues = append(merged.Queues, q)
-	}
-	for _, s := range c.Services {
-		if err := fresh("service", s.Name); err != nil {
-			return nil, err
-		}
-		if s.PeerPromotion < 0 || s.PeerPromotion > MaxLevel {
-			return nil, contradiction("service", s.Name, fmt.Sprintf("PeerPromotion %d is not between 0 and %d", s.PeerPromotion, MaxLevel))
-		}
-		old, ok := now.services[s.Name]
-		if ok && old.Queue != s.Queue {
-			return nil, contradiction("service", s.Name, fmt.Sprintf("it is on queue %q, and a service cannot change its queue", old.Queue))
-		}
-		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) || !slices.Equal(old.Recycles, s.Recycles) {
-			s.Contracts, s.Recycles = slices.Clone(s.Contracts), slices.Clone(s.Recycles)
-			out.Services, changed = append(out.Services, s), true
-		}
-		merged.Services = append(merged.Services, s)
-	}
-	for _, r := range c.Priorities {
-		if err := fresh("priority", r.Name); err != nil {
-			return nil, err
-		}
-		if r.Level < 1 || r.Level > 10 {
-			return nil, contradiction("priority", r.Name, fmt.Sprintf("level %d is not between 1 and 10", r.Level))
-		}
-		if i := slices.IndexFunc(now.catalog.Priorities, func(o PriorityRule) bool { return o.Name == r.Name }); i < 0 || now.catalog.Priorities[i] != r {
-			out.Priorities, changed = append(out.Priorities, r), true
-		}
-		merged.Priorities = append(merged.Priorities, r)
-	}
-
-	more, err := recycling(viewOf(&merged), c.Services)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range more {
-		out.Contracts = slices.DeleteFunc(out.Contracts, func(o Contract) bool { return o.Name == k.Name })
-		out.Contracts, changed = append(out.Contracts, k), true
-		merged.Contracts = append(merged.Contracts, k)
-	}
-	if err := checkReferences(viewOf(&merged), c); err != nil {
-		return nil, err
-	}
-	if !changed {
-		return nil, nil
-	}
-	return out, nil
 }
 
 // checkReferences looks at what the objects of c say of each other. all holds
@@ -451,13 +358,12 @@ func checkType(t MessageType) error {
 }
 
 // sameEntries compares contracts by what users send on them.
-func sameEntries(a, b []ContractEntry) bool {
-	sorted := func(list []ContractEntry) []ContractEntry {
-		list = slices.DeleteFunc(slices.Clone(list), func(e ContractEntry) bool { return e.Type == EndOfStream })
-		slices.SortFunc(list, func(x, y ContractEntry) int { return strings.Compare(x.Type, y.Type) })
-		return list
-	}
-	return slices.Equal(sorted(a), sorted(b))
+func sameEntries(a, b []ContractEntry) bool { return slices.Equal(sortedEntries(a), sortedEntries(b)) }
+
+func sortedEntries(list []ContractEntry) []ContractEntry {
+	list = slices.DeleteFunc(slices.Clone(list), func(e ContractEntry) bool { return e.Type == EndOfStream })
+	slices.SortFunc(list, func(x, y ContractEntry) int { return strings.Compare(x.Type, y.Type) })
+	return list
 }
 
 // checkName refuses what a store could not keep byte by byte.

@@ -64,7 +64,7 @@ func (d *diagnosis) all(ctx context.Context, what string) error {
 	case errors.Is(err, ErrNotMigrated):
 		d.add(true, reasonMissing, "store", "parley migrate", "%v", err)
 		return nil
-	case errors.Is(err, ErrNewerSchema):
+	case tooOld(err):
 		d.add(true, reasonNewer, "store", "update this program", "%v", err)
 		return nil
 	case err != nil:

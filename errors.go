@@ -15,6 +15,8 @@ var (
 	ErrTxDone         = backend.ErrTxDone
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
+	ErrUnknownSchema  = backend.ErrUnknownSchema
+	ErrMigrationWaits = backend.ErrMigrationWaits
 	ErrReadOnly       = backend.ErrReadOnly
 	ErrNoSpace        = backend.ErrNoSpace
 	ErrNotBegun       = backend.ErrNotBegun

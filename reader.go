@@ -136,6 +136,10 @@ func (w *Worker) next() (*batch, bool) {
 			if w.stop.Err() != nil || w.b.check() != nil {
 				return nil, false
 			}
+			if tooOld(err) {
+				w.refuse(err)
+				return nil, false
+			}
 			if !errors.Is(err, ErrSerialization) {
 				w.outage.begin(w.b.log, w.sources[0].name, err)
 				continue

@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,7 @@ type TaskPool struct {
 	usual time.Duration
 
 	strikes strikes
+	refused error // the store is not one for this program any more; for the dispatcher only
 
 	mu   sync.Mutex
 	held map[ID]*RunningTask
@@ -240,7 +242,7 @@ func (p *TaskPool) dispatch(ctx context.Context) error {
 	}
 	for trouble := 0; ; {
 		want := p.want(running)
-		if err := context.Cause(ctx); err != nil {
+		if err := cmp.Or(context.Cause(ctx), p.refused); err != nil {
 			want = 0
 			if running == 0 && (len(ends) == 0 || trouble > 3) { // what cannot be stored comes back after its lease
 				return fail("task pool", "", err)
@@ -346,7 +348,10 @@ func (p *TaskPool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]back
 	var holds []backend.TaskHold
 	if want > 0 {
 		holds, err = tx.be.ClaimTasks(ctx, backend.TaskClaim{Schedules: p.opt.Schedules, Max: want, Lease: p.opt.Lease, Owner: p.b.opt.Owner})
-		if err != nil {
+		switch {
+		case tooOld(err): // what has ended is stored all the same
+			p.refused = err
+		case err != nil:
 			return nil, err
 		}
 	}

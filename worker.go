@@ -186,7 +186,8 @@ type Worker struct {
 	mu      sync.Mutex
 	running bool
 	drain   bool
-	stopped bool // no more claims
+	stopped bool  // no more claims
+	unfit   error // why it stopped by itself
 	max     int
 	readers int
 	brief   int  // batches that are expected to be over soon
@@ -262,7 +263,8 @@ func (w *Worker) Readers() int {
 // WorkerOptions.Grace to come to their end, their contexts end, and what they
 // have not handled is given back, which does not count as a failure. Run returns
 // nil when all of that is done, and an error if handlers do not return; what they
-// hold is then given back without them.
+// hold is then given back without them. Run stops in the same way, and returns
+// ErrNewerSchema, when the database has become one of a newer Parley.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 
 // Drain works until there is nothing more to receive, and returns when that is
@@ -313,6 +315,9 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 	err = w.finish()
 	silence()
 	<-silent
+	w.mu.Lock()
+	err = errors.Join(err, w.unfit)
+	w.mu.Unlock()
 	w.b.log.Info("parley: worker stopped", "event", "worker.stopped", "queue", w.sources[0].name)
 	return fail(op, obj, err)
 }
@@ -356,7 +361,7 @@ func (w *Worker) begin(ctx context.Context, opt WorkerOptions, drain bool) error
 	if w.running {
 		return ErrWorking
 	}
-	w.opt, w.running, w.drain, w.stopped = opt, true, drain, false
+	w.opt, w.running, w.drain, w.stopped, w.unfit = opt, true, drain, false, nil
 	w.batches = make(map[*batch]struct{})
 	w.gone, w.ended = make(chan struct{}), make(chan struct{})
 	w.stop, w.halt = context.WithCancel(ctx)
@@ -372,6 +377,14 @@ func (w *Worker) begin(ctx context.Context, opt WorkerOptions, drain bool) error
 	}
 	w.b.workers[w] = struct{}{}
 	return nil
+}
+
+// refuse stops the worker for a reason that Run returns.
+func (w *Worker) refuse(err error) {
+	w.mu.Lock()
+	w.unfit = err
+	w.mu.Unlock()
+	w.halt()
 }
 
 func (w *Worker) end() {

@@ -16,11 +16,15 @@ type Backend interface {
 
 	// Migrate creates or updates the schema. It is safe when many processes
 	// call it at once, does nothing when there is nothing to do, and fails with
-	// ErrNewerSchema, changing nothing, when the store is ahead of the program.
+	// ErrNewerSchema, changing nothing, when the store is ahead of the program by
+	// more than one version.
 	Migrate(ctx context.Context) error
 
-	// Check returns nil when the schema is the one that this program needs, else
-	// ErrNotMigrated or ErrNewerSchema.
+	// Check returns nil when the schema is the one that this program needs, or the
+	// next one, which takes away nothing that this program uses; else ErrNotMigrated,
+	// ErrNewerSchema or ErrUnknownSchema. The same comparison is made at a handle's
+	// first use, by Tx.Catalog, Tx.Reclaim and Tend. A migration that is about to take
+	// away what older programs use first makes their catalog stale.
 	Check(ctx context.Context) error
 
 	// Uninstall removes everything that Migrate made, messages included.
@@ -57,11 +61,13 @@ type Backend interface {
 // changes. After Commit or Rollback every call but Rollback returns ErrTxDone.
 type Tx interface {
 	// Catalog reads the catalog. With lock, others that define wait until this
-	// transaction ends.
+	// transaction ends, and the history is read as well. It fails with
+	// ErrNewerSchema if the schema has left this program behind.
 	Catalog(ctx context.Context, lock bool) (*Catalog, error)
 
 	// PutCatalog stores the objects in change, replacing those of the same
-	// name, and returns the new version. New queues get their ID.
+	// name, removes those in change.Removed, adds to the history, and returns the
+	// new version. New queues get their ID.
 	PutCatalog(ctx context.Context, change *Catalog) (version int64, err error)
 
 	// BeginDialog stores a new conversation's initiator side: the endpoint, its
@@ -141,7 +147,8 @@ type Tx interface {
 	More(ctx context.Context, hold *Hold, maxMessages int, maxBytes int) ([]*Message, error)
 
 	// Reclaim takes the groups of leased holds in this transaction, by their
-	// fences, until it ends. ErrFenced if any of them is lost.
+	// fences, until it ends. ErrFenced if any of them is lost, ErrNewerSchema if the
+	// schema has left this program behind.
 	Reclaim(ctx context.Context, holds []*Hold) error
 
 	// Settle carries out what became of deliveries, and then puts the ready

@@ -12,6 +12,37 @@ type Catalog struct {
 	Queues     []Queue        `json:"queues,omitempty"`
 	Services   []Service      `json:"services,omitempty"`
 	Priorities []PriorityRule `json:"priorities,omitempty"`
+
+	// History tells in order how objects were defined and removed. Tx.Catalog reads it
+	// with lock only. In a change it is what Tx.PutCatalog adds, with the new version.
+	History []Definition `json:"-"`
+	// Removed names, in a change, what Tx.PutCatalog removes. Queues are not removed.
+	Removed []Object `json:"-"`
+}
+
+// ObjectKind is a kind of objects in the catalog.
+type ObjectKind string
+
+// The kinds.
+const (
+	ObjectType     ObjectKind = "type"
+	ObjectContract ObjectKind = "contract"
+	ObjectQueue    ObjectKind = "queue"
+	ObjectService  ObjectKind = "service"
+	ObjectPriority ObjectKind = "priority"
+)
+
+// Object names an object of the catalog.
+type Object struct {
+	Kind ObjectKind
+	Name string
+}
+
+// Definition is one that an object had, as a digest, or its removal.
+type Definition struct {
+	Object
+	Digest  string // empty: removed
+	Version int64  // of the catalog, that came with it
 }
 
 // Validation says what the body of a message must be.

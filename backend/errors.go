@@ -17,8 +17,16 @@ var (
 	// program needs.
 	ErrNotMigrated = errors.New("the database is not migrated: run Broker.Migrate or `parley migrate`")
 
-	// ErrNewerSchema: the store's schema is newer than the program.
+	// ErrNewerSchema: the store's schema is newer than the program by more than one
+	// version, or is about to be.
 	ErrNewerSchema = errors.New("the database was migrated by a newer version of Parley: update this program")
+
+	// ErrUnknownSchema: the store gives its schema a version that no program does.
+	ErrUnknownSchema = errors.New("no version of Parley makes such a schema: restore the table meta")
+
+	// ErrMigrationWaits: a step of a migration waited in vain for what programs that
+	// it leaves behind have in hand. What was done before it stays.
+	ErrMigrationWaits = errors.New("older programs still have work in hand: stop them, or wait, and migrate again")
 
 	// ErrReadOnly: the store refuses writes (a standby, a read-only file).
 	ErrReadOnly = errors.New("the database is read-only")

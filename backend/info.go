@@ -9,6 +9,10 @@ type Info struct {
 	Settings map[string]string // what matters to Parley: isolation, durability, …
 	Clock    time.Time         // of the store; zero if it goes by this process's
 	Warnings []Warning         // what hinders messages, or should be known
+
+	Schema     int // the schema's version; 0: there is none
+	Program    int // that of this program: the schema that its Migrate makes
+	MinProgram int // programs of a lower version are refused
 }
 
 // Warning is something about a store that is not as it should be.

@@ -244,7 +244,7 @@ func checkContractGivenUp(e *Env) {
 	other.B = e.Broker(nil) // a process that remembers the catalog
 	old := other.Dialog("0")
 	dlgBodies(&other, w.SQ, nil, "0")
-	e.Must(w.B.Define(e.Ctx, parley.Catalog{Services: []parley.Service{{Name: w.Server, Queue: w.SQ}}}))
+	e.Must(w.B.Redefine(e.Ctx, parley.Catalog{Services: []parley.Service{{Name: w.Server, Queue: w.SQ}}}))
 	h := other.Dialog("never")
 	if m := dlgError(w, w.CQ, parley.CodeContractRefused); m.Conversation != h {
 		e.Errorf("the error came on %s, want it on %s", m.Conversation, h)

@@ -120,10 +120,10 @@ func checkPrioRuleForAll(e *Env) {
 		}
 	}
 	set := func(level int) {
-		e.Must(w.B.Define(e.Ctx, parley.Catalog{Priorities: []parley.PriorityRule{{Name: name, Level: level}}}))
+		e.Must(w.B.Redefine(e.Ctx, parley.Catalog{Priorities: []parley.PriorityRule{{Name: name, Level: level}}}))
 	}
 	e.Cleanup(func() {
-		w.B.Define(context.WithoutCancel(e.Ctx), parley.Catalog{Priorities: []parley.PriorityRule{{Name: name, Level: parley.DefaultPriority}}})
+		w.B.Redefine(context.WithoutCancel(e.Ctx), parley.Catalog{Priorities: []parley.PriorityRule{{Name: name, Level: parley.DefaultPriority}}})
 	})
 	for _, level := range []int{7, parley.DefaultPriority} {
 		set(level)

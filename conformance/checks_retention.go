@@ -235,7 +235,7 @@ func checkRetainedOneSide(e *Env) {
 
 	// Switched off by another process, it keeps nothing more; what it has stays.
 	define := func(on bool) {
-		e.Must(e.Broker(nil).Define(e.Ctx, parley.Catalog{Queues: []parley.Queue{{Name: w.SQ, Retention: on}}}))
+		e.Must(e.Broker(nil).Redefine(e.Ctx, parley.Catalog{Queues: []parley.Queue{{Name: w.SQ, Retention: on}}}))
 	}
 	define(false)
 	w.Send(server, w.Tell, "a1")

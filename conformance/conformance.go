@@ -56,6 +56,72 @@ type Store struct {
 	// Fresh, if set, returns a handle on a store of its own that is not
 	// migrated, for the checks of Migrate. The suite uninstalls it.
 	Fresh func(ctx context.Context) (backend.Backend, error)
+
+	// Versions, if set, returns a store of its own that is migrated, and whose schema
+	// can be given any version, for the checks of programs and schemas that do not
+	// belong together. The suite uninstalls it.
+	Versions func(ctx context.Context) (*Versioned, error)
+}
+
+// Versioned is a store whose schema's version can be set.
+type Versioned struct {
+	// Open returns a new handle on it.
+	Open func(ctx context.Context) (backend.Backend, error)
+	// Set gives the schema a version, and says which programs may work with it. Like
+	// the migration of a newer program it counts the catalog's version up.
+	Set func(ctx context.Context, schema, minProgram int) error
+	// Close, if set, is called at the end.
+	Close func() error
+}
+
+// SQLVersions makes Store.Versions for a backend whose transactions run SQL, and which
+// keeps versions in a table meta, with its Info.Settings "schema" and "prefix" before
+// the name. Each call of site returns how to open handles on another store.
+func SQLVersions(site func() func(context.Context) (backend.Backend, error)) func(context.Context) (*Versioned, error) {
+	return func(ctx context.Context) (*Versioned, error) {
+		open := site()
+		// Its first use is while the version is right, and it is not asked again.
+		be, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(be.Migrate(ctx), be.Close()); err != nil {
+			return nil, err
+		}
+		setter, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tx, err := setter.Begin(ctx)
+		if err == nil {
+			err = tx.Rollback(ctx)
+		}
+		return &Versioned{Open: open, Set: func(ctx context.Context, schema, minProgram int) error {
+			return setVersion(ctx, setter, schema, minProgram)
+		}, Close: setter.Close}, err
+	}
+}
+
+func setVersion(ctx context.Context, be backend.Backend, schema, minProgram int) error {
+	info, err := be.Info(ctx)
+	if err != nil {
+		return err
+	}
+	table := info.Settings["prefix"] + "meta"
+	if name := info.Settings["schema"]; name != "" {
+		table = name + "." + table
+	}
+	tx, err := be.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf(`
+		UPDATE %s SET schema_version = %d, min_program = %d, catalog_version = catalog_version + 1 WHERE id = 1`,
+		table, schema, minProgram)); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
 }
 
 // StoreEnv is the environment variable that carries Store.Process.

@@ -17,6 +17,13 @@ func referenceStore(fault reference.Fault) Store {
 		Fresh: func(context.Context) (backend.Backend, error) {
 			return reference.NewStore(reference.Options{Fault: fault}).Open(), nil
 		},
+		Versions: func(ctx context.Context) (*Versioned, error) {
+			s := reference.NewStore(reference.Options{Fault: fault})
+			return &Versioned{
+				Open: func(context.Context) (backend.Backend, error) { return s.Open(), nil },
+				Set:  func(_ context.Context, schema, min int) error { s.SetVersion(schema, min); return nil },
+			}, s.Open().Migrate(ctx)
+		},
 	}
 }
 

@@ -33,7 +33,10 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, o mssql.Options) {
 	at := func(dsn string) func(context.Context) (backend.Backend, error) {
 		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, &o) }
 	}
-	conformance.RunMatching(t, conformance.Store{Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh)}, match)
+	conformance.RunMatching(t, conformance.Store{
+		Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh),
+		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) { return at(under(t, prefix(t))) }),
+	}, match)
 }
 
 // under returns the name of the server for a store with a prefix, which is removed

@@ -105,7 +105,25 @@ func catalogStatements(s *sqlstore.Statements[string]) {
 	// a short transaction, and for nobody who only holds its lock.
 	s.SchemaVersion = `
 		-- locks meta key S row wait current
-		SELECT schema_version FROM parley_meta WITH (READCOMMITTEDLOCK, ROWLOCK)`
+		SELECT schema_version, catalog_version FROM parley_meta WITH (READCOMMITTEDLOCK, ROWLOCK)`
+	s.SchemaProgram = `
+		-- locks meta key S row wait current
+		SELECT min_program FROM parley_meta WITH (READCOMMITTEDLOCK, ROWLOCK)`
+	s.SchemaLeases = `
+		-- locks grp row none row never dirty
+		-- locks post row none row never dirty
+		-- locks task row none row never dirty
+		SELECT owner, lease_until - :now FROM parley_grp WITH (READUNCOMMITTED)
+		 WHERE lease_until > :now AND held_since <= @p1
+		 UNION ALL
+		SELECT owner, lease_until - :now FROM parley_post WITH (READUNCOMMITTED)
+		 WHERE lease_until > :now AND held_since <= @p2
+		 UNION ALL
+		SELECT owner, due - :now FROM parley_task WITH (READUNCOMMITTED)
+		 WHERE live = 1 AND state = 1 AND due > :now AND started <= @p3`
+	s.DefinitionsRead = `
+		-- locks definition key S row wait current
+		SELECT kind, name, version, digest FROM parley_definition WITH (READCOMMITTEDLOCK, ROWLOCK) ORDER BY version, n`
 	s.CatalogVersion = `
 		-- locks meta key S row wait current
 		SELECT catalog_version FROM parley_meta WITH (READCOMMITTEDLOCK, ROWLOCK)`
@@ -170,8 +188,16 @@ func groupStatements(s *sqlstore.Statements[string]) {
 	// somebody who has taken over, or to a heartbeat.
 	s.GroupReclaim = `
 		-- locks grp key X end skip current
+		-- locks meta key S row wait current
 		UPDATE parley_grp WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
-		 WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0`
+		 WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= :newest`
+	s.GroupReclaimWait = `
+		-- locks grp row X end wait option
+		-- locks meta key S row wait current
+		UPDATE parley_grp SET lease_until = 0, owner = N''
+		 WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= :newest`
 	s.GroupDue = `
 		-- locks grp row none row never dirty
 		SELECT 1 FROM parley_grp WITH (READUNCOMMITTED)
@@ -397,8 +423,16 @@ func postStatements(s *sqlstore.Statements[string]) {
 		  FROM parley_post WITH (READUNCOMMITTED) WHERE post_id = @p1`
 	s.PostReclaim = `
 		-- locks post key X end skip current
+		-- locks meta key S row wait current
 		UPDATE parley_post WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
-		 WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0`
+		 WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= :newest`
+	s.PostReclaimWait = `
+		-- locks post row X end wait option
+		-- locks meta key S row wait current
+		UPDATE parley_post SET lease_until = 0, owner = N''
+		 WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= :newest`
 	s.DelayedTry = `
 		-- locks delayed key U end skip current
 		SELECT 1 FROM parley_delayed WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE post_id = @p1`
@@ -1641,20 +1675,22 @@ const extendSQL = `
 //
 // @p1 groups and fences, @p2 posts and fences
 const reclaimSQL = `
+	-- locks meta key S row wait current
 	-- locks grp key X end skip current
 	-- locks post key X end skip current
 	SET NOCOUNT ON;
 	DECLARE @ok TABLE (id binary(16) NOT NULL);
+	DECLARE @schema int = (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK));
 	UPDATE g SET lease_until = 0, owner = N''
 	OUTPUT inserted.group_id INTO @ok (id)
 	  FROM @p1 k
 	 INNER LOOP JOIN parley_grp g WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON g.group_id = k.id
-	 WHERE g.fence = k.num AND g.lease_until <> 0;
+	 WHERE g.fence = k.num AND g.lease_until <> 0 AND @schema <= :newest;
 	UPDATE p SET lease_until = 0, owner = N''
 	OUTPUT inserted.post_id INTO @ok (id)
 	  FROM @p2 k
 	 INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.post_id = k.id
-	 WHERE p.fence = k.num AND p.lease_until <> 0;
+	 WHERE p.fence = k.num AND p.lease_until <> 0 AND @schema <= :newest;
 	SELECT id FROM @ok`
 
 // Tasks of a schedule, with the numbers from @p3 on.

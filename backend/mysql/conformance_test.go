@@ -24,6 +24,10 @@ func TestConformance(t *testing.T) {
 			Fresh: func(ctx context.Context) (backend.Backend, error) {
 				return mysql.Open(ctx, in(t, server, database(t, server)), nil)
 			},
+			Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
+				dsn := in(t, server, database(t, server))
+				return func(ctx context.Context) (backend.Backend, error) { return mysql.Open(ctx, dsn, nil) }
+			}),
 		})
 	})
 }

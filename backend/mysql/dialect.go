@@ -51,6 +51,8 @@ func statements(prefix string) sqlstore.Statements[string] {
 		SELECT 1 FROM parley_meta WHERE id = 1 FOR UPDATE`
 	s.CatalogBump = `
 		UPDATE parley_meta SET catalog_version = catalog_version + 1 WHERE id = 1`
+	s.SchemaAnnounce = `
+		UPDATE parley_meta SET min_program = ?, catalog_version = catalog_version + 1 WHERE id = 1`
 	// What is counted as changed depends on the handle's clientFoundRows, so that
 	// something has to change in every case.
 	s.QueueUpdate = `

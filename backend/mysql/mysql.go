@@ -172,6 +172,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		Replaces:    true,
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
 		Script:      script,
+		Hasten:      p.hasten,
+		Drain:       p.drain,
 		Exclude:     p.exclude,
 		Info:        p.info,
 		Lacks:       p.lacks,

@@ -106,10 +106,14 @@ const keepPostsSQL = `
 const (
 	reclaimGroupsSQL = `
 		SELECT group_id FROM parley_grp FORCE INDEX (PRIMARY)
-		 WHERE ? AND lease_until <> 0 FOR UPDATE SKIP LOCKED`
+		 WHERE ? AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= :newest
+		   FOR UPDATE SKIP LOCKED`
 	reclaimPostsSQL = `
 		SELECT post_id FROM parley_post FORCE INDEX (PRIMARY)
-		 WHERE ? AND lease_until <> 0 FOR UPDATE SKIP LOCKED`
+		 WHERE ? AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= :newest
+		   FOR UPDATE SKIP LOCKED`
 	tookGroupsSQL = `UPDATE parley_grp FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE group_id IN (?)`
 	tookPostsSQL  = `UPDATE parley_post FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE post_id IN (?)`
 )

@@ -65,7 +65,7 @@ func TestPrefix(t *testing.T) {
 		if err := two.Check(ctx); !errors.Is(err, backend.ErrNotMigrated) {
 			t.Fatalf("check: %v", err)
 		}
-		first, _, _ := strings.Cut(two.MigrationSQL(), ";")
+		first, _, _ := strings.Cut(two.MigrationSQL(0), ";")
 		if _, err := db.Exec(first); err != nil {
 			t.Fatal(err)
 		}

@@ -57,5 +57,9 @@ func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.
 		Disposable: true,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) },
 		Fresh:      func(ctx context.Context) (backend.Backend, error) { return open(ctx, fresh) },
+		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
+			dsn := backendtest.WithParam(t, server(t), "parley_schema", schema(t, connect(t, "postgres", server(t))))
+			return func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) }
+		}),
 	}, match)
 }

@@ -53,11 +53,13 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		UPDATE parley_grp SET lease_until = 0, owner = ''
 		 WHERE group_id = (SELECT g.group_id FROM parley_grp g
 		                    WHERE g.group_id = $1 AND g.fence = $2 AND g.lease_until <> 0
+		                      AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 		                      FOR NO KEY UPDATE SKIP LOCKED)`
 	s.PostReclaim = `
 		UPDATE parley_post SET lease_until = 0, owner = ''
 		 WHERE post_id = (SELECT p.post_id FROM parley_post p
 		                   WHERE p.post_id = $1 AND p.fence = $2 AND p.lease_until <> 0
+		                     AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 		                     FOR NO KEY UPDATE SKIP LOCKED)`
 	s.GuardLock = `
 		SELECT 1 FROM parley_stream WHERE stream_id = $1 FOR NO KEY UPDATE`

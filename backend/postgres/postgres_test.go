@@ -120,7 +120,7 @@ func TestPrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec("SET LOCAL search_path = " + name + "; " + two.MigrationSQL()); err != nil {
+	if _, err := tx.Exec("SET LOCAL search_path = " + name + "; " + two.MigrationSQL(0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

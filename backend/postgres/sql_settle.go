@@ -167,6 +167,7 @@ const reclaimSQL = `
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_grp z
 	                     WHERE z.group_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
+	                       AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 	                       FOR NO KEY UPDATE SKIP LOCKED) x))
 	  RETURNING y.group_id),
 	p AS (
@@ -176,6 +177,7 @@ const reclaimSQL = `
 	            CROSS JOIN LATERAL (
 	                    SELECT z.ctid FROM parley_post z
 	                     WHERE z.post_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
+	                       AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 	                       FOR NO KEY UPDATE SKIP LOCKED) x))
 	  RETURNING y.post_id)
 	SELECT group_id FROM g UNION ALL SELECT post_id FROM p`

@@ -25,5 +25,9 @@ func TestConformance(t *testing.T) {
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return sqlite.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "fresh.db"), nil)
 		},
+		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
+			file := filepath.Join(t.TempDir(), "versions.db")
+			return func(ctx context.Context) (backend.Backend, error) { return sqlite.Open(ctx, "sqlite:"+file, nil) }
+		}),
 	})
 }

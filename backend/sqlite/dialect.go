@@ -101,17 +101,20 @@ const (
 		UPDATE parley_grp SET lease_until = 0, owner = ''
 		 WHERE (group_id, fence) IN (SELECT unhex(key), value FROM json_each(?))
 		   AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 		RETURNING group_id`
 	reclaimPostsSQL = `
 		UPDATE parley_post SET lease_until = 0, owner = ''
 		 WHERE (post_id, fence) IN (SELECT unhex(key), value FROM json_each(?))
 		   AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v) <= :newest
 		RETURNING post_id`
 	heldPostsSQL = `
 		SELECT count(*)
 		  FROM json_each(?) h
 		 CROSS JOIN parley_post p ON p.post_id = unhex(h.key)
-		 WHERE p.fence = h.value AND p.lease_until <> 0`
+		 WHERE p.fence = h.value AND p.lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v) <= :newest`
 )
 
 // many are the statements for many rows.

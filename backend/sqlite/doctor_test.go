@@ -49,9 +49,9 @@ func TestSetUp(t *testing.T) {
 	}
 	exec("DROP INDEX parley_post_order")
 	find("sqlite:"+file, nil, backend.WarnIndex, "parley_post.parley_post_order")
-	exec("UPDATE parley_meta SET schema_version = schema_version + 1")
+	exec("UPDATE parley_meta SET schema_version = schema_version + 2")
 	find("sqlite:"+file, nil, "schema.newer", "store")
-	exec("UPDATE parley_meta SET schema_version = schema_version - 1")
+	exec("UPDATE parley_meta SET schema_version = schema_version - 2")
 	exec("DROP TABLE parley_post")
 	find("sqlite:"+file, nil, backend.WarnTable, "parley_post")
 	find("sqlite:"+file, nil, "store.error", "store") // queues cannot be counted without it

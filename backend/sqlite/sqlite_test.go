@@ -144,7 +144,7 @@ func TestPrintedSchema(t *testing.T) {
 	}
 	defer b.Close()
 	db := user(t, file)
-	if _, err := db.Exec(b.MigrationSQL()); err != nil {
+	if _, err := db.Exec(b.MigrationSQL(0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Check(t.Context()); err != nil {

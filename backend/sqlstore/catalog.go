@@ -10,14 +10,6 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// The kinds of rows in the table object.
-const (
-	objectType     = "type"
-	objectContract = "contract"
-	objectService  = "service"
-	objectPriority = "priority"
-)
-
 // Catalog implements backend.Tx.
 func (t *Tx) Catalog(ctx context.Context, lock bool) (*backend.Catalog, error) {
 	if err := t.ready(ctx); err != nil {
@@ -30,19 +22,25 @@ func (t *Tx) Catalog(ctx context.Context, lock bool) (*backend.Catalog, error) {
 	}
 	var c *backend.Catalog
 	err := t.look(ctx, func(r run) (err error) {
-		c, err = r.catalog(ctx)
+		if c, err = r.catalog(ctx); err == nil && lock {
+			c.History, err = r.history(ctx)
+		}
 		return err
 	})
 	return c, err
 }
 
 func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
-	c := new(backend.Catalog)
-	if _, err := r.Row(ctx, []any{&c.Version}, r.s.q.CatalogVersion); err != nil {
+	st, err := r.meta(ctx)
+	if err == nil {
+		err = r.s.compare(st)
+	}
+	if err != nil {
 		return nil, err
 	}
-	err := r.Rows(ctx, func(rows *sql.Rows) error {
-		var kind string
+	c := &backend.Catalog{Version: st.catalog}
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		var kind backend.ObjectKind
 		var spec []byte
 		if err := rows.Scan(&kind, &spec); err != nil {
 			return err
@@ -70,15 +68,15 @@ func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
 	return c, nil
 }
 
-func decodeObject(c *backend.Catalog, kind string, spec []byte) error {
+func decodeObject(c *backend.Catalog, kind backend.ObjectKind, spec []byte) error {
 	switch kind {
-	case objectType:
+	case backend.ObjectType:
 		return decodeInto(&c.Types, spec)
-	case objectContract:
+	case backend.ObjectContract:
 		return decodeInto(&c.Contracts, spec)
-	case objectService:
+	case backend.ObjectService:
 		return decodeInto(&c.Services, spec)
-	case objectPriority:
+	case backend.ObjectPriority:
 		return decodeInto(&c.Priorities, spec)
 	}
 	return fmt.Errorf("parley: the catalog has an object of kind %q", kind)
@@ -108,38 +106,61 @@ func (t *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version i
 		}
 	}
 	for _, v := range change.Types {
-		if err := t.putObject(ctx, objectType, v.Name, v); err != nil {
+		if err := t.putObject(ctx, backend.ObjectType, v.Name, v); err != nil {
 			return 0, err
 		}
 	}
 	for _, v := range change.Contracts {
-		if err := t.putObject(ctx, objectContract, v.Name, v); err != nil {
+		if err := t.putObject(ctx, backend.ObjectContract, v.Name, v); err != nil {
 			return 0, err
 		}
 	}
 	for _, v := range change.Services {
-		if err := t.putObject(ctx, objectService, v.Name, v); err != nil {
+		if err := t.putObject(ctx, backend.ObjectService, v.Name, v); err != nil {
 			return 0, err
 		}
 	}
 	for _, v := range change.Priorities {
-		if err := t.putObject(ctx, objectPriority, v.Name, v); err != nil {
+		if err := t.putObject(ctx, backend.ObjectPriority, v.Name, v); err != nil {
 			return 0, err
 		}
 	}
-	_, err = t.Row(ctx, []any{&version}, t.s.q.CatalogVersion)
-	return version, err
+	for _, o := range change.Removed {
+		if _, err := t.Exec(ctx, t.s.q.ObjectDelete, string(o.Kind), o.Name); err != nil {
+			return 0, err
+		}
+	}
+	if _, err = t.Row(ctx, []any{&version}, t.s.q.CatalogVersion); err != nil {
+		return 0, err
+	}
+	for n, d := range change.History {
+		if _, err := t.Exec(ctx, t.s.q.DefinitionInsert, version, n, string(d.Kind), d.Name, d.Digest); err != nil {
+			return 0, err
+		}
+	}
+	return version, nil
 }
 
-func (t *Tx) putObject(ctx context.Context, kind, name string, v any) error {
+// history reads how objects were defined.
+func (r run) history(ctx context.Context) (list []backend.Definition, err error) {
+	err = r.Rows(ctx, func(rows *sql.Rows) error {
+		var d backend.Definition
+		err := rows.Scan(&d.Kind, &d.Name, &d.Version, &d.Digest)
+		list = append(list, d)
+		return err
+	}, r.s.q.DefinitionsRead)
+	return list, err
+}
+
+func (t *Tx) putObject(ctx context.Context, kind backend.ObjectKind, name string, v any) error {
 	spec, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("parley: catalog: %w", err)
 	}
-	if _, err := t.Exec(ctx, t.s.q.ObjectDelete, kind, name); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.ObjectDelete, string(kind), name); err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, t.s.q.ObjectInsert, kind, name, string(spec))
+	_, err = t.Exec(ctx, t.s.q.ObjectInsert, string(kind), name, string(spec))
 	return err
 }
 

@@ -65,6 +65,24 @@ type Dialect struct {
 	// the engine takes several statements at once.
 	Script func(ctx context.Context, tx backend.Execer, script string) error
 
+	// Hasten limits for how long a statement of the transaction waits for a lock, which
+	// fails with ErrSerialization then, until undo is called; nil where there is a limit
+	// anyway.
+	Hasten func(ctx context.Context, tx backend.Execer) (undo func(), err error)
+
+	// Online runs a file outside of transactions, statement by statement, if that is
+	// still to be done when no other process does it, and Rebuild makes an index anew;
+	// ErrSerialization while another process is at it. Nil where there is no need.
+	Online  func(ctx context.Context, script string, still func(context.Context) (bool, error)) error
+	Rebuild func(ctx context.Context, index string) error
+	// Drain waits until each transaction has ended that has sent or claimed something
+	// and had begun before the call; nil where a migration's transaction does so.
+	Drain func(ctx context.Context) error
+
+	// PrintFirst comes before the printed schema, and PrintAlone is the form of a
+	// statement that uses what has just been made; empty where there is no need.
+	PrintFirst, PrintAlone string
+
 	// Exclude makes processes that migrate take turns, in the transaction.
 	Exclude func(ctx context.Context, tx backend.Execer) error
 

@@ -188,7 +188,7 @@ func (t *Tx) reclaim(ctx context.Context, h *backend.Hold) error {
 		}
 	}
 	if n == 0 {
-		return backend.ErrFenced
+		return t.fenced(ctx)
 	}
 	return nil
 }

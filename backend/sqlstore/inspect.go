@@ -14,7 +14,8 @@ import (
 // inspect adds the store's clock to what is known of it, and warns of what of the
 // schema is missing or may not be used.
 func (s *Store) inspect(ctx context.Context, info *backend.Info) error {
-	return s.reading(ctx, func(r run) error {
+	info.Program = s.program()
+	return s.outside(ctx, func(r run) error {
 		if !s.q.SchemaClock.Empty() {
 			var now int64
 			if _, err := r.Row(ctx, []any{&now}, s.q.SchemaClock); err != nil {
@@ -31,7 +32,9 @@ func (s *Store) inspect(ctx context.Context, info *backend.Info) error {
 			return err
 		}
 		if !strings.Contains(tables[s.d.Prefix+"meta"], "SELECT") {
-			if v, err := r.version(ctx); err != nil || v != len(s.d.Migrations) {
+			st, err := r.meta(ctx)
+			info.Schema, info.MinProgram = st.schema, st.minProgram
+			if err != nil || st.schema != s.program() {
 				return err // Check says so
 			}
 		}

@@ -3,86 +3,311 @@ package sqlstore
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
 
-// version reads the schema's version, 0 if there is none.
-func (r run) version(ctx context.Context) (v int, err error) {
-	var one any
-	found, err := r.Row(ctx, []any{&one}, r.s.q.SchemaExists)
-	if err != nil || !found {
-		return 0, err
-	}
-	_, err = r.Row(ctx, []any{&v}, r.s.q.SchemaVersion)
-	return v, err
+// A file of the schema is one step of it. Most steps only add: they expand the
+// schema, and the programs before them work on. A line says what is special of others.
+//
+//	-- step: contract
+//
+// The step takes away what the programs of version n-2 and older use, n being its
+// own number. Those are made to stop first, and what they have in hand is waited for.
+//
+//	-- step: online
+//
+// The step runs outside of transactions where the engine wants that, to lock nobody
+// out while it works. It may be run again from its start.
+//
+// Every file can be run again on an engine where a change of the schema commits.
+type step struct {
+	n                int // the schema's version after it
+	text             string
+	contract, online bool
 }
 
-// Check implements backend.Backend.
-func (s *Store) Check(ctx context.Context) error {
-	return s.reading(ctx, func(r run) error {
-		v, err := r.version(ctx)
-		if err != nil {
-			return err
+var stepLine = regexp.MustCompile(`(?m)^-- step: (contract|online)$`)
+
+// steps returns those after a version.
+func (d *Dialect) steps(from int) (list []step) {
+	for i, file := range d.Migrations {
+		if i < from {
+			continue
 		}
-		return s.compare(v)
-	})
+		x := step{n: i + 1, text: d.Rewrite(file)}
+		for _, m := range stepLine.FindAllStringSubmatch(file, -1) {
+			x.contract, x.online = x.contract || m[1] == "contract", x.online || m[1] == "online"
+		}
+		list = append(list, x)
+	}
+	return list
 }
 
-func (s *Store) compare(version int) error {
-	switch want := len(s.d.Migrations); {
-	case version == 0:
-		return backend.ErrNotMigrated
-	case version < want:
-		return fmt.Errorf("schema version %d, this program needs %d: %w", version, want, backend.ErrNotMigrated)
-	case version > want:
-		return fmt.Errorf("schema version %d, this program knows %d: %w", version, want, backend.ErrNewerSchema)
-	}
-	return nil
-}
+// needs is the oldest program that a contract step leaves at work.
+func (x step) needs() int { return x.n - 1 }
 
 // Migrate implements backend.Backend.
 func (s *Store) Migrate(ctx context.Context) error {
-	// Most calls find that there is nothing to do, and need not take turns.
-	if s.Check(ctx) == nil {
-		return nil
+	return s.MigrateWith(ctx, backend.MigrateOptions{})
+}
+
+// MigrateWith implements backend.Migrator.
+func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error {
+	if o.Wait <= 0 {
+		o.Wait = time.Minute
 	}
-	return s.atomically(ctx, func(tx *Tx) error {
-		if err := s.d.Exclude(ctx, tx.SQL()); err != nil {
-			return s.fail(ctx, err)
+	if o.Report == nil {
+		o.Report = func(string) {}
+	}
+	m := &migration{s: s, o: o, until: time.Now().Add(o.Wait)}
+	// Most calls find that there is nothing to do, and need not take turns.
+	if s.check(ctx) == nil {
+		return m.rebuild(ctx)
+	}
+	for {
+		done, err := m.next(ctx)
+		if errors.Is(err, backend.ErrSerialization) && time.Now().Before(m.until) {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+			m.report("others are in the way: trying again") // who were let through meanwhile
+			continue
 		}
-		v, err := tx.version(ctx)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// migration is a migration under way.
+type migration struct {
+	s     *Store
+	o     backend.MigrateOptions
+	until time.Time
+	clear int // the contract step before which nobody is left to wait for
+}
+
+func (m *migration) report(format string, args ...any) { m.o.Report(fmt.Sprintf(format, args...)) }
+
+// next takes the next step, or those next steps that go in one transaction.
+func (m *migration) next(ctx context.Context) (done bool, err error) {
+	var wait, online step // that has been announced; that is done beside
+	err = m.alone(ctx, func(tx *Tx) error {
+		st, err := tx.state(ctx)
 		if err != nil {
 			return err
 		}
-		if v > len(s.d.Migrations) {
-			return s.compare(v)
+		if st.schema < 0 || st.schema >= m.s.program() {
+			done = true
+			return m.s.compare(st)
 		}
-		for _, file := range s.d.Migrations[v:] {
-			if err := s.script(ctx, tx, file); err != nil {
+		list := m.s.d.steps(st.schema)
+		fresh := st.schema == 0 // nobody uses it yet
+		switch first := list[0]; {
+		case first.contract && !fresh && m.clear != first.n:
+			wait = first
+			return m.announce(ctx, tx, st, first)
+		case first.online && !fresh && m.s.d.Online != nil:
+			online = first
+			return nil
+		}
+		for i, x := range list {
+			if i > 0 && !fresh && (x.contract || x.online) {
+				break
+			}
+			m.report("schema %d", x.n)
+			text := x.text
+			if fresh {
+				text = strings.ReplaceAll(text, " CONCURRENTLY ", " ")
+			}
+			if err := m.s.script(ctx, tx, text); err != nil {
 				return err
 			}
 		}
-		v, err = tx.version(ctx)
-		if err != nil {
+		return nil
+	})
+	switch {
+	case err != nil || done:
+		return done, err
+	case online.n > 0:
+		return false, m.online(ctx, online)
+	case wait.n == 0:
+		return false, nil
+	}
+	if err := m.await(ctx, wait); err != nil {
+		return false, err
+	}
+	m.clear = wait.n
+	return false, nil
+}
+
+func (m *migration) online(ctx context.Context, x step) error {
+	return m.s.fail(ctx, m.s.d.Online(ctx, x.text, func(ctx context.Context) (todo bool, err error) {
+		err = m.s.outside(ctx, func(r run) error {
+			st, err := r.state(ctx)
+			todo = st.schema == x.n-1
 			return err
+		})
+		if todo {
+			m.report("schema %d, while others work", x.n)
 		}
-		return s.compare(v)
+		return todo, err
+	}))
+}
+
+// alone does work in a transaction while no other process migrates, in which no lock
+// is waited for so long that those who wait behind it would notice.
+func (m *migration) alone(ctx context.Context, work func(*Tx) error) error {
+	return m.s.whole(ctx, func(tx *Tx) error {
+		if m.s.d.Hasten != nil {
+			undo, err := m.s.d.Hasten(ctx, tx.SQL())
+			if err != nil {
+				return m.s.fail(ctx, err)
+			}
+			defer undo()
+		}
+		if err := m.s.d.Exclude(ctx, tx.SQL()); err != nil {
+			return m.s.fail(ctx, err)
+		}
+		return work(tx)
 	})
 }
 
+// announce has the programs that a step leaves behind stop at their next send or
+// claim, for which the catalog that they know is too old then.
+func (m *migration) announce(ctx context.Context, tx *Tx, st state, x step) error {
+	if st.minProgram >= x.needs() {
+		return nil
+	}
+	m.report("schema %d needs programs of version %d: older ones are told to stop", x.n, x.needs())
+	_, err := tx.Exec(ctx, m.s.q.SchemaAnnounce, x.needs())
+	return err
+}
+
+// await waits for what older programs may have in hand: first their transactions, in
+// which a lease may begin, and then all leases that began before the last of these
+// was over.
+func (m *migration) await(ctx context.Context, x step) error {
+	m.report("schema %d waits for older transactions and leases", x.n)
+	limited, cancel := context.WithDeadline(ctx, m.until)
+	defer cancel()
+	err := m.quiet(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return fmt.Errorf("schema version %d: %w", x.n, errors.Join(backend.ErrMigrationWaits, err))
+	}
+	return err
+}
+
+func (m *migration) quiet(ctx context.Context) error {
+	if m.s.d.Drain != nil {
+		if err := m.s.d.Drain(ctx); err != nil {
+			return m.s.fail(ctx, err)
+		}
+	}
+	var began int64
+	if err := m.s.outside(ctx, func(r run) (err error) { began, err = r.clock(ctx); return err }); err != nil {
+		return err
+	}
+	for {
+		var owner []byte
+		var left int64
+		found := false
+		err := m.s.outside(ctx, func(r run) (err error) {
+			found, err = r.Row(ctx, []any{&owner, &left}, r.s.q.SchemaLeases, began, began, began)
+			return err
+		})
+		if err != nil || !found {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%s has a lease for another %v: %w", owner, time.Duration(left)*time.Microsecond, err)
+		}
+	}
+}
+
+// pause is between two looks.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// clock reads the store's clock.
+func (r run) clock(ctx context.Context) (now int64, err error) {
+	if r.s.q.SchemaClock.Empty() {
+		return r.s.d.Clock(), nil
+	}
+	_, err = r.Row(ctx, []any{&now}, r.s.q.SchemaClock)
+	return now, err
+}
+
+// rebuild makes indexes anew whose making was interrupted, where that leaves ones that
+// cannot be used.
+func (m *migration) rebuild(ctx context.Context) error {
+	if m.s.d.Rebuild == nil {
+		return nil
+	}
+	broken, err := m.broken(ctx)
+	for _, name := range broken {
+		m.report("index %s is not valid: it is made anew", name)
+		err := m.s.fail(ctx, m.s.d.Rebuild(ctx, name))
+		if errors.Is(err, backend.ErrSerialization) {
+			return nil // another process is at it
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (m *migration) broken(ctx context.Context) (names []string, err error) {
+	err = m.s.outside(ctx, func(r run) error {
+		indexes, err := r.indexes(ctx)
+		for _, o := range r.s.d.objects() {
+			if usable, there := indexes[o]; o.index != "" && there && !usable {
+				names = append(names, o.index)
+			}
+		}
+		return err
+	})
+	return names, err
+}
+
 // MigrationSQL implements backend.Printer.
-func (s *Store) MigrationSQL() string {
+func (s *Store) MigrationSQL(from int) string {
 	var b strings.Builder
-	for i, file := range s.d.Migrations {
+	b.WriteString(s.d.PrintFirst)
+	for i, x := range s.d.steps(from) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(s.d.Rewrite(file))
+		if x.contract && from > 0 {
+			b.WriteString(s.d.announcement(x))
+		}
+		b.WriteString(x.text)
 	}
 	return b.String()
+}
+
+// announcement is what comes before a contract step that is run by hand.
+func (d *Dialect) announcement(x step) string {
+	update := fmt.Sprintf("UPDATE parley_meta SET min_program = %d, catalog_version = catalog_version + 1", x.needs())
+	update = d.Rewrite(update)
+	if d.PrintAlone != "" {
+		update = fmt.Sprintf(d.PrintAlone, update)
+	}
+	return fmt.Sprintf("-- What follows needs programs of version %d. First have older ones stop, and commit:\n%s;\n"+
+		"-- Then wait until their transactions and leases are over.\n", x.needs(), update)
 }
 
 // removal drops the tables and views that every engine has.
@@ -92,7 +317,8 @@ var removal string
 
 // Uninstall implements backend.Backend.
 func (s *Store) Uninstall(ctx context.Context) error {
-	return s.atomically(ctx, func(tx *Tx) error {
+	defer s.versions.admitted.Store(false)
+	return s.whole(ctx, func(tx *Tx) error {
 		if err := s.d.Exclude(ctx, tx.SQL()); err != nil {
 			return s.fail(ctx, err)
 		}
@@ -100,7 +326,7 @@ func (s *Store) Uninstall(ctx context.Context) error {
 			if file == "" {
 				continue
 			}
-			if err := s.script(ctx, tx, file); err != nil {
+			if err := s.script(ctx, tx, s.d.Rewrite(file)); err != nil {
 				return err
 			}
 		}
@@ -109,11 +335,11 @@ func (s *Store) Uninstall(ctx context.Context) error {
 }
 
 // script runs a file of the schema.
-func (s *Store) script(ctx context.Context, tx *Tx, file string) (err error) {
+func (s *Store) script(ctx context.Context, tx *Tx, text string) (err error) {
 	if s.d.Script != nil {
-		err = s.d.Script(ctx, tx.SQL(), s.d.Rewrite(file))
+		err = s.d.Script(ctx, tx.SQL(), text)
 	} else {
-		_, err = tx.SQL().ExecContext(ctx, s.d.Rewrite(file))
+		_, err = tx.SQL().ExecContext(ctx, text)
 	}
 	return s.fail(ctx, err)
 }

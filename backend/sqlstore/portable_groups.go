@@ -16,7 +16,8 @@ func portableGroups(s *Statements[string]) {
 		UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = ?`
 	s.GroupReclaimWait = `
 		UPDATE parley_grp SET lease_until = 0, owner = ''
-		 WHERE group_id = ? AND fence = ? AND lease_until <> 0`
+		 WHERE group_id = ? AND fence = ? AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v) <= :newest`
 	s.GroupExtend = `
 		UPDATE parley_grp SET lease_until = :now + ?
 		 WHERE group_id = ? AND fence = ? AND lease_until <> 0`

@@ -31,7 +31,8 @@ func portablePosts(s *Statements[string]) {
 		UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = ?`
 	s.PostReclaimWait = `
 		UPDATE parley_post SET lease_until = 0, owner = ''
-		 WHERE post_id = ? AND fence = ? AND lease_until <> 0`
+		 WHERE post_id = ? AND fence = ? AND lease_until <> 0
+		   AND (SELECT v.schema_version FROM parley_meta v) <= :newest`
 	s.PostExtend = `
 		UPDATE parley_post SET lease_until = :now + ?
 		 WHERE post_id = ? AND fence = ? AND lease_until <> 0`

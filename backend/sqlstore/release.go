@@ -21,7 +21,7 @@ func (t *Tx) lookAt(ctx context.Context, posts []*backend.Hold) error {
 		return err
 	}
 	if n < int64(len(posts)) {
-		return backend.ErrFenced
+		return t.fenced(ctx)
 	}
 	t.looked = append(t.looked, posts...)
 	t.holds = append(t.holds, posts...)

@@ -5,8 +5,11 @@ package sqlstore
 // a text in Portable have to be written for each engine.
 type Statements[T any] struct {
 	// Schema and catalog.
-	SchemaExists T // a row if there is the table meta
-	SchemaVersion,
+	SchemaExists   T // a row if there is the table meta
+	SchemaVersion, // with the catalog's
+	SchemaProgram,
+	SchemaAnnounce,
+	SchemaLeases, // of groups, posts and tasks, that began by a time
 	SchemaClock, // empty where the dialect has a Clock
 	SchemaTables, // with what the role may not do to each, with commas between
 	SchemaIndexes T // each with its table, and 1 if it can be used
@@ -17,6 +20,8 @@ type Statements[T any] struct {
 	CatalogQueues,
 	ObjectDelete,
 	ObjectInsert,
+	DefinitionsRead,
+	DefinitionInsert,
 	QueueRead,
 	QueueNumber,
 	QueueInsert,

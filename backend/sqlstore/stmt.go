@@ -32,7 +32,7 @@ func (d *Dialect) compile() (q Statements[*Stmt], err error) {
 }
 
 // Stmt rewrites one statement: bare question marks become the engine's
-// placeholders, :now its clock, and parley_ the schema and prefix of its
+// placeholders, :now its clock, :newest the newest schema that this program works on, and parley_ the schema and prefix of its
 // tables. Text in quotes is left alone, and comments are left out.
 func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
 	s := &Stmt{Name: name}
@@ -79,6 +79,9 @@ func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
 				b.WriteString(nowMark)
 			}
 			i += len(":now")
+		case strings.HasPrefix(rest, ":newest"):
+			b.WriteString(strconv.Itoa(len(d.Migrations) + 1))
+			i += len(":newest")
 		default:
 			n := 1 + strings.IndexAny(rest[1:], "p-'?$:")
 			if n == 0 {

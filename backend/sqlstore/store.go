@@ -21,6 +21,8 @@ type Store struct {
 
 	leaving atomic.Bool // idle connections are about to be closed
 
+	versions versions
+
 	// busy are queues where the last claim found something, so that the next one
 	// need not look first whether it is worth a transaction.
 	busy sync.Map
@@ -43,16 +45,28 @@ var (
 
 // New makes a store of a dialect.
 func New(d *Dialect) (*Store, error) {
-	q, err := d.compile()
-	if err != nil {
-		return nil, err
+	s := &Store{d: d, open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}
+	return s, s.compile()
+}
+
+func (s *Store) compile() (err error) {
+	if s.q, err = s.d.compile(); err != nil {
+		return err
 	}
-	for to, own := range d.Own {
-		if *to, err = d.Stmt(own[0], own[1]); err != nil {
-			return nil, err
+	for to, own := range s.d.Own {
+		if *to, err = s.d.Stmt(own[0], own[1]); err != nil {
+			return err
 		}
 	}
-	return &Store{d: d, q: q, open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}, nil
+	return nil
+}
+
+// SetMigrations makes the store that of another program, which knows other files of
+// the schema: an older one knows fewer, a newer one more. It is for tests of
+// programs side by side, before the store's first use.
+func (s *Store) SetMigrations(files func(known []string) []string) error {
+	s.d.Migrations = files(s.d.Migrations)
+	return s.compile()
 }
 
 // Q returns the statements as the engine wants them.
@@ -85,11 +99,25 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
 	tx, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s.wrap(tx), nil
+}
+
+// usable tells whether there is something to be done in the store at all.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.admit(ctx)
 }
 
 func (s *Store) wrap(tx *Tx) backend.Tx {
@@ -131,6 +159,14 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 
 // atomically does work in a transaction of its own.
 func (s *Store) atomically(ctx context.Context, work func(*Tx) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.whole(ctx, work)
+}
+
+// whole is atomically whatever the schema.
+func (s *Store) whole(ctx context.Context, work func(*Tx) error) error {
 	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -144,6 +180,14 @@ func (s *Store) atomically(ctx context.Context, work func(*Tx) error) error {
 
 // reading does work that only reads what is committed.
 func (s *Store) reading(ctx context.Context, work func(run) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.outside(ctx, work)
+}
+
+// outside is reading whatever the schema.
+func (s *Store) outside(ctx context.Context, work func(run) error) error {
 	if s.closed.Load() {
 		return backend.ErrClosed
 	}

@@ -13,6 +13,9 @@ func (t *Tx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.Tas
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
+	if err := t.s.versions.known(); err != nil {
+		return nil, err
+	}
 	names := c.Schedules
 	if n := len(names); n > 1 {
 		first := int(t.s.turns.Add(1) % uint64(n))

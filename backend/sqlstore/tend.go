@@ -12,6 +12,9 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 	if s.closed.Load() {
 		return 0, 0, backend.ErrClosed
 	}
+	if err := s.admitAgain(ctx); err != nil {
+		return 0, 0, err
+	}
 	limit = max(limit, 1)
 	switch duty {
 	case backend.DutyDelayed:

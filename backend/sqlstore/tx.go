@@ -56,7 +56,14 @@ func (t *Tx) ready(ctx context.Context) error {
 		return backend.ErrTxDone
 	}
 	*t.wrote = false
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || !t.Joined() || t.s.versions.admitted.Load() {
+		return err
+	}
+	st, err := t.state(ctx)
+	if err != nil {
+		return err
+	}
+	return t.s.compare(st)
 }
 
 // look returns where to read what the transaction need not have to itself: in a

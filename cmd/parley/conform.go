@@ -42,6 +42,10 @@ func conform(ctx context.Context, c *call) error {
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return backend.Open(ctx, demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
 		},
+		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
+			dsn := demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_")
+			return func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, dsn) }
+		}),
 	}
 	return result(conformance.Command(ctx, "parley", store, args, c.stdout, c.stderr, "conformance", "--db", *c.db))
 }

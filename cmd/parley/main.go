@@ -36,7 +36,7 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"migrate":       {"[--print]", "create or update Parley's tables", migrate},
+	"migrate":       {"[--print [--from VERSION]]", "create or update Parley's tables", migrate},
 	"status":        {"[QUEUE...]", "queues with their depth, age and blocked groups", status},
 	"groups":        {"QUEUE", "groups of a queue in the order in which they will be received", groups},
 	"conversations": {"[HANDLE]", "conversations with both sides", conversations},

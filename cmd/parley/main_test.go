@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -222,6 +223,32 @@ func TestBench(t *testing.T) {
 	for _, args := range [][]string{{"--time", "1ms"}, {"--senders", "0"}, {"--size", "-1"}, {"more"}} {
 		if code, _, errs := tool(t, append([]string{"bench", "--db", db}, args...)...); code != 2 || errs == "" {
 			t.Errorf("bench %v: exit code %d, %q; want 2 and a reason", args, code, errs)
+		}
+	}
+}
+
+// TestMigrateReports: the command says what it did, and prints what a schema lacks.
+func TestMigrateReports(t *testing.T) {
+	db := "sqlite:" + filepath.Join(t.TempDir(), "app.db")
+	if out := works(t, "migrate", "--db", db); !strings.Contains(out, "schema 1\n") || !strings.Contains(out, "had version 0 and has version ") {
+		t.Errorf("the first migrate prints\n%s", out)
+	}
+	if out := works(t, "migrate", "--db", db); !strings.Contains(out, "nothing to add") {
+		t.Errorf("the second migrate prints\n%s", out)
+	}
+	var did migrated
+	if err := json.Unmarshal([]byte(works(t, "migrate", "--json", "--db", db)), &did); err != nil || did.To < 3 || did.From != did.To || len(did.Steps) > 0 {
+		t.Errorf("migrate --json says %+v, %v", did, err)
+	}
+	if out := works(t, "migrate", "--print", "--from", "2", "--db", db); !strings.Contains(out, "min_program") || strings.Contains(out, "parley_message (") {
+		t.Errorf("migrate --print --from 2 prints\n%.300s", out)
+	}
+	if out := works(t, "migrate", "--print", "--from", fmt.Sprint(did.To), "--db", db); out != "" {
+		t.Errorf("there is nothing after the last version, but this is printed:\n%s", out)
+	}
+	for _, from := range []string{"-1", "99"} {
+		if code, _, errs := tool(t, "migrate", "--print", "--from="+from, "--db", db); code != 1 || !strings.Contains(errs, "want a version from 0 to") {
+			t.Errorf("--from=%s: exit code %d, %s", from, code, errs)
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 func migrate(ctx context.Context, c *call) error {
 	show := c.flags.Bool("print", false, "print the SQL instead, to be run by hand")
+	from := c.flags.Int("from", 0, "with --print: what a schema of `version` lacks")
+	wait := c.flags.Duration("wait", time.Minute, "how long to wait for locks, and for what older programs have in hand")
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
@@ -25,14 +27,60 @@ func migrate(ctx context.Context, c *call) error {
 	}
 	defer b.Close()
 	if *show {
-		p, ok := b.Backend().(backend.Printer)
-		if !ok {
-			return fmt.Errorf("parley: this backend has no SQL to print")
-		}
-		_, err := io.WriteString(c.stdout, p.MigrationSQL())
+		return printMigration(ctx, c, b, *from)
+	}
+	m, ok := b.Backend().(backend.Migrator)
+	if !ok {
+		return b.Migrate(ctx)
+	}
+	before, err := b.Info(ctx)
+	if err != nil {
 		return err
 	}
-	return b.Migrate(ctx)
+	var did []string
+	err = m.MigrateWith(ctx, backend.MigrateOptions{Wait: *wait, Report: func(text string) {
+		if did = append(did, text); !*c.json {
+			fmt.Fprintln(c.stdout, text)
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("parley: migrate: %w", err)
+	}
+	after, err := b.Info(ctx)
+	switch {
+	case err != nil:
+		return err
+	case *c.json:
+		return json.NewEncoder(c.stdout).Encode(migrated{before.Schema, after.Schema, did})
+	case before.Schema == after.Schema:
+		fmt.Fprintf(c.stdout, "the schema has version %d; there was nothing to add\n", after.Schema)
+	default:
+		fmt.Fprintf(c.stdout, "the schema had version %d and has version %d now\n", before.Schema, after.Schema)
+	}
+	return nil
+}
+
+// migrated is what a migration did.
+type migrated struct {
+	From  int      `json:"from"`
+	To    int      `json:"to"`
+	Steps []string `json:"steps"`
+}
+
+func printMigration(ctx context.Context, c *call, b *parley.Broker, from int) error {
+	p, ok := b.Backend().(backend.Printer)
+	if !ok {
+		return fmt.Errorf("parley: this backend has no SQL to print")
+	}
+	info, err := b.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if from < 0 || from > info.Program {
+		return fmt.Errorf("parley: --from %d: want a version from 0 to %d", from, info.Program)
+	}
+	_, err = io.WriteString(c.stdout, p.MigrationSQL(from))
+	return err
 }
 
 func status(ctx context.Context, c *call) error {

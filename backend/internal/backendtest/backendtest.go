@@ -113,19 +113,24 @@ func (f *Fixture) Define(c *backend.Catalog) {
 		if got.Version != v {
 			f.Errorf("catalog version %d after PutCatalog returned %d", got.Version, v)
 		}
-		f.Version = v
-		for _, q := range got.Queues {
-			switch q.Name {
-			case "qa":
-				f.QA = q.ID
-			case "qb":
-				f.QB = q.ID
-			case "qp":
-				f.QP = q.ID
-			}
-		}
+		f.learn(got)
 		return nil
 	})
+}
+
+// learn notes the version and the queues of a catalog.
+func (f *Fixture) learn(c *backend.Catalog) {
+	f.Version = c.Version
+	for _, q := range c.Queues {
+		switch q.Name {
+		case "qa":
+			f.QA = q.ID
+		case "qb":
+			f.QB = q.ID
+		case "qp":
+			f.QP = q.ID
+		}
+	}
 }
 
 // Begin starts a transaction that is rolled back at the end of the test.

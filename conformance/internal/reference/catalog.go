@@ -14,12 +14,19 @@ func (tx *Tx) Catalog(ctx context.Context, locked bool) (*backend.Catalog, error
 		return nil, err
 	}
 	defer tx.leave()
+	if err := tx.store.check(); err != nil {
+		return nil, err
+	}
 	if locked {
 		if err := tx.lock(ctx, lock{kind: lockCatalog}); err != nil {
 			return nil, err
 		}
 	}
-	return clone(tx.store.defined(tx)), nil
+	c := clone(tx.store.defined(tx))
+	if !locked {
+		c.History = nil
+	}
+	return c, nil
 }
 
 // PutCatalog implements [backend.Tx].
@@ -53,11 +60,36 @@ func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (int64, e
 	}
 	c.Queues = merge(s, c.Queues, change.Queues, name)
 
+	for _, o := range change.Removed {
+		if s.fault != FaultNeverRemoved {
+			remove(c, o)
+		}
+	}
+	for _, d := range change.History {
+		if s.fault != FaultHistoryLost {
+			d.Version = c.Version
+			c.History = append(c.History, d)
+		}
+	}
 	s.catalog.put(tx, 0, *c)
 	if s.fault == FaultRulesReachBack {
 		s.rateAgain(tx, c)
 	}
 	return c.Version, nil
+}
+
+// remove takes an object out of the catalog.
+func remove(c *backend.Catalog, o backend.Object) {
+	switch o.Kind {
+	case backend.ObjectType:
+		c.Types = slices.DeleteFunc(c.Types, func(t backend.MessageType) bool { return t.Name == o.Name })
+	case backend.ObjectContract:
+		c.Contracts = slices.DeleteFunc(c.Contracts, func(k backend.Contract) bool { return k.Name == o.Name })
+	case backend.ObjectService:
+		c.Services = slices.DeleteFunc(c.Services, func(s backend.Service) bool { return s.Name == o.Name })
+	case backend.ObjectPriority:
+		c.Priorities = slices.DeleteFunc(c.Priorities, func(r backend.PriorityRule) bool { return r.Name == o.Name })
+	}
 }
 
 // merge puts the objects in change in the places of those with the same names.
@@ -93,6 +125,7 @@ func clone(c backend.Catalog) *backend.Catalog {
 	c.Queues = slices.Clone(c.Queues)
 	c.Services = slices.Clone(c.Services)
 	c.Priorities = slices.Clone(c.Priorities)
+	c.History = slices.Clone(c.History)
 	for i := range c.Contracts {
 		c.Contracts[i].Messages = slices.Clone(c.Contracts[i].Messages)
 	}

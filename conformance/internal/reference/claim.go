@@ -389,6 +389,9 @@ func (tx *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 		return err
 	}
 	defer tx.leave()
+	if tx.store.outgrown() {
+		return backend.ErrNewerSchema
+	}
 	for _, hold := range holds {
 		if err := tx.own(hold); err != nil {
 			return err

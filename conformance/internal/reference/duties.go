@@ -16,6 +16,9 @@ func (h *Handle) Tend(ctx context.Context, duty backend.Duty, limit int) (int, t
 		return 0, 0, err
 	}
 	defer h.leave()
+	if err := h.store.check(); err != nil {
+		return 0, 0, err
+	}
 	if limit < 1 {
 		limit = 100
 	}

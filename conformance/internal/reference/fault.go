@@ -121,6 +121,10 @@ const (
 	FaultUnblocksAll           Fault = "unblocks-all"
 	FaultDeathForgotten        Fault = "death-forgotten"
 	FaultSubmitUnlocked        Fault = "submit-unlocked"
+	FaultNewerAccepted         Fault = "newer-accepted"
+	FaultAnnouncementUnheard   Fault = "announcement-unheard"
+	FaultHistoryLost           Fault = "history-lost"
+	FaultNeverRemoved          Fault = "never-removed"
 )
 
 // Faults is the list of all faults.
@@ -225,6 +229,10 @@ var Faults = []FaultInfo{
 	{FaultOnceForgets, "X10", "keys that happened once are forgotten before their time"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
+	{FaultNewerAccepted, "M01", "any newer schema is worked with"},
+	{FaultAnnouncementUnheard, "M02", "a program does not hear that it has become too old"},
+	{FaultHistoryLost, "M04", "what was defined before is forgotten"},
+	{FaultNeverRemoved, "M05", "what is removed from the catalog stays there"},
 }
 
 // What only faults need.

@@ -65,6 +65,7 @@ type Store struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed whenever something was released; see sleep
 	schema  int           // 0: not migrated
+	minimum int           // programs of a lower version are refused
 
 	// Counters are never rolled back, like the sequences of a database.
 	fence    int64 // of leases, application locks and tasks
@@ -138,6 +139,7 @@ type Handle struct {
 	closed   bool
 	open     map[*Tx]struct{}
 	sessions map[*session]struct{}
+	admitted bool         // the schema was once found to be right
 	timers   []backend.ID // for faults: those that it set
 }
 
@@ -167,15 +169,21 @@ func (h *Handle) enter(ctx context.Context) error {
 
 func (h *Handle) leave() { h.store.mu.Unlock() }
 
-// enterMigrated is enter for calls that need the schema.
+// enterMigrated is enter for calls that need the schema. The first one looks at its
+// version; later that is done when the catalog is read and a lease is taken back.
 func (h *Handle) enterMigrated(ctx context.Context) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	if err := h.store.check(); err != nil {
+	var err error
+	if !h.admitted || h.store.schema == 0 {
+		err = h.store.check()
+	}
+	if err != nil {
 		h.leave()
 		return err
 	}
+	h.admitted = true
 	return nil
 }
 
@@ -189,6 +197,7 @@ func (h *Handle) Info(ctx context.Context) (backend.Info, error) {
 		Engine:   "reference",
 		Version:  runtime.Version(),
 		Settings: map[string]string{"durability": "none: the store is in memory"},
+		Schema:   h.store.schema, Program: schemaVersion, MinProgram: h.store.minimum,
 	}, nil
 }
 
@@ -198,8 +207,8 @@ func (h *Handle) Migrate(ctx context.Context) error {
 		return err
 	}
 	defer h.leave()
-	if h.store.schema > schemaVersion {
-		return backend.ErrNewerSchema
+	if h.store.schema != 0 {
+		return h.store.check()
 	}
 	h.store.schema = schemaVersion
 	return nil
@@ -216,13 +225,35 @@ func (h *Handle) Check(ctx context.Context) error {
 
 func (s *Store) check() error {
 	switch {
+	case s.schema < 0:
+		return backend.ErrUnknownSchema
 	case s.schema < schemaVersion:
 		return backend.ErrNotMigrated
-	case s.schema > schemaVersion:
+	case s.outgrown():
+		return backend.ErrNewerSchema
+	case s.minimum > schemaVersion && s.fault != FaultAnnouncementUnheard:
 		return backend.ErrNewerSchema
 	default:
 		return nil
 	}
+}
+
+// outgrown reports whether the schema is beyond the one after this program's own, in
+// which nothing that the program uses is missing yet.
+func (s *Store) outgrown() bool {
+	return s.schema > schemaVersion+1 && s.fault != FaultNewerAccepted
+}
+
+// SetVersion does what the migration of a newer program does.
+func (s *Store) SetVersion(schema, minProgram int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.schema, s.minimum = schema, minProgram
+	tx := (&Handle{store: s, open: make(map[*Tx]struct{})}).begin()
+	c := *clone(s.defined(tx))
+	c.Version++
+	s.catalog.put(tx, 0, c)
+	tx.commit()
 }
 
 // Uninstall implements [backend.Backend]. Transactions that are open lose what
@@ -232,7 +263,7 @@ func (h *Handle) Uninstall(ctx context.Context) error {
 		return err
 	}
 	defer h.leave()
-	h.store.schema = 0
+	h.store.schema, h.store.minimum = 0, 0
 	h.store.tables = newTables()
 	return nil
 }

@@ -131,6 +131,11 @@ func TestSchema(t *testing.T) {
 	b.must(h.Migrate(ctx))
 	b.must(h.Check(ctx))
 	store.schema = schemaVersion + 1
+	b.must(h.Migrate(ctx))
+	b.must(h.Check(ctx))
+	store.schema = -1
+	b.want(h.Migrate(ctx), backend.ErrUnknownSchema)
+	store.schema = schemaVersion + 2
 	b.want(h.Migrate(ctx), backend.ErrNewerSchema)
 	b.want(h.Check(ctx), backend.ErrNewerSchema)
 	b.must(h.Uninstall(ctx))

@@ -1,0 +1,439 @@
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Versioned is a store whose program can be that of another version.
+type Versioned interface {
+	backend.Backend
+	backend.Migrator
+	backend.Printer
+	SetMigrations(func(known []string) []string) error
+}
+
+// Site is an empty store without a schema. Open returns another handle on it, as
+// another process has, and Exec runs SQL there.
+type Site struct {
+	Open func(t *testing.T) Versioned
+	Exec func(t *testing.T, sql string)
+
+	DB     *sql.DB
+	Schema string // with a dot, before the names of tables
+}
+
+// The schema after next: a step that adds, also to the tables that are most in use,
+// and one that takes away.
+var (
+	hotTables = []string{"meta", "queue", "grp", "endpoint", "stream", "message", "ready", "post", "delayed", "timer", "worker", "task", "schedule", "once"}
+	expand    = func() string {
+		var b strings.Builder
+		for _, table := range hotTables {
+			fmt.Fprintf(&b, "ALTER TABLE parley_%s ADD COLUMN later INTEGER NOT NULL DEFAULT 0;\n", table)
+		}
+		return b.String()
+	}()
+	contract = "-- step: contract\nALTER TABLE parley_once DROP COLUMN later;\n"
+)
+
+// program opens a handle for a program that is a number of versions newer than this
+// one, or older.
+func (s Site) program(t *testing.T, newer int) Versioned {
+	t.Helper()
+	b := s.Open(t)
+	err := b.SetMigrations(func(files []string) []string {
+		if newer < 0 {
+			return files[:len(files)+newer]
+		}
+		files = slices.Clone(files)
+		for _, text := range []string{expand, contract}[:newer] {
+			files = append(files, text+fmt.Sprintf("UPDATE parley_meta SET schema_version = %d WHERE id = 1;\n", len(files)+1))
+		}
+		return files
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// next returns a store whose schema is the next one.
+func (s Site) next(t *testing.T) backend.Backend {
+	t.Helper()
+	if err := s.program(t, 1).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.Open(t)
+}
+
+// Versions runs the tests of programs of several versions on one store.
+func Versions(t *testing.T, site func(t *testing.T) Site) {
+	for name, test := range map[string]func(*testing.T, Site){
+		"a version that nobody makes is refused":              testOddVersions,
+		"the next schema is accepted":                         testNextSchema,
+		"a contract step stops old programs and waits":        testContract,
+		"a contract step waits no longer than it may":         testContractBounded,
+		"a migration that was interrupted goes on":            testInterrupted,
+		"a migration by hand goes from the version there is":  testByHand,
+		"a migration tells what it does":                      testReport,
+		"a version is looked at in a joined transaction, too": testJoinedVersion,
+		"programs of two versions work at once":               testRolling,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, site(t)) })
+	}
+	t.Run("what is done on the next schema", func(t *testing.T) {
+		for _, test := range tests {
+			if test.name != "migrate" { // its own schema
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel() // they wait for the disk
+					test.run(New(t, site(t).next(t)))
+				})
+			}
+		}
+	})
+}
+
+func (s Site) set(t *testing.T, schema, minProgram int) {
+	t.Helper()
+	s.Exec(t, fmt.Sprintf(`UPDATE parley_meta SET schema_version = %d, min_program = %d, catalog_version = catalog_version + 1 WHERE id = 1`, schema, minProgram))
+}
+
+func testOddVersions(t *testing.T, s Site) {
+	b := s.Open(t)
+	f := &Fixture{T: t, Ctx: t.Context()}
+	f.OK(b.Migrate(f.Ctx))
+	info, err := b.Info(f.Ctx)
+	f.OK(err)
+	n := info.Program
+	f.Equal("schema", info.Schema, n)
+	for _, v := range []struct {
+		schema, min int
+		want        error
+	}{
+		{-1, 0, backend.ErrUnknownSchema},
+		{math.MinInt32, 0, backend.ErrUnknownSchema},
+		{n + 2, 0, backend.ErrNewerSchema},
+		{99, 0, backend.ErrNewerSchema},
+		{math.MaxInt32, 0, backend.ErrNewerSchema},
+		{n, n + 1, backend.ErrNewerSchema},
+		{n + 1, n + 1, backend.ErrNewerSchema},
+		{n + 1, n, nil},
+		{n, -1, nil},
+		{n - 1, 0, backend.ErrNotMigrated},
+		{0, 0, backend.ErrNotMigrated},
+	} {
+		s.set(t, v.schema, v.min)
+		b := s.Open(t)
+		for what, err := range map[string]error{
+			"check": b.Check(f.Ctx),
+			"begin": func() error { _, err := b.Begin(f.Ctx); return err }(),
+			"tend":  func() error { _, _, err := b.Tend(f.Ctx, backend.DutyDelayed, 1); return err }(),
+			"read":  func() error { _, err := b.Groups(f.Ctx, backend.GroupQuery{Queue: 1}); return err }(),
+		} {
+			if !errors.Is(err, v.want) {
+				t.Errorf("schema %d, min_program %d: %s: error %v, want %v", v.schema, v.min, what, err, v.want)
+			}
+		}
+		if v.schema >= 0 && v.schema < n {
+			continue // a migration from there would begin
+		}
+		if err := b.Migrate(f.Ctx); !errors.Is(err, v.want) {
+			t.Errorf("schema %d, min_program %d: migrate: error %v, want %v", v.schema, v.min, err, v.want)
+		}
+		info, err := b.Info(f.Ctx)
+		f.OK(err)
+		f.Equal("schema after a migration that had nothing to do", info.Schema, v.schema)
+	}
+}
+
+// inHand is what a program has in hand: a post by lease, and one by an open
+// transaction where the store holds in transactions.
+type inHand struct {
+	*Fixture
+	leased, held, forgotten *backend.Hold
+	tx                      backend.Tx
+}
+
+func takeInHand(t *testing.T, b backend.Backend) *inHand {
+	h := &inHand{Fixture: New(t, b)}
+	for _, body := range []string{"leased", "held", "forgotten", "left"} {
+		h.Post(backend.Posting{Body: []byte(body)})
+	}
+	r := h.Request(h.QP)
+	h.leased = h.One(r)
+	if _, ok := b.(backend.TransactionHolder); ok {
+		h.tx = h.Begin()
+		r.Lease = 0
+		c, err := h.tx.Claim(h.Ctx, r)
+		h.OK(err)
+		h.held = c.Holds[0]
+	}
+	r.Lease = time.Millisecond
+	h.forgotten = h.One(r)
+	return h
+}
+
+// settle settles what is in hand.
+func (h *inHand) settle() {
+	h.Helper()
+	h.OK(h.Backend.Extend(h.Ctx, []*backend.Hold{h.leased}, time.Minute))
+	if h.tx != nil {
+		_, err := h.tx.Settle(h.Ctx, []backend.Outcome{{Hold: h.held, Done: h.held.Messages}})
+		h.OK(err)
+		h.OK(h.tx.Commit(h.Ctx))
+	}
+	h.Ack(h.leased)
+}
+
+// refused checks that the program can neither send nor claim.
+func (h *inHand) refused() {
+	h.Helper()
+	h.Is(h.Try(func(tx backend.Tx) error {
+		_, err := tx.Post(h.Ctx, h.Version, []backend.Posting{h.Posting(backend.Posting{})})
+		return err
+	}), backend.ErrStaleCatalog)
+	h.Is(h.Try(func(tx backend.Tx) error { _, err := tx.Claim(h.Ctx, h.Request(h.QP)); return err }), backend.ErrStaleCatalog)
+	h.Is(h.Try(func(tx backend.Tx) error { _, err := tx.Catalog(h.Ctx, false); return err }), backend.ErrNewerSchema)
+	h.Is(h.Try(func(tx backend.Tx) error {
+		_, err := tx.ClaimTasks(h.Ctx, backend.TaskClaim{Max: 1, Lease: time.Minute})
+		return err
+	}), backend.ErrNewerSchema)
+	_, _, err := h.Backend.Tend(h.Ctx, backend.DutyDelayed, 1)
+	h.Is(err, backend.ErrNewerSchema)
+}
+
+func testNextSchema(t *testing.T, s Site) {
+	old := s.Open(t)
+	if err := old.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := takeInHand(t, old)
+	if h.tx != nil {
+		h.OK(h.tx.Rollback(h.Ctx)) // the step waits for it in vain
+		h.tx = nil
+	}
+	h.OK(s.program(t, 1).Migrate(h.Ctx))
+	h.settle()
+	h.OK(old.Check(h.Ctx))
+	h.OK(old.Migrate(h.Ctx))
+	h.Post(backend.Posting{Body: []byte("later")})
+	got := h.Drain(h.QP)
+	if !slices.Contains(got, "later") || !slices.Contains(got, "left") {
+		t.Errorf("on the next schema %q were received", got)
+	}
+}
+
+// told collects what a migration reports.
+type told struct {
+	mu   sync.Mutex
+	text []string
+	news chan struct{} // has room for one
+}
+
+func listen() *told { return &told{news: make(chan struct{}, 1)} }
+
+func (r *told) report(text string) {
+	r.mu.Lock()
+	r.text = append(r.text, text)
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for a text that contains part.
+func (r *told) until(ctx context.Context, t *testing.T, part string) {
+	t.Helper()
+	for {
+		r.mu.Lock()
+		found := slices.ContainsFunc(r.text, func(s string) bool { return strings.Contains(s, part) })
+		r.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-r.news:
+		case <-time.After(time.Minute):
+			t.Fatalf("the migration reports %q, nothing with %q", r.text, part)
+		}
+	}
+}
+
+func testContract(t *testing.T, s Site) {
+	old := s.Open(t)
+	if err := old.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.program(t, 1).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := takeInHand(t, old)
+	said, done := listen(), make(chan error, 1)
+	newest := s.program(t, 2)
+	go func() {
+		done <- newest.MigrateWith(h.Ctx, backend.MigrateOptions{Report: said.report})
+	}()
+	said.until(h.Ctx, t, "waits for older transactions and leases")
+	h.refused()
+	select {
+	case err := <-done:
+		t.Fatalf("the migration ended, with %v, while an older program had work in hand", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	h.settle()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	h.refused()
+	h.Is(h.trySettle(backend.Outcome{Hold: h.forgotten, Done: h.forgotten.Messages}), backend.ErrNewerSchema)
+
+	// Nothing is lost, and the program between the two works on.
+	for _, b := range []backend.Backend{s.program(t, 1), newest} {
+		f := New(t, b)
+		f.Post(backend.Posting{Body: []byte("new")})
+		if got := f.Drain(f.QP); !slices.Contains(got, "new") {
+			t.Errorf("a program that is new enough received %q", got)
+		}
+	}
+}
+
+func testContractBounded(t *testing.T, s Site) {
+	old := s.Open(t)
+	if err := old.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := takeInHand(t, old)
+	if h.tx != nil {
+		h.OK(h.tx.Rollback(h.Ctx))
+		h.tx = nil
+	}
+	newest := s.program(t, 2)
+	h.Is(newest.MigrateWith(h.Ctx, backend.MigrateOptions{Wait: 5 * time.Second}), backend.ErrMigrationWaits)
+	info, err := newest.Info(h.Ctx)
+	h.OK(err)
+	h.Equal("schema and min_program", fmt.Sprint(info.Schema, info.MinProgram), fmt.Sprint(info.Program-1, info.Program-1))
+	h.settle()
+	h.OK(newest.Migrate(h.Ctx))
+	h.OK(newest.Check(h.Ctx))
+}
+
+// testInterrupted has migrations fail in the middle of each file, and others go on.
+func testInterrupted(t *testing.T, s Site) {
+	ctx := t.Context()
+	var files []string
+	if err := s.Open(t).SetMigrations(func(known []string) []string { files = known; return known }); err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files {
+		file, _, _ = strings.Cut(file, "DELIMITER")
+		statements := strings.SplitAfter(file, ";\n")
+		for _, n := range []int{1, len(statements) / 2, len(statements) - 1} {
+			b := s.Open(t)
+			broken := strings.Join(statements[:n], "") + "SELECT * FROM parley_there_is_no_such_table;\n"
+			if err := b.SetMigrations(func([]string) []string { return append(slices.Clone(files[:i]), broken) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Migrate(ctx); err == nil {
+				t.Fatalf("file %d with a statement that fails after %d others was migrated", i+1, n)
+			}
+		}
+	}
+	b := s.Open(t)
+	if err := b.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f := New(t, b)
+	f.Post(backend.Posting{Body: []byte("x")})
+	f.Equal("received", f.Drain(f.QP), []string{"x"})
+	info, err := b.Info(ctx)
+	f.OK(err)
+	for _, w := range info.Warnings {
+		if w.Code == backend.WarnTable || w.Code == backend.WarnIndex {
+			t.Errorf("after interrupted migrations: %s: %s", w.Object, w.Text)
+		}
+	}
+}
+
+func testByHand(t *testing.T, s Site) {
+	ctx := t.Context()
+	old, now := s.program(t, -1), s.Open(t)
+	if err := old.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	info, err := now.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := now.MigrationSQL(info.Schema)
+	if strings.Contains(text, "parley_message (") {
+		t.Errorf("what is printed from version %d on makes all tables", info.Schema)
+	}
+	s.Exec(t, text)
+	if err := now.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	newest := s.program(t, 2).MigrationSQL(info.Program)
+	if want := fmt.Sprintf("min_program = %d", info.Program+1); !strings.Contains(newest, want) {
+		t.Errorf("a contract step is printed without %q:\n%s", want, newest)
+	}
+	s.Exec(t, newest)
+	if err := s.program(t, 2).Check(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := s.Open(t).Check(ctx); !errors.Is(err, backend.ErrNewerSchema) {
+		t.Errorf("error %v, want ErrNewerSchema", err)
+	}
+}
+
+func testReport(t *testing.T, s Site) {
+	b, said := s.program(t, 2), listen()
+	if err := b.MigrateWith(t.Context(), backend.MigrateOptions{Report: said.report}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := b.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for n := range info.Program {
+		want = append(want, fmt.Sprintf("schema %d", n+1))
+	}
+	if !slices.Equal(said.text, want) {
+		t.Errorf("a migration of an empty store reports %q, want %q", said.text, want)
+	}
+	again := listen()
+	if err := b.MigrateWith(t.Context(), backend.MigrateOptions{Report: again.report}); err != nil || len(again.text) > 0 {
+		t.Errorf("the second migration reports %q, %v", again.text, err)
+	}
+}
+
+func testJoinedVersion(t *testing.T, s Site) {
+	b := s.Open(t)
+	f := &Fixture{T: t, Ctx: t.Context(), Backend: b}
+	f.OK(b.Migrate(f.Ctx))
+	user := f.Begin()
+	s2 := s.Open(t)
+	tx, err := s2.(backend.Joiner).Join(f.Ctx, user.SQL())
+	f.OK(err)
+	_, err = tx.Once(f.Ctx, "a", time.Minute)
+	f.OK(err)
+	f.OK(user.Rollback(f.Ctx))
+	s.set(t, 99, 0)
+	user = f.Begin()
+	tx, err = s.Open(t).(backend.Joiner).Join(f.Ctx, user.SQL())
+	f.OK(err)
+	_, err = tx.Once(f.Ctx, "b", time.Minute)
+	f.Is(err, backend.ErrNewerSchema)
+}

@@ -1,0 +1,63 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// hasten limits the session's waits for locks.
+func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err error) {
+	a, ok := tx.(application)
+	if !ok {
+		return nil, errors.New("parley: mysql: a migration needs a transaction of its own")
+	}
+	conn := a.t.conn
+	_, err = conn.ExecContext(ctx, `
+		SET @parley_lock_wait = @@SESSION.lock_wait_timeout, @parley_row_wait = @@SESSION.innodb_lock_wait_timeout,
+		    SESSION lock_wait_timeout = 2, SESSION innodb_lock_wait_timeout = 2`)
+	return func() {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), `
+			SET SESSION lock_wait_timeout = @parley_lock_wait, SESSION innodb_lock_wait_timeout = @parley_row_wait`)
+		if err != nil {
+			a.t.discard() // nobody else shall have it
+		}
+	}, err
+}
+
+// drain waits for the transactions that have read the table meta, which all do that
+// send or claim: a change of its definition has to have it to itself for a moment.
+// Those who come later wait behind it, so it gives up after a second and tries again.
+func (p *pool) drain(ctx context.Context) error {
+	for {
+		err := p.barrier(ctx)
+		if number(err) != 1205 { // ER_LOCK_WAIT_TIMEOUT
+			return err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *pool) barrier(ctx context.Context) error {
+	conn, s, err := p.conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `
+		SET @parley_lock_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1`); err != nil {
+		return err
+	}
+	return p.guarded(ctx, s, func(ctx context.Context) error {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("ALTER TABLE %smeta ALTER COLUMN min_program SET DEFAULT 0", p.prefix))
+		_, undone := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = @parley_lock_wait")
+		return errors.Join(err, undone)
+	})
+}

@@ -1,0 +1,37 @@
+package mysql_test
+
+import (
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
+)
+
+// site is a database without tables.
+func site(t *testing.T, server string) backendtest.Site {
+	name := database(t, server)
+	db := connect(t, server, name, nil)
+	several := connect(t, server, name, func(c *driver.Config) { c.MultiStatements = true })
+	return backendtest.Site{
+		DB: db,
+		Open: func(t *testing.T) backendtest.Versioned {
+			b := mysql.New(db, nil)
+			t.Cleanup(func() { b.Close() })
+			return b
+		},
+		Exec: func(t *testing.T, text string) {
+			t.Helper()
+			if _, err := several.Exec(text); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestVersions(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		backendtest.Versions(t, func(t *testing.T) backendtest.Site { return site(t, server) })
+	})
+}
