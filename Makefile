@@ -19,7 +19,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again short lint cover conformance stress bench servers stop
+.PHONY: help test test-race test-again matrix short lint cover conformance stress bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-race:
 test-again:
 	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_POSTGRES)' ./backend/postgres
 	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_MYSQL)' ./backend/mysql
+
+matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
+	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
 
 short: $(SERVERS) ## a quick look: tests marked long left out, no race detector (PKG=, RUN=)
 	$(SERVERS) exec -- go test -short -timeout 5m -run '$(RUN)' $(PKG)

@@ -231,7 +231,7 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	if r.Lease <= 0 {
 		owner = ""
 	}
-	_, err := tx.Exec(ctx, p.hot.leasePosts, r.Lease, r.Lease, r.Lease, owner, ids(leases))
+	_, err := execAll(ctx, tx, p.hot.leasePosts, leases, r.Lease, r.Lease, r.Lease, owner)
 	return holds, err
 }
 
@@ -286,7 +286,7 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			return c, err
 		}
 	}
-	var leased, tokens ids
+	var leased, tokens []backend.ID
 	room, full := r.MaxBytes, false
 	for _, g := range all {
 		hold := sqlstore.NewHold(r, g.id, g.version.Int64, g.sticky)
@@ -319,10 +319,10 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		c.Holds = append(c.Holds, hold)
 	}
 	if len(leased) > 0 {
-		_, err = tx.Exec(ctx, p.hot.leaseGroups, r.Lease, r.Owner, leased)
+		_, err = execAll(ctx, tx, p.hot.leaseGroups, leased, r.Lease, r.Owner)
 	}
 	if err == nil && len(tokens) > 0 {
-		_, err = tx.Exec(ctx, p.hot.unleaseGroups, tokens)
+		_, err = execAll(ctx, tx, p.hot.unleaseGroups, tokens)
 	}
 	if err != nil {
 		return c, err
@@ -335,7 +335,7 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 // blocked or leased before we locked them are left out: they are locked in vain.
 func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (list []*content, astray []sqlstore.Source, vain bool, err error) {
 	byID := make(map[backend.ID]*content, len(groups))
-	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var g content
 		var blocked, leased bool
 		var s stream
@@ -379,7 +379,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		s.add(m, seq.Int64, kind.Int64, since)
 		c.streams = append(c.streams, &s)
 		return nil
-	}, p.hot.read, ids(groups))
+	}, p.hot.read, groups)
 	for _, id := range groups {
 		if c := byID[id]; c != nil {
 			slices.SortFunc(c.streams, received)

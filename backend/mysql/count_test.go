@@ -13,9 +13,9 @@ import (
 )
 
 // counted is a handle on a fresh database whose statements are counted.
-func counted(t *testing.T, server string) (*sql.DB, *backendtest.Counter) {
+func counted(t *testing.T, server string, set func(*driver.Config)) (*sql.DB, *backendtest.Counter) {
 	t.Helper()
-	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+	config, err := driver.ParseDSN(name(t, server, database(t, server), set))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func counted(t *testing.T, server string) (*sql.DB, *backendtest.Counter) {
 // settings of the handle make no difference but for SET TRANSACTION.
 func TestStatements(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		db, count := counted(t, server)
+		db, count := counted(t, server, nil)
 		db.SetMaxOpenConns(2)
 		f := backendtest.New(t, open(t, db, nil))
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
@@ -62,7 +62,7 @@ func TestStatements(t *testing.T) {
 // stays when it is rolled back to.
 func TestResave(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		db, count := counted(t, server)
+		db, count := counted(t, server, nil)
 		f := backendtest.New(t, open(t, db, nil))
 		post := func(tx backend.Tx, body string) {
 			t.Helper()

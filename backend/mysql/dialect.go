@@ -76,6 +76,15 @@ func statements(prefix string) sqlstore.Statements[string] {
 		SELECT 1 FROM parley_stream WHERE stream_id = ? FOR UPDATE`
 	s.GuardTry = `
 		SELECT 1 FROM parley_stream WHERE stream_id = ? FOR UPDATE SKIP LOCKED`
+	// What a transaction of the application's reads with a lock is the stream alone: a
+	// queue that is read in a subquery is not locked.
+	s.StreamRead = `
+		SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed, s.held,
+		       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+		       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+		       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1)
+		  FROM parley_stream s
+		 WHERE s.stream_id = ?`
 	s.DelayedTry = `
 		SELECT 1 FROM parley_delayed WHERE post_id = ? FOR UPDATE SKIP LOCKED`
 	s.TimerTry = `

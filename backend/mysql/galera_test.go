@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
 )
 
@@ -32,6 +34,7 @@ func TestGalera(t *testing.T) {
 		return
 	}
 	nodes := strings.Split(addresses, ",")
+	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
 	db := connect(t, nodes[0], "parley", nil)
 	store := open(t, db, nil)
 	info, err := store.Info(t.Context())
@@ -107,6 +110,53 @@ func TestGalera(t *testing.T) {
 		t.Errorf("%d handled, %d handles have moved: that is no test", total, c.moved)
 	}
 	t.Logf("%d handled", total)
+}
+
+// testTurns migrates on all nodes at once, without the lock that Percona XtraDB Cluster
+// refuses and that other nodes would not see: somebody else has that one.
+func testTurns(t *testing.T, nodes []string) {
+	base := database(t, nodes[0])
+	var dbs []*sql.DB
+	for _, node := range nodes {
+		dbs = append(dbs, connect(t, node, base, nil))
+	}
+	if _, err := dbs[0].Exec(fmt.Sprintf("SELECT GET_LOCK('parley migrate %x', 0)", base)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, db := range dbs {
+		all.Go(func() {
+			if err := mysql.New(db, nil).Migrate(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	take := func(until string) {
+		t.Helper()
+		if _, err := dbs[1].Exec("UPDATE parley_turn SET owner = x'01', until = " + until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take("9000000000000000") // another program, on another node
+	first := mysql.New(dbs[0], nil)
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := first.Uninstall(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("out of turn: %v", err)
+	}
+	if err := first.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	take("1") // it has died
+	if err := first.Uninstall(ctx); err != nil {
+		t.Error(err)
+	}
+	if left := backendtest.Number(t, dbs[0], "SELECT count(*) FROM information_schema.tables WHERE table_schema = database()"); left != 0 {
+		t.Errorf("%d tables are left", left)
+	}
 }
 
 // startGalera runs this test again with a cluster beside it.

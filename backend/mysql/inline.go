@@ -1,8 +1,11 @@
 package mysql
 
 import (
+	"context"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/parleymq/parley/backend"
@@ -115,8 +118,36 @@ func (b *builder) id(id backend.ID) {
 	b.bytes(id[:])
 }
 
-// ids is a list for IN.
+// ids is a list for IN, of at most most.
 type ids []backend.ID
+
+// most is how long a list of ids may be. From 1,000 on MariaDB makes a subquery of it
+// (in_predicate_conversion_threshold), and then reads, and with FOR UPDATE locks, all
+// of the table.
+const most = 500
+
+// execAll runs a statement whose last parameter is a list of ids, as often as the
+// list is too long, and returns how many rows it has changed.
+func execAll(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, list []backend.ID, before ...any) (changed int64, err error) {
+	for some := range slices.Chunk(list, most) {
+		n, err := tx.Exec(ctx, q, append(slices.Clip(before), ids(some))...)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// rowsAll is the same for a query whose parameter is a list of ids.
+func rowsAll(ctx context.Context, tx *sqlstore.Tx, scan func(*sql.Rows) error, q *sqlstore.Stmt, list []backend.ID) error {
+	for some := range slices.Chunk(list, most) {
+		if err := tx.Rows(ctx, scan, q, ids(some)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (l ids) appendTo(b *builder) {
 	for i, id := range l {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -29,6 +30,8 @@ type pool struct {
 	mu    sync.Mutex
 	known map[any]*session // by the driver's connections
 
+	server atomic.Pointer[server] // nil until a session has been looked at
+
 	plain sync.Map // of queues where the last claim found posts only
 	flow  sync.Map // of queues where the last claim found streams only
 }
@@ -38,7 +41,17 @@ type session struct {
 	id        int64 // CONNECTION_ID()
 	committed bool  // its transactions are READ COMMITTED by themselves
 	packet    int   // max_allowed_packet
+	snapshots bool  // innodb_snapshot_isolation is ON
 	refused   error
+}
+
+// text returns what is sent for a statement.
+func (s *session) text(q *sqlstore.Stmt, args []any) (string, []any, error) {
+	text := q.Text
+	if s.snapshots {
+		text = current(text)
+	}
+	return inline(text, args, s.packet)
 }
 
 // committed makes connections whose transactions are READ COMMITTED, which spares
@@ -110,13 +123,21 @@ func (p *pool) session(ctx context.Context, c *sql.Conn) (*session, error) {
 	if s != nil {
 		return s, nil
 	}
-	v, err := variables(ctx, c, "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet", "transaction_isolation", "tx_isolation")
+	v, err := variables(ctx, c, "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet", "transaction_isolation", "tx_isolation",
+		"innodb_snapshot_isolation", "wsrep_on")
 	if err != nil {
 		return nil, err
 	}
 	s = &session{committed: v["transaction_isolation"] == "READ-COMMITTED" || v["tx_isolation"] == "READ-COMMITTED"}
 	s.id, _ = strconv.ParseInt(v["pseudo_thread_id"], 10, 64)
 	s.packet, _ = strconv.Atoi(v["max_allowed_packet"])
+	p.server.Store(serverOf(v))
+	if s.snapshots = v["innodb_snapshot_isolation"] == "ON"; s.snapshots && p.side != nil { // Open's own session
+		if _, err := c.ExecContext(ctx, "SET SESSION innodb_snapshot_isolation = OFF"); err != nil {
+			return nil, err
+		}
+		s.snapshots = false
+	}
 	switch {
 	case s.id == 0:
 		s.refused = errors.New("parley: mysql: the server does not tell the connection's id")
@@ -261,8 +282,9 @@ type transaction struct {
 	lost    error  // what ended the transaction on the server
 	used    bool   // something has been done in it
 	applied bool   // the application has had statements since the last of ours
-	named   string // a lock to be given back at the end
+	after   string // gives back, when it has ended, what kept other migrations away
 	free    bool   // what is done in it commits by itself
+	turn    string // keeps other migrations away for longer, on a cluster
 }
 
 // start starts it, in one trip if the session's level is the right one.
@@ -337,7 +359,7 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
-	text, args, err := inline(q.Text, args, t.s.packet)
+	text, args, err := t.s.text(q, args)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +379,7 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	if err := t.check(ctx); err != nil {
 		return nil, err
 	}
-	text, args, err := inline(q.Text, args, t.s.packet)
+	text, args, err := t.s.text(q, args)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +421,7 @@ func (t *transaction) end(ctx context.Context, how string) error {
 		return nil
 	}
 	t.over = true
-	named := t.named
+	after := t.after
 	t.mu.Unlock()
 	ctx = context.WithoutCancel(ctx) // half-way through nobody would know what became of it
 	_, err := t.conn.ExecContext(ctx, how)
@@ -407,9 +429,9 @@ func (t *transaction) end(ctx context.Context, how string) error {
 		t.discard()
 		return err
 	}
-	if named != "" {
-		if _, err := t.conn.ExecContext(ctx, "SELECT RELEASE_LOCK('"+named+"')"); err != nil {
-			t.discard() // the lock ends with it
+	if after != "" {
+		if _, err := t.conn.ExecContext(ctx, after); err != nil {
+			t.discard() // a named lock ends with it, a turn by itself
 			return nil
 		}
 	}
@@ -464,6 +486,9 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 	if err := a.start(); err != nil {
 		return nil, err
 	}
+	if err := a.renew(ctx); err != nil {
+		return nil, err
+	}
 	res, err := a.t.conn.ExecContext(ctx, query, args...)
 	a.t.saw(err)
 	return res, err
@@ -507,36 +532,6 @@ func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stm
 	return a.t.conn.PrepareContext(ctx, query)
 }
 
-// exclude makes migrations take turns, by a lock that belongs to the connection
-// and is given back when the transaction ends.
-func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
-	a, ok := tx.(application)
-	if !ok {
-		return errors.New("parley: mysql: a migration needs a transaction of its own")
-	}
-	for {
-		var database string
-		if err := tx.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
-			return err
-		}
-		// A lock's name is the server's, has at most 64 characters, and is no
-		// place for quotes.
-		name := fmt.Sprintf("parley migrate %x", []byte(database))
-		name = name[:min(len(name), 64)]
-		var got sql.NullInt64
-		if err := tx.QueryRowContext(ctx, "SELECT GET_LOCK('"+name+"', 1)").Scan(&got); err != nil {
-			return err
-		}
-		if got.Int64 == 1 {
-			a.t.named, a.t.free, a.t.applied = name, true, false
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-}
-
 // reader returns a session that reads what is committed.
 func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	c, s, err := p.conn(ctx)
@@ -560,60 +555,13 @@ func (d direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Res
 
 // Query implements sqlstore.Session.
 func (d direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
-	text, args, err := inline(q.Text, args, d.s.packet)
+	text, args, err := d.s.text(q, args)
 	if err != nil {
 		return nil, err
 	}
 	return d.p.query(ctx, d.s, func(ctx context.Context) (*sql.Rows, error) {
 		return d.conn.QueryContext(ctx, text, args...)
 	})
-}
-
-// join works in the user's transaction.
-func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
-	if p.invalid != nil {
-		return nil, p.invalid
-	}
-	return &joined{p: p, tx: tx}, nil
-}
-
-type joined struct {
-	p  *pool
-	tx backend.Execer
-	lastID
-	again bool // the last statement found that its row is there
-}
-
-// Exec implements sqlstore.Session.
-func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
-	text, args, err := inline(q.Text, args, 0)
-	if err != nil {
-		return nil, err
-	}
-	res, err := j.tx.ExecContext(ctx, text, args...)
-	j.take(res)
-	j.again = false
-	if all := j.p.store.Q(); err == nil && (q == all.KeyInsert || q == all.UniqueInsert) {
-		n, err := res.RowsAffected()
-		j.again = err == nil && n == 0
-	}
-	return res, err
-}
-
-// Query implements sqlstore.Session. What the transaction may have read before is
-// read with a lock where a sender depends on it: its own stream, whose guard it
-// has, and a key or unique value that could not be inserted as it is there.
-func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
-	text, args, err := inline(q.Text, args, 0)
-	if err != nil {
-		return nil, err
-	}
-	all := j.p.store.Q()
-	if q == all.StreamRead || j.again && (q == all.KeyRead || q == all.UniqueRead) {
-		text += " LOCK IN SHARE MODE"
-	}
-	j.again = false
-	return j.tx.QueryContext(ctx, text, args...)
 }
 
 // inserted is the LAST_INSERT_ID of the last statement of a transaction.

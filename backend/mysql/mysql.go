@@ -28,7 +28,9 @@
 // character sets, collations and sql_mode make no difference. Refused are
 // sessions with autocommit off, and those with the modes
 // EMPTY_STRING_IS_NULL and PAD_CHAR_TO_FULL_LENGTH. Nothing is changed in a
-// session that the application shares.
+// session that the application shares; innodb_snapshot_isolation of MariaDB, by
+// which a statement fails that locks what has changed meanwhile, is turned off for
+// each statement of the store's.
 //
 // Statements that wait are ended by KILL QUERY, on another connection of the
 // pool, when their contexts end; if there is none to be had, the connection is
@@ -171,6 +173,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		// savepoint is deleted and a new one is set."
 		Replaces:    true,
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
+		RemoveLast:  "DROP TABLE IF EXISTS parley_turn;", // which keeps others away until then
 		Script:      script,
 		Hasten:      p.hasten,
 		Drain:       p.drain,
@@ -183,6 +186,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Guards:      p.streams,
 		Append:      p.append,
 		PostPlain:   p.post,
+		PostValues:  true,
 		KeyStreams:  p.keyStreams,
 		NewKeys:     p.newKeys,
 		ClaimBatch:  p.claim,

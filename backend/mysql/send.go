@@ -13,8 +13,14 @@ import (
 // batchBytes is how long the text of a statement with many rows becomes, about.
 const batchBytes = 1 << 20
 
-// send sends one message in three statements. The guard is ours if it is refused.
+// send sends one message in three statements. The guard is ours if it is refused. In
+// a transaction of the application's it is left to what sends several: at REPEATABLE
+// READ the second statement would lock what it reads, the queue and the catalog's
+// version among it, and whoever ends or defines something would wait.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
+	if tx.Joined() {
+		return sent, false, nil
+	}
 	n, err := tx.Exec(ctx, p.hot.advance, m.From)
 	if err != nil || n == 0 {
 		return sent, false, err
@@ -38,7 +44,14 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 
 // streams locks guards and reads their streams.
 func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
-	return tx.Streams(ctx, p.hot.states, ids(list))
+	streams := make(map[backend.ID]*sqlstore.Stream)
+	err := rowsAll(ctx, tx, func(rows *sql.Rows) error {
+		s := new(sqlstore.Stream)
+		err := s.Scan(rows)
+		streams[s.ID] = s
+		return err
+	}, p.hot.states, list)
+	return streams, err
 }
 
 // append writes messages to streams whose guards are ours, in three statements.
@@ -50,16 +63,20 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 	if err := insertRows(ctx, tx, p.hot.append, rows, 5); err != nil {
 		return err
 	}
-	next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
 	marks := make(tuples, len(b.Streams))
 	for i, s := range b.Streams {
-		next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
-		rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
 		// One microsecond apart, in the order of the call.
 		marks[i] = []any{s.Queue, s.Group, s.ID, s.Priority, later(i)}
 	}
-	if _, err := tx.Exec(ctx, p.hot.next, next, rank, ids(next.when)); err != nil {
-		return err
+	for some := range slices.Chunk(b.Streams, most) {
+		next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
+		for _, s := range some {
+			next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
+			rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
+		}
+		if _, err := tx.Exec(ctx, p.hot.next, next, rank, ids(next.when)); err != nil {
+			return err
+		}
 	}
 	return insertRows(ctx, tx, p.hot.mark, marks, -1)
 }

@@ -18,9 +18,8 @@ import (
 // READ, which have read before others renewed the dialog. What goes through goes
 // through in the key's order, and what does not is ErrIsolation and changes nothing.
 func TestJoinedSender(t *testing.T) {
-	each(t, func(t *testing.T, server string) {
-		lenient, _ := snapshotIsolation(t, server, "OFF")
-		s := newSending(t, server, lenient)
+	snapshots(t, func(t *testing.T, server string, set func(*driver.Config)) {
+		s := newSending(t, server, set)
 		own, other := s.broker(), s.broker()
 		log := s.sender(own, 0)
 		far, last := s.sender(other, 0), s.sender(other, 1)
@@ -60,27 +59,6 @@ func TestJoinedSender(t *testing.T) {
 			}
 		})
 		s.received("a", "b")
-	})
-}
-
-// TestJoinedSnapshot does that where MariaDB does not let a transaction write what it
-// would not read as it is: it is over, and what is done again goes through.
-func TestJoinedSnapshot(t *testing.T) {
-	each(t, func(t *testing.T, server string) {
-		strict, ok := snapshotIsolation(t, server, "ON")
-		if !ok {
-			t.Skip("the server does not know innodb_snapshot_isolation")
-		}
-		s := newSending(t, server, strict)
-		own, other := s.broker(), s.broker()
-		log := s.sender(own, 0).Key("k")
-		s.sent(own, log, "1")
-		err := s.join(own, log, "never", func() { s.sent(other, s.sender(other, 0).Key("k"), "2") })
-		if !errors.Is(err, parley.ErrSerialization) {
-			t.Fatalf("%v, want ErrSerialization", err)
-		}
-		s.joined(own, log, "3", nil)
-		s.received("1", "2", "3")
 	})
 }
 

@@ -3,7 +3,6 @@ package mysql_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -247,117 +246,6 @@ func TestLostTransaction(t *testing.T) {
 		f.Is(post(tx), backend.ErrSerialization)
 		f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
 		f.Equal("drained", f.Drain(f.QP), []string(nil))
-	})
-}
-
-// snapshotIsolation sets innodb_snapshot_isolation, which MariaDB has ON from 11.6.2
-// on: at REPEATABLE READ a row that was changed since the transaction has read cannot
-// be locked any more. False: the server does not know it.
-func snapshotIsolation(t *testing.T, server, value string) (func(*driver.Config), bool) {
-	t.Helper()
-	var name, was string
-	err := connect(t, server, "", nil).QueryRow("SHOW VARIABLES LIKE 'innodb_snapshot_isolation'").Scan(&name, &was)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, false
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(c *driver.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": value} }, true
-}
-
-// TestJoined works in transactions of the application's at the levels that they
-// have by themselves, and at READ COMMITTED.
-func TestJoined(t *testing.T) {
-	each(t, func(t *testing.T, server string) {
-		lenient, _ := snapshotIsolation(t, server, "OFF")
-		db := connect(t, server, database(t, server), lenient)
-		b := open(t, db, nil)
-		f := backendtest.New(t, b)
-		d := f.Open()
-		f.Send(d.A.Handle, "1")
-		for _, level := range []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
-			user, err := db.BeginTx(f.Ctx, &sql.TxOptions{Isolation: level})
-			f.OK(err)
-			var n int
-			f.OK(user.QueryRow("SELECT count(*) FROM parley_message").Scan(&n)) // from here on nothing new is seen
-			if level != sql.LevelSerializable {                                 // which would wait
-				f.Post(backend.Posting{Key: level.String(), Body: []byte("before")})
-			}
-			tx, err := b.Join(f.Ctx, user)
-			f.OK(err)
-			_, err = tx.Send(f.Ctx, f.Version, []backend.Outgoing{backendtest.Message(d.A.Handle, "joined")})
-			f.OK(err)
-			_, err = tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{Key: level.String(), Body: []byte("after")})})
-			f.OK(err)
-			r := f.Request(f.QB)
-			r.Lease = 0
-			c, err := tx.Claim(f.Ctx, r)
-			if level == sql.LevelReadCommitted {
-				f.OK(err)
-				f.Equal("claimed", len(c.Holds), 1)
-			} else {
-				f.Is(err, backend.ErrIsolation)
-				f.Is(tx.LockGroup(f.Ctx, d.A.Group), backend.ErrIsolation)
-			}
-			f.OK(tx.Commit(f.Ctx))
-			f.OK(user.Commit())
-		}
-		f.Equal("dialog", f.Drain(f.QB), []string{"1", "joined", "joined", "joined", "joined"})
-		for _, level := range []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead} {
-			h := f.One(f.Request(f.QP))
-			f.Equal(level.String(), backendtest.Bodies(h.Messages), []string{"before", "after"})
-			f.Ack(h)
-		}
-	})
-}
-
-// TestJoinedWithheld withholds messages in a transaction of the application's that has
-// read before others did: they come behind those of the others.
-func TestJoinedWithheld(t *testing.T) {
-	each(t, func(t *testing.T, server string) {
-		lenient, _ := snapshotIsolation(t, server, "OFF")
-		db := connect(t, server, database(t, server), lenient)
-		b := open(t, db, nil)
-		f := backendtest.New(t, b)
-		d := f.Open()
-		withhold := func(tx backend.Tx, body string) backend.Sent {
-			t.Helper()
-			sent, err := tx.Withhold(f.Ctx, []backend.Outgoing{backendtest.Message(d.A.Handle, body)}, "for a test")
-			f.OK(err)
-			return sent[0]
-		}
-		deliver := func() []string {
-			t.Helper()
-			f.Do(func(tx backend.Tx) error {
-				_, err := tx.Deliver(f.Ctx, d.A.Handle)
-				return err
-			})
-			return f.Drain(f.QB)
-		}
-		for i, level := range []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead} {
-			user, err := db.BeginTx(f.Ctx, &sql.TxOptions{Isolation: level})
-			f.OK(err)
-			var n int
-			f.OK(user.QueryRow("SELECT count(*) FROM parley_message").Scan(&n)) // from here on nothing new is seen
-			f.Do(func(tx backend.Tx) error {
-				f.Equal("number", withhold(tx, "before").Seq, int64(3*i))
-				return nil
-			})
-			if i == 1 { // what was withheld arrives, and is received
-				f.Equal("delivered", deliver(), []string{"before", "joined", "after", "before"})
-			}
-			tx, err := b.Join(f.Ctx, user)
-			f.OK(err)
-			f.Equal("number", withhold(tx, "joined").Seq, int64(3*i+1))
-			f.OK(tx.Commit(f.Ctx))
-			f.OK(user.Commit())
-			f.Do(func(tx backend.Tx) error {
-				f.Equal("number", withhold(tx, "after").Seq, int64(3*i+2))
-				return nil
-			})
-		}
-		f.Equal("delivered", deliver(), []string{"joined", "after", "before", "joined", "after"})
 	})
 }
 

@@ -70,12 +70,12 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 			return err
 		}
 	}
-	posts := make(map[time.Duration]ids)
+	posts := make(map[time.Duration][]backend.ID)
 	for _, r := range c.Posts {
 		posts[r.Keep] = append(posts[r.Keep], r.Message.ID)
 	}
 	for keep, list := range posts {
-		if _, err := tx.Exec(ctx, p.hot.keepPosts, keep, list); err != nil {
+		if _, err := execAll(ctx, tx, p.hot.keepPosts, list, keep); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,13 @@ func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, list []backend.
 
 // finish puts the ready order right: the guards, then a look, then what it says.
 func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
-	locked, err := tx.IDs(ctx, p.hot.guards, ids(streams))
+	var locked []backend.ID
+	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
+		var id backend.ID
+		err := rows.Scan(sqlstore.ID(&id))
+		locked = append(locked, id)
+		return err
+	}, p.hot.guards, streams)
 	if err != nil || len(locked) == 0 {
 		return len(streams) > 0 && err == nil, err
 	}
@@ -97,7 +103,7 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	empty, stand := either{columns: marker}, either{columns: marker}
 	since := choice{column: "stream_id"}
 	var notes []backend.ID
-	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var id, group backend.ID
 		var kind, blocked int64
 		var stands, first sql.NullInt64
@@ -116,7 +122,7 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 			since.when, since.then = append(since.when, id), append(since.then, first.Int64)
 		}
 		return nil
-	}, p.hot.look, ids(locked))
+	}, p.hot.look, locked)
 	if err == nil && len(empty.rows) > 0 {
 		_, err = tx.Exec(ctx, p.hot.dropMarkers, table(empty))
 	}
@@ -181,7 +187,7 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 		if len(locked) == 0 {
 			continue
 		}
-		if _, err := tx.Exec(ctx, x.took, ids(locked)); err != nil {
+		if _, err := execAll(ctx, tx, x.took, locked); err != nil {
 			return nil, err
 		}
 		had = append(had, locked...)
@@ -208,7 +214,7 @@ func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hol
 			return 0, err
 		}
 		if len(locked) > 0 {
-			if _, err := tx.Exec(ctx, x.extend, d, ids(locked)); err != nil {
+			if _, err := execAll(ctx, tx, x.extend, locked, d); err != nil {
 				return 0, err
 			}
 		}

@@ -47,11 +47,14 @@ const statesSQL = `
 	 ORDER BY s.stream_id
 	   FOR UPDATE`
 
-// Streams whose guards are ours get their next numbers and their ranks.
+// Streams whose guards are ours get their next numbers and their ranks. Without the
+// hint a small table is read whole, and at REPEATABLE READ locked.
 //
 // numbers by stream, ranks by stream, streams
 const nextSQL = `
-	UPDATE parley_stream SET next_seq = ?, priority = ?, touched = :now WHERE stream_id IN (?)`
+	UPDATE parley_stream FORCE INDEX (PRIMARY)
+	   SET next_seq = ?, priority = ?, touched = :now
+	 WHERE stream_id IN (?)`
 
 // stream, number, id, kind, type, body, time
 const appendSQL = `

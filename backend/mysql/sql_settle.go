@@ -10,12 +10,10 @@ package mysql
 //
 // keys; posts
 const (
-	removeSQL = `
-		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
+	removeSQL = safely + `
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_message x FORCE INDEX (PRIMARY)
 		 WHERE x.stream_id = k.stream_id AND x.seq = k.seq`
-	removePostsSQL = `
-		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
+	removePostsSQL = safely + `
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_post x FORCE INDEX (PRIMARY)
 		 WHERE x.post_id = k.post_id`
 )
@@ -46,12 +44,10 @@ const lookSQL = `
 // The ready order is put right by it. A stream that was made for one message goes
 // with it.
 const (
-	dropMarkersSQL = `
-		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
+	dropMarkersSQL = safely + `
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_ready x FORCE INDEX (PRIMARY)
 		 WHERE x.group_id = k.group_id AND x.stream_id = k.stream_id`
-	dropNotesSQL = `
-		/*M! SET STATEMENT sql_safe_updates = 0 FOR */
+	dropNotesSQL = safely + `
 		DELETE x FROM (?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
 		 WHERE x.stream_id = k.stream_id`
 	restandSQL = `

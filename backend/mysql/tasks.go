@@ -23,17 +23,13 @@ func (p *pool) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.ID,
 
 // start starts tasks that were never claimed.
 func (p *pool) start(ctx context.Context, tx *sqlstore.Tx, c backend.TaskClaim, tasks []backend.ID) (int64, error) {
-	return tx.Exec(ctx, p.hot.start, c.Owner, c.Lease, ids(tasks))
+	return execAll(ctx, tx, p.hot.start, tasks, c.Owner, c.Lease)
 }
-
-// finishMany is how many tasks go into one statement: each of its rows goes through
-// the list of all.
-const finishMany = 500
 
 // finishTasks stores what became of tasks, in two statements: no server returns the
 // rows that an UPDATE has found.
 func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) (lost []backend.ID, err error) {
-	for some := range slices.Chunk(ends, finishMany) {
+	for some := range slices.Chunk(ends, most) {
 		fences := either{columns: []string{"task_id", "fence"}}
 		for _, e := range some {
 			fences.rows = append(fences.rows, []any{e.Hold.Task, e.Hold.Fence})

@@ -146,6 +146,10 @@ type Dialect struct {
 	// PostPlain adds posts without key, delay or unique value. Without it all posts
 	// are added one by one.
 	PostPlain func(ctx context.Context, tx *Tx, posts []backend.Posting) error
+	// PostValues says that a user's transaction may be at a level at which an INSERT …
+	// SELECT locks what it reads until the end: there even a single post is inserted as
+	// values, by PostPlain, after what it depends on has been read.
+	PostValues bool
 	// PostKeyed adds a post with a key, and does nothing if something refuses it.
 	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
 	// KeyStreams locks the streams of those of the keys that there are, and reads

@@ -17,7 +17,8 @@ func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) (
 	if len(posts) == 0 {
 		return nil, nil
 	}
-	if p := posts[0]; len(posts) == 1 && p.Key == "" && p.Delay <= 0 && p.Unique == "" {
+	values := t.s.d.PostValues && t.Joined()
+	if p := posts[0]; len(posts) == 1 && p.Key == "" && p.Delay <= 0 && p.Unique == "" && !values {
 		n, err := t.Exec(ctx, t.s.q.PostOne, p.ID, p.Rank, p.Type, p.Body, p.Queue, version)
 		if err == nil && n == 0 {
 			if err = t.queueState(ctx, version, p.Queue); err == nil {

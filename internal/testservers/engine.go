@@ -58,12 +58,31 @@ type spec struct {
 // after the one that it needs.
 var specs = []spec{
 	{name: "sqlite", module: "modernc.org/sqlite"},
-	{name: "postgres", variable: "PARLEY_TEST_POSTGRES", engine: postgres{}},
-	{name: "pgbouncer", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres", engine: pgbouncer{}},
-	{name: "mariadb", variable: "PARLEY_TEST_MARIADB", engine: mariadb{}},
-	{name: "mysql", variable: "PARLEY_TEST_MYSQL", engine: mysql{}},
+	{name: "postgres", variable: "PARLEY_TEST_POSTGRES", engine: postgres{postgres18}},
+	{name: "pgbouncer", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres", engine: pgbouncer{pgbouncerNew}},
+	{name: "mariadb", variable: "PARLEY_TEST_MARIADB", engine: mariadb{release: mariadb118}},
+	{name: "mysql", variable: "PARLEY_TEST_MYSQL", engine: mysql{mysql9}},
+
+	{name: "postgres-15", variable: "PARLEY_TEST_POSTGRES", engine: postgres{postgres15}, onDemand: true},
+	{name: "pgbouncer-1.18", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres-15", engine: pgbouncer{pgbouncer118}, onDemand: true},
+	{name: "mariadb-10.11", variable: "PARLEY_TEST_MARIADB", engine: mariadb{release: mariadb1011}, onDemand: true},
+	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
 	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{}, onDemand: true},
 }
+
+// The releases. Debian unstable has one version of each at a time, and what it has there
+// is the newest; the older ones are those of Debian 12.
+var (
+	postgres18   = release{"postgres-18", newest, []string{"postgresql-18"}, false}
+	pgbouncerNew = release{"pgbouncer", newest, []string{"pgbouncer"}, false}
+	mariadb118   = release{"mariadb-11.8", newest, mariadb{}.Packages(), false}
+	mysql9       = release{"mysql-9", newest, []string{"mysql-server-core"}, false}
+
+	postgres15   = release{"postgres-15", older, []string{"postgresql-15"}, true}
+	pgbouncer118 = release{"pgbouncer-1.18", older, []string{"pgbouncer"}, true}
+	mariadb1011  = release{"mariadb-10.11", older, mariadb{}.Packages(), true}
+	snapshots    = []string{"--innodb-snapshot-isolation=ON"} // as newer ones have by themselves
+)
 
 // builtin is the version of an engine that lives in the test process.
 func (s spec) builtin() string {

@@ -130,7 +130,7 @@ func (galera) Start(ctx context.Context, in *instance) (string, error) {
 			if err := in.folder(filepath.Join(in.home(), "data")); err != nil {
 				return "", err
 			}
-			if err := mariadbInit(ctx, in, data); err != nil {
+			if err := (mariadb{}).init(ctx, in, data); err != nil {
 				return "", err
 			}
 		} else {
@@ -144,7 +144,7 @@ func (galera) Start(ctx context.Context, in *instance) (string, error) {
 			}
 		}
 		group, ist, sst := ports[fmt.Sprint("group", k)], ports[fmt.Sprint("ist", k)], ports[fmt.Sprint("sst", k)]
-		err := mariadbRun(in, nodeName(k), data, ports[fmt.Sprint("sql", k)],
+		err := (mariadb{}).run(in, nodeName(k), data, ports[fmt.Sprint("sql", k)],
 			"--wsrep-on=ON", "--wsrep-provider="+provider, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
 			"--wsrep-cluster-name=parley", "--wsrep-cluster-address="+cluster, "--wsrep-node-name="+nodeName(k),
 			"--wsrep-node-address="+peers[k], "--wsrep-sst-method=rsync",

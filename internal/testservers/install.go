@@ -19,6 +19,9 @@ func (env environment) installFor(ctx context.Context, e engine) error {
 	if env.install == nil {
 		return errors.New("not to be installed here")
 	}
+	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
+		return errors.New("and this system has no packages of it")
+	}
 	if f, ok := e.(fetcher); ok {
 		return f.Fetch(ctx, env.log)
 	}

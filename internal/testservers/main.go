@@ -4,6 +4,7 @@
 //	go run ./internal/testservers start [names]
 //	go run ./internal/testservers stop [names]
 //	go run ./internal/testservers status
+//	go run ./internal/testservers matrix [-logs folder] [names]
 //
 // exec runs a command with one environment variable per server
 // (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER, PARLEY_TEST_MARIADB,
@@ -15,17 +16,23 @@
 // A server comes from the first of these that can be had:
 //
 //  1. its environment variable, if that is set already: used as it is;
-//  2. programs on this machine, run on 127.0.0.1 with data in a cache folder;
-//  3. for root on Debian: the same, from packages installed on the spot; MySQL,
-//     which Debian stable does not have, is unpacked into the cache folder;
-//  4. nowhere: the variable stays unset, and a line on standard error says
+//  2. the newest version in Debian, whose packages are unpacked into a cache folder
+//     and run from there on 127.0.0.1, with data in that folder: where apt knows an
+//     archive of Debian's, for any user;
+//  3. programs on this machine, of whatever version, run in the same way;
+//  4. for root on Debian: the same, from packages installed on the spot;
+//  5. nowhere: the variable stays unset, and a line on standard error says
 //     what is missing and that its tests will be skipped.
+//
+// Older versions come from Debian's packages alone, and only for those who ask for
+// them by name (exec -only postgres-15): they have the same variables. matrix runs
+// the backends' tests on each version, one after the other.
 //
 // These environment variables change that:
 //
 //	PARLEY_TEST_REQUIRE    names, with commas between, that must not be missing
 //	PARLEY_TEST_CACHE      the cache folder, otherwise parley-test in the user's
-//	PARLEY_TEST_INSTALL=0  install no packages
+//	PARLEY_TEST_INSTALL=0  fetch and install no packages
 //	PARLEY_TEST_FAST=1     start servers that do not wait for the disk
 //
 // The servers are throwaway: each start begins with empty data, and everyone
@@ -47,6 +54,7 @@ const usage = `usage:
   testservers start [names]                         start servers that stay up until stop
   testservers stop [names]                          stop them
   testservers status                                engine, version and address of each
+  testservers matrix [-logs folder] [names]         the backends' tests on each version there is
 `
 
 func main() {
@@ -84,6 +92,8 @@ func run(env environment, args []string, stdout io.Writer) int {
 		err = stopCommand(ctx, env, args)
 	case "status":
 		err = statusCommand(ctx, env, stdout)
+	case "matrix":
+		code, err = matrixCommand(ctx, env, signals, args, stdout)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 	default:

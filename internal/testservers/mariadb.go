@@ -10,16 +10,18 @@ import (
 	"time"
 )
 
-// mariadb runs MariaDB, of whatever version is there. User root has no password;
-// the database is called parley.
-type mariadb struct{}
+// mariadb runs MariaDB. User root has no password; the database is called parley.
+type mariadb struct {
+	release
+	options []string // beyond those of all
+}
 
 // Packages: the programs alone, without a service.
 func (mariadb) Packages() []string { return []string{"mariadb-server-core", "mariadb-client-core"} }
 
-func (mariadb) Find() error {
+func (m mariadb) Find() error {
 	for _, name := range []string{"mariadbd", "mariadb-install-db"} {
-		if _, err := serverProgram(name); err != nil {
+		if _, err := m.program(name); err != nil {
 			return err
 		}
 	}
@@ -36,16 +38,16 @@ func serverProgram(name string) (string, error) {
 	return "", fmt.Errorf("no %s in PATH or /usr/sbin", name)
 }
 
-func (mariadb) Start(ctx context.Context, in *instance) (string, error) {
+func (m mariadb) Start(ctx context.Context, in *instance) (string, error) {
 	port, err := in.port(ctx, "sql")
 	if err != nil {
 		return "", err
 	}
 	data := filepath.Join(in.home(), "data")
-	if err := mariadbInit(ctx, in, data); err != nil {
+	if err := m.init(ctx, in, data); err != nil {
 		return "", err
 	}
-	if err := mariadbRun(in, "server", data, port); err != nil {
+	if err := m.run(in, "server", data, port, m.options...); err != nil {
 		return "", err
 	}
 	address := mysqlAddress(port)
@@ -55,24 +57,34 @@ func (mariadb) Start(ctx context.Context, in *instance) (string, error) {
 // mysqlAddress is the address of a server on this machine.
 func mysqlAddress(port int) string { return fmt.Sprintf("mysql://root@127.0.0.1:%d/parley", port) }
 
-// mariadbInit makes an empty data folder with a database for the tests.
-func mariadbInit(ctx context.Context, in *instance, data string) error {
-	install, err := serverProgram("mariadb-install-db")
+// init makes an empty data folder.
+func (m mariadb) init(ctx context.Context, in *instance, data string) error {
+	install, err := m.program("mariadb-install-db")
 	if err != nil {
 		return err
 	}
-	return in.program(ctx, install, "--no-defaults", "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--skip-name-resolve", "--datadir="+data)
+	return in.program(ctx, install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--skip-name-resolve", "--datadir=" + data}, m.base()...)...)
 }
 
-// mariadbRun starts a server in the background. What is there of options goes
+// base tells the programs of the release, which do not lie where they were built for,
+// where the rest is.
+func (m mariadb) base() []string {
+	if root := m.root(); root != "" {
+		return []string{"--basedir=" + filepath.Join(root, "usr")}
+	}
+	return nil
+}
+
+// run starts a server in the background. What is there of options goes
 // before those of the instance.
-func mariadbRun(in *instance, name, data string, port int, options ...string) error {
-	program, err := serverProgram("mariadbd")
+func (m mariadb) run(in *instance, name, data string, port int, options ...string) error {
+	program, err := m.program("mariadbd")
 	if err != nil {
 		return err
 	}
 	args := []string{"--no-defaults", "--datadir=" + data, "--innodb-log-file-size=96M", "--skip-name-resolve"}
+	args = append(args, m.base()...)
 	args = append(args, in.mysqlOptions(port)...)
 	if in.fast {
 		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0")

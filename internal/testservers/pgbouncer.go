@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,29 +18,20 @@ import (
 // session (LISTEN, session-level locks, prepared statements, SET) is lost
 // between them. Prepared statements stay off where PgBouncer could keep track
 // of them, since the versions that cannot are still in use.
-type pgbouncer struct{}
+type pgbouncer struct{ release }
 
 // poolSize is the number of connections to the server per database.
 const poolSize = 60
 
 func (pgbouncer) Packages() []string { return []string{"pgbouncer"} }
 
-func (pgbouncer) Find() error {
-	_, err := pgbouncerProgram()
+func (p pgbouncer) Find() error {
+	_, err := p.program("pgbouncer")
 	return err
 }
 
-func pgbouncerProgram() (string, error) {
-	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} { // sbin is not in every PATH
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no pgbouncer in PATH or /usr/sbin")
-}
-
-func (pgbouncer) Start(ctx context.Context, in *instance) (string, error) {
-	program, err := pgbouncerProgram()
+func (p pgbouncer) Start(ctx context.Context, in *instance) (string, error) {
+	program, err := p.program("pgbouncer")
 	if err != nil {
 		return "", err
 	}

@@ -12,20 +12,23 @@ import (
 	"time"
 )
 
-// postgres runs PostgreSQL, of whatever version is there. Everyone is let in
-// without password; user and database are called postgres.
-type postgres struct{}
+// postgres runs PostgreSQL. Everyone is let in without password; user and database
+// are called postgres.
+type postgres struct{ release }
 
 func (postgres) Packages() []string { return []string{"postgresql"} }
 
-func (postgres) Find() error {
-	_, err := postgresPrograms()
+func (p postgres) Find() error {
+	_, err := p.programs()
 	return err
 }
 
-// postgresPrograms returns the folder with initdb and the rest: the one in
-// PATH, so that a person can choose, or Debian's of the newest version.
-func postgresPrograms() (string, error) {
+// programs returns the folder with initdb and the rest: that of the release, or else
+// the one in PATH, or Debian's of the newest version.
+func (p postgres) programs() (string, error) {
+	if path, err := p.unpacked("initdb"); err == nil || p.exact {
+		return filepath.Dir(path), err
+	}
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
 	}
@@ -49,8 +52,8 @@ func postgresPrograms() (string, error) {
 	return best, nil
 }
 
-func (postgres) Start(ctx context.Context, in *instance) (string, error) {
-	bin, err := postgresPrograms()
+func (p postgres) Start(ctx context.Context, in *instance) (string, error) {
+	bin, err := p.programs()
 	if err != nil {
 		return "", err
 	}

@@ -32,10 +32,9 @@ func resolve(ctx context.Context, env environment, names []string) (list foundLi
 	if err := checkNames(append(splitNames(env.get("PARLEY_TEST_REQUIRE")), names...)); err != nil {
 		return nil, err
 	}
-	for _, s := range specs {
-		if !wanted(env, names, s) {
-			continue
-		}
+	here := slices.DeleteFunc(slices.Clone(specs), func(s spec) bool { return !wanted(env, names, s) })
+	env.fetch(ctx, slices.DeleteFunc(slices.Clone(here), func(s spec) bool { return env.get(s.variable) != "" }))
+	for _, s := range here {
 		f, err := resolveOne(ctx, env, s, list)
 		if err != nil {
 			return list, fmt.Errorf("%s: %w", s.name, err)

@@ -226,10 +226,13 @@ BEGIN
   ELSE
     -- What is read may be older than what there is, at REPEATABLE READ: so if there
     -- seems to be no such key, it is inserted, and if it cannot be, read with a lock.
+    -- From 11.6.2 on, where that is the default, MariaDB would refuse to lock a row that
+    -- has changed since.
     SELECT k.stream_id INTO stream FROM parley_key k WHERE k.queue_id = queue AND k.name = key_bytes;
     find: LOOP
       IF stream IS NOT NULL THEN
         -- The guard: whoever posts to the same key waits here.
+        /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
         SELECT s.group_id, s.next_seq INTO home, number
           FROM parley_stream s WHERE s.stream_id = stream FOR UPDATE;
         IF number IS NOT NULL THEN
@@ -239,6 +242,7 @@ BEGIN
       -- The key's first use, or it was swept a moment ago. Of two who make it at
       -- once the second waits, and then finds what the first has made.
       SET stream = unhex(substr(sha2(concat(uuid(), rand()), 256), 1, 32));
+      /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
       INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES (queue, key_bytes, stream);
       IF row_count() > 0 THEN
         INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (stream, queue, '', key_bytes);
@@ -246,6 +250,7 @@ BEGIN
         VALUES (stream, 3, stream, queue, 5, 0, 0, 0, us);
       ELSE
         SET stream = NULL;
+        /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
         SELECT k.stream_id INTO stream FROM parley_key k
          WHERE k.queue_id = queue AND k.name = key_bytes LOCK IN SHARE MODE;
       END IF;
@@ -253,7 +258,9 @@ BEGIN
     SET us = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
     INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, since)
     VALUES (stream, number, id, 4, type_bytes, content, us);
+    /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
     UPDATE parley_stream SET next_seq = number + 1, touched = us WHERE stream_id = stream;
+    /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
     INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
     VALUES (queue, home, stream, 5, us);
   END IF;

@@ -1,0 +1,72 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// join works in the user's transaction.
+func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
+	}
+	j := &joined{p: p, tx: tx, server: new(server)}
+	if s := p.server.Load(); s != nil {
+		j.server = s
+	}
+	return j, nil
+}
+
+type joined struct {
+	p      *pool
+	tx     backend.Execer
+	server *server
+	lastID
+	again bool // the last statement found that its row is there
+}
+
+// text returns what is sent for a statement. Nothing is known of this session; but
+// what a server knows, and takes, all of its sessions do.
+func (j *joined) text(q *sqlstore.Stmt, lock string, args []any) (string, []any, error) {
+	text := q.Text + lock
+	if j.server.snapshots {
+		text = current(text)
+	}
+	return inline(text, args, j.server.packet)
+}
+
+// Exec implements sqlstore.Session.
+func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	text, args, err := j.text(q, "", args)
+	if err != nil {
+		return nil, err
+	}
+	res, err := j.tx.ExecContext(ctx, text, args...)
+	j.take(res)
+	j.again = false
+	if all := j.p.store.Q(); err == nil && (q == all.KeyInsert || q == all.UniqueInsert) {
+		n, err := res.RowsAffected()
+		j.again = err == nil && n == 0
+	}
+	return res, err
+}
+
+// Query implements sqlstore.Session. What the transaction may have read before is
+// read with a lock where a sender depends on it: its own stream, whose guard it
+// has, and a key or unique value that could not be inserted as it is there.
+func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	all := j.p.store.Q()
+	lock := ""
+	if q == all.StreamRead || j.again && (q == all.KeyRead || q == all.UniqueRead) {
+		lock = " LOCK IN SHARE MODE"
+	}
+	text, args, err := j.text(q, lock, args)
+	if err != nil {
+		return nil, err
+	}
+	j.again = false
+	return j.tx.QueryContext(ctx, text, args...)
+}
