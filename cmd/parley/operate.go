@@ -196,7 +196,7 @@ func (c *call) print(v any, head string, rows func(row func(...any))) error {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			fmt.Fprint(w, cell)
+			fmt.Fprint(w, shown(fmt.Sprint(cell)))
 		}
 		fmt.Fprintln(w)
 	})
