@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"bytes"
+	"database/sql"
 	"encoding/hex"
+	"os"
 	"strings"
 	"testing"
 )
@@ -60,4 +63,34 @@ func element(s string) (value, rest string, ok bool) {
 		b.WriteByte(s[i])
 	}
 	return "", "", false
+}
+
+func TestBodiesArriveWithStandardConformingStringsOff(t *testing.T) {
+	dsn := os.Getenv("PARLEY_TEST_POSTGRES")
+	if dsn == "" {
+		t.Skip("PARLEY_TEST_POSTGRES is not set")
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "SET standard_conforming_strings = off"); err != nil {
+		t.Fatal(err)
+	}
+	want := []byte("\x00'\\\xff")
+	text, _ := inline("SELECT $1::bytea", []any{want})
+	var got []byte
+	if err := conn.QueryRowContext(t.Context(), text).Scan(&got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s returns %q, %v; want %q", text, got, err, want)
+	}
+	text, _ = inline("SELECT ($1::bytea[])[1]", []any{byteas([][]byte{want})})
+	if err := conn.QueryRowContext(t.Context(), text).Scan(&got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s returns %q, %v; want %q", text, got, err, want)
+	}
 }

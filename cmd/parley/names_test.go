@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,4 +80,21 @@ func FuzzNamesForOpen(f *testing.F) {
 			t.Errorf("Open(%q) quotes the password: %v", name, err)
 		}
 	})
+}
+
+func TestMistypedPathMakesNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mistyped.db")
+	for _, args := range [][]string{{"status"}, {"doctor"}, {"groups", "q"}, {"parked"}, {"top", "--once"}, {"locks"}, {"migrate", "--print"}} {
+		code, out, errs := tool(t, append(args, "--db", "sqlite:"+path+"?parley_prefix=p_")...)
+		if args[0] == "migrate" {
+			if code != 0 || !strings.Contains(out, "CREATE TABLE p_meta") {
+				t.Errorf("%v: exit code %d, %s%.200s", args, code, errs, out)
+			}
+		} else if code != 1 || !strings.Contains(errs, "no such database") {
+			t.Errorf("%v: exit code %d, %s; want 1 and that there is no such database", args, code, errs)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Fatalf("parley %v made the file", args)
+		}
+	}
 }

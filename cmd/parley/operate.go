@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,6 +20,11 @@ func migrate(ctx context.Context, c *call) error {
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
+	if *show && existing(*c.db) != nil { // nothing of the file matters to the SQL
+		_, query, _ := strings.Cut(*c.db, "?")
+		*c.db = "sqlite::memory:?" + query
+	}
+	c.creates = true
 	b, err := c.open(ctx)
 	if err != nil {
 		return err
