@@ -19,7 +19,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again matrix short lint cover conformance stress bench servers stop
+.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,16 @@ conformance: $(SERVERS) ## the conformance suite by command, on each engine
 
 stress: $(SERVERS) ## the same tests again and again with the race detector, to the first failure (PKG=, RUN=, COUNT=)
 	$(SERVERS) exec -- go test $(RACE) -failfast -timeout 0 -count=$(COUNT) -run '$(RUN)' $(PKG)
+
+FUZZTIME ?= 30s
+
+fuzz: ## each fuzz target for a while (FUZZTIME=)
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+		done; \
+	done
 
 bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
 	cd bench && go run . $(or $(BENCH),-quick)

@@ -47,9 +47,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	driver "github.com/microsoft/go-mssqldb"
@@ -97,16 +95,19 @@ func init() {
 // parley_schema, parley_prefix and parley_locks (rows or native), which set the
 // options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
-	u, err := url.Parse(dsn)
+	u, err := sqlstore.ParseURL("mssql", dsn)
 	if err != nil {
-		return nil, errors.New("parley: mssql: the name is no URL") // and may hold a password
+		return nil, err
 	}
 	opt := *cmp.Or(o, new(Options))
 	params := u.Query()
 	locks := ""
-	sqlstore.TakeParams(params, map[string]*string{
+	err = sqlstore.TakeParams(params, map[string]*string{
 		"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix, "parley_locks": &locks,
 	})
+	if err != nil {
+		return nil, err
+	}
 	if locks != "" {
 		if opt.Locks, err = sqlstore.ParseLocks(locks); err != nil {
 			return nil, fmt.Errorf("parley: mssql: %w", err)

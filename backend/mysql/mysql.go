@@ -54,7 +54,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -118,9 +117,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 
 // take makes the driver's configuration of a URL, and sets options by it.
 func (o *Options) take(dsn string) (*driver.Config, error) {
-	u, err := url.Parse(dsn)
+	u, err := sqlstore.ParseURL("mysql", dsn)
 	if err != nil {
-		return nil, errors.New("parley: mysql: the name is no URL: write it like mysql://user@host/database") // and may hold a password
+		return nil, err
 	}
 	database := strings.TrimPrefix(u.Path, "/")
 	if database == "" || strings.Contains(database, "/") {
@@ -131,7 +130,9 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 		address += ":3306"
 	}
 	q := u.Query()
-	sqlstore.TakeParams(q, map[string]*string{"parley_prefix": &o.Prefix, "socket": &socket})
+	if err := sqlstore.TakeParams(q, map[string]*string{"parley_prefix": &o.Prefix, "socket": &socket}); err != nil {
+		return nil, err
+	}
 	if socket != "" {
 		network, address = "unix", socket
 	}

@@ -398,7 +398,8 @@ func inline(text string, args []any) (string, bool) {
 			}
 			b.WriteString(pq.QuoteLiteral(v))
 		case []byte:
-			fmt.Fprintf(&b, `'\x%x'::bytea`, v)
+			// No backslash: with standard_conforming_strings off it would begin an escape.
+			fmt.Fprintf(&b, `decode('%x', 'hex')`, v)
 		default:
 			return "", false
 		}

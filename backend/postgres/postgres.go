@@ -50,7 +50,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/lib/pq"
@@ -124,7 +123,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	connector, err := pq.NewConnector(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("parley: postgres: %w", err)
+		return nil, unusable(dsn)
 	}
 	s := newStore(sqlstore.OpenPool(connector, opt.MaxConns), opt)
 	s.pool.owned = true
@@ -135,21 +134,39 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	return s, nil
 }
 
+// unusable says why the driver does not take a URL, by what it says of the same one
+// without its password.
+func unusable(dsn string) error {
+	u, err := sqlstore.ParseURL("postgres", dsn)
+	if err != nil {
+		return err
+	}
+	q := u.Query()
+	for _, secret := range []string{"password", "sslpassword"} {
+		q.Del(secret)
+	}
+	u.User, u.RawQuery = url.User(u.User.Username()), q.Encode()
+	if _, err := pq.NewConfig(u.String()); err != nil {
+		return fmt.Errorf("parley: postgres: %w", err)
+	}
+	return errors.New("parley: postgres: the driver does not take the password in the name")
+}
+
 // take sets options by the parameters of a URL and returns it without them.
 func (o *Options) take(dsn string) (string, error) {
-	if !strings.Contains(dsn, "parley_") {
-		return dsn, nil
-	}
-	u, err := url.Parse(dsn)
+	u, err := sqlstore.ParseURL("postgres", dsn)
 	if err != nil {
-		return "", errors.New("parley: postgres: the name is no URL") // and may hold a password
+		return "", err
 	}
 	q := u.Query()
 	var pooler, locks string
-	sqlstore.TakeParams(q, map[string]*string{
+	err = sqlstore.TakeParams(q, map[string]*string{
 		"parley_schema": &o.Schema, "parley_prefix": &o.Prefix, "parley_listen": &o.Listen,
 		"parley_pooler": &pooler, "parley_locks": &locks,
 	})
+	if err != nil {
+		return "", err
+	}
 	switch pooler {
 	case "":
 	case "auto":
@@ -165,6 +182,9 @@ func (o *Options) take(dsn string) (string, error) {
 		if o.Locks, err = sqlstore.ParseLocks(locks); err != nil {
 			return "", fmt.Errorf("parley: postgres: %w", err)
 		}
+	}
+	if len(q) == len(u.Query()) {
+		return dsn, nil // as it is
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil

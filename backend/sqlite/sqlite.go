@@ -109,13 +109,16 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dsn, "sqlite:"), "//"), "?")
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, fmt.Errorf("parley: sqlite: parameters of the name: %w", err)
+		return nil, errors.New("parley: sqlite: the parameters of the name cannot be read: a percent sign is written %25")
 	}
 	if path == "" {
 		return nil, errors.New("parley: sqlite: no path: write it like sqlite:app.db")
 	}
 	opt := *cmp.Or(o, new(Options))
-	sqlstore.TakeParams(params, map[string]*string{"parley_prefix": &opt.Prefix, "parley_synchronous": &opt.Synchronous})
+	err = sqlstore.TakeParams(params, map[string]*string{"parley_prefix": &opt.Prefix, "parley_synchronous": &opt.Synchronous})
+	if err != nil {
+		return nil, err
+	}
 	s := newStore(&file{path: path, params: params}, opt)
 	if err := s.file.open(ctx); err != nil {
 		return nil, s.Classify(err)

@@ -4,8 +4,12 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"embed"
+	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/parleymq/parley/backend"
@@ -47,14 +51,40 @@ func OpenPool(c driver.Connector, conns int) *sql.DB {
 	return db
 }
 
-// TakeParams takes Parley's own parameters out of those of a data source name.
-func TakeParams(q url.Values, to map[string]*string) {
+// ParseURL reads a data source name that is a URL. Its errors quote nothing of the
+// name: url.Parse does, and what it cannot read may be the password, which often has
+// characters that a URL wants escaped.
+func ParseURL(engine, dsn string) (*url.URL, error) {
+	u, err := url.Parse(dsn)
+	if err == nil {
+		_, err = url.ParseQuery(u.RawQuery)
+	}
+	if err != nil || u.Host == "" && u.Opaque != "" ||
+		u.User == nil && strings.Contains(u.Path, "@") || strings.Contains(u.Fragment, "@") {
+		return nil, errors.New("parley: " + engine + ": the name is no URL: write it like scheme://user:password@host/database," +
+			" with %, /, ?, #, @ and spaces in a password as %25, %2F, %3F, %23, %40 and %20")
+	}
+	return u, nil
+}
+
+// TakeParams takes Parley's own parameters out of those of a data source name. It
+// refuses others that begin like them: one that is misspelt would be ignored, and the
+// program work in other tables than was meant.
+func TakeParams(q url.Values, to map[string]*string) error {
 	for name, value := range to {
 		if v := q.Get(name); v != "" {
 			*value = v
 		}
 		q.Del(name)
 	}
+	for name := range q {
+		if strings.HasPrefix(strings.ToLower(name), "parley_") {
+			known := slices.Sorted(maps.Keys(to))
+			known = slices.DeleteFunc(known, func(n string) bool { return !strings.HasPrefix(n, "parley_") })
+			return fmt.Errorf("parley: %s is no parameter of this engine's names; there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 // Names returns the prefix of a store's names, "parley_" if none is given, and

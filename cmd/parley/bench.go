@@ -99,7 +99,7 @@ func bench(ctx context.Context, c *call) error {
 			At      time.Time `json:"at"`
 		}{info.Engine, info.Version, *size, figures, time.Now().UTC().Truncate(time.Second)})
 	}
-	fmt.Fprintf(c.stdout, "%s %s, bodies of %d bytes\n", info.Engine, info.Version, *size)
+	c.printf("%s %s, bodies of %d bytes\n", info.Engine, info.Version, *size)
 	t := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	for _, f := range figures {
 		fmt.Fprintf(t, "%s\t%s\n", f.Work, f.text())
@@ -247,6 +247,9 @@ type progress struct {
 
 func newProgress(w io.Writer, whole time.Duration) *progress {
 	p := &progress{w: io.Discard, whole: whole}
+	if p, ok := w.(plain); ok { // the bar is ours, and moves the cursor
+		w = p.w
+	}
 	if f, ok := w.(*os.File); ok {
 		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
 			p.w = w

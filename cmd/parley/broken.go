@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -170,9 +171,9 @@ func parked(ctx context.Context, c *call) error {
 			return c.print(found, "", nil)
 		}
 		for _, g := range found {
-			fmt.Fprintf(c.stdout, "group %s of queue %q, parked for %s: %s\n", g.Group, g.Queue, age(g.Since), g.Reason)
+			c.printf("group %s of queue %q, parked for %s: %s\n", g.Group, g.Queue, age(g.Since), g.Reason)
 			for _, m := range g.First {
-				fmt.Fprintf(c.stdout, "  message %s, type %s, %d failed attempts, %d bytes\n    %s\n", m.ID, m.Type, m.Attempt-1, len(m.Body), m.LastError)
+				c.printf("  message %s, type %s, %d failed attempts, %d bytes\n    %s\n", m.ID, m.Type, m.Attempt-1, len(m.Body), m.LastError)
 			}
 		}
 		return nil
@@ -242,7 +243,8 @@ func dead(ctx context.Context, c *call) error {
 			return c.print(found, "", nil)
 		}
 		for _, d := range found {
-			fmt.Fprintf(c.stdout, "message %s, type %s, %d attempts, dead for %s: %s\n%s\n%q\n", d.Message.ID, d.Message.Type, d.Message.Attempts, age(d.Age), d.Reason, d.Message.LastError, d.Message.Body)
+			c.printf("message %s, type %s, %d attempts, dead for %s: %s\n%s\n%s\n", d.Message.ID, d.Message.Type, d.Message.Attempts,
+				age(d.Age), d.Reason, d.Message.LastError, strconv.Quote(string(d.Message.Body)))
 		}
 		return nil
 	case "discard":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,7 +117,11 @@ func TestDoctor(t *testing.T) {
 	if code, out, _ := tool(t, "doctor", "empty", "--db", db); code != 0 || !strings.Contains(out, "nothing") {
 		t.Errorf("with nothing bad doctor's exit code is %d: %s", code, out)
 	}
-	none := "sqlite:" + filepath.Join(t.TempDir(), "none.db")
+	empty := filepath.Join(t.TempDir(), "none.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil { // an empty file is an empty database
+		t.Fatal(err)
+	}
+	none := "sqlite:" + empty
 	if code, out, _ := tool(t, "doctor", "--db", none); code != 1 || !strings.Contains(out, "schema.missing") {
 		t.Errorf("of a database that is not migrated doctor says, with exit code %d: %s", code, out)
 	}

@@ -18,9 +18,13 @@ func conform(ctx context.Context, c *call) error {
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
+	out := c.stdout
+	if !*c.json {
+		out = plain{out}
+	}
 	args := []string{"-run", *run, fmt.Sprintf("-json=%t", *c.json)}
 	if *list {
-		return result(conformance.Command(ctx, "parley", conformance.Store{}, append(args, "-list"), c.stdout, c.stderr))
+		return result(conformance.Command(ctx, "parley", conformance.Store{}, append(args, "-list"), out, c.stderr))
 	}
 	if *c.db == "" {
 		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
@@ -47,7 +51,7 @@ func conform(ctx context.Context, c *call) error {
 			return func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, dsn) }
 		}),
 	}
-	return result(conformance.Command(ctx, "parley", store, args, c.stdout, c.stderr, "conformance", "--db", *c.db))
+	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", *c.db))
 }
 
 func result(code int) error {

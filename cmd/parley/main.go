@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/mssql"
@@ -61,12 +62,14 @@ type call struct {
 	flags          *flag.FlagSet
 	db             *string
 	json           *bool
+	creates        bool // a database that is not there
 }
 
 // errUsage: what went wrong has been printed.
 var errUsage = errors.New("usage")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stderr = plain{stderr}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		usage(stderr)
 		return 2
@@ -148,5 +151,22 @@ func (c *call) open(ctx context.Context) (*parley.Broker, error) {
 		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
 		return nil, errUsage
 	}
+	if err := existing(*c.db); err != nil && !c.creates {
+		return nil, err
+	}
 	return parley.Open(ctx, *c.db, &parley.Options{NoDuties: true})
+}
+
+// existing returns an error if the name is that of a SQLite file that is not there:
+// to open it would make it, and a mistyped path look like an empty database.
+func existing(db string) error {
+	path, ok := strings.CutPrefix(db, "sqlite:")
+	path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?")
+	if !ok || path == "" || path == ":memory:" {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("parley: no such database: %w (parley migrate makes one)", err)
+	}
+	return nil
 }

@@ -128,7 +128,7 @@ func TestMigratePrint(t *testing.T) {
 		t.Errorf("migrate --print prints\n%.300s", out)
 	}
 	if code, _, errs := tool(t, "status", "--db", db); code != 1 || !strings.Contains(errs, "parley migrate") {
-		t.Errorf("status of a database that is not migrated: exit code %d, %s", code, errs)
+		t.Errorf("status of a database that is not there: exit code %d, %s", code, errs)
 	}
 }
 

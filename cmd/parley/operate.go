@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +22,11 @@ func migrate(ctx context.Context, c *call) error {
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
+	if *show && existing(*c.db) != nil { // nothing of the file matters to the SQL
+		_, query, _ := strings.Cut(*c.db, "?")
+		*c.db = "sqlite::memory:?" + query
+	}
+	c.creates = true
 	b, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -244,7 +250,7 @@ func (c *call) print(v any, head string, rows func(row func(...any))) error {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			fmt.Fprint(w, cell)
+			fmt.Fprint(w, shown(fmt.Sprint(cell)))
 		}
 		fmt.Fprintln(w)
 	})

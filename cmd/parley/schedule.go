@@ -79,7 +79,7 @@ func schedule(ctx context.Context, c *call) error {
 	}
 	n, err := changes[verb](s, ctx, tasks...)
 	if err == nil {
-		fmt.Fprintf(c.stdout, "%s: %d tasks\n", verb, n)
+		c.printf("%s: %d tasks\n", verb, n)
 	}
 	return err
 }
