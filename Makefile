@@ -19,7 +19,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again short lint cover conformance stress bench servers stop
+.PHONY: help test test-race test-again short lint cover conformance stress faults bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,18 @@ conformance: $(SERVERS) ## the conformance suite by command, on each engine
 
 stress: $(SERVERS) ## the same tests again and again with the race detector, to the first failure (PKG=, RUN=, COUNT=)
 	$(SERVERS) exec -- go test $(RACE) -failfast -timeout 0 -count=$(COUNT) -run '$(RUN)' $(PKG)
+
+# Servers of its own, whose clients it cuts off: another cache folder, with the programs
+# of the usual one. SQLite needs none.
+FAULTS       := --operations 200000 --faults 300 --limit 20m
+FAULTS_CACHE := /var/cache/parley-faults
+faults: $(SERVERS) ## programs that are killed, stopped and cut off, on each engine, for about an hour
+	go build -o .cache/faults ./internal/faults
+	dir=$$(mktemp -d) && .cache/faults --db "sqlite:$$dir/faults.db" $(FAULTS); code=$$?; rm -rf "$$dir"; exit $$code
+	for e in POSTGRES MYSQL MARIADB; do \
+		env -u PARLEY_TEST_$$e PARLEY_TEST_CACHE=$(FAULTS_CACHE) $(SERVERS) exec -only $$(echo $$e | tr A-Z a-z) -- \
+			sh -c ".cache/faults --db \"\$$PARLEY_TEST_$$e\" $(FAULTS)" || exit 1; \
+	done
 
 bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
 	cd bench && go run . $(or $(BENCH),-quick)
