@@ -19,7 +19,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress bench servers stop
+.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress faults bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,18 @@ fuzz: ## each fuzz target for a while (FUZZTIME=)
 			echo "$$(dirname $$file) $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 		done; \
+	done
+
+# Servers of its own, whose clients it cuts off: another cache folder, with the programs
+# of the usual one. SQLite needs none.
+FAULTS       := --operations 200000 --faults 300 --limit 20m
+FAULTS_CACHE := $(CURDIR)/.cache/faults-servers
+faults: $(SERVERS) ## programs that are killed, stopped and cut off, on each engine, for about an hour
+	go build -o .cache/faults ./internal/faults
+	dir=$$(mktemp -d) && .cache/faults --db "sqlite:$$dir/faults.db" $(FAULTS); code=$$?; rm -rf "$$dir"; exit $$code
+	for e in POSTGRES MYSQL MARIADB; do \
+		env -u PARLEY_TEST_$$e PARLEY_TEST_CACHE=$(FAULTS_CACHE) $(SERVERS) exec -only $$(echo $$e | tr A-Z a-z) -- \
+			sh -c ".cache/faults --db \"\$$PARLEY_TEST_$$e\" $(FAULTS)" || exit 1; \
 	done
 
 bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)

@@ -1,0 +1,49 @@
+// Command faults runs programs on a database while it kills, stops and cuts them off,
+// and checks afterwards what they wrote down.
+//
+//	go run ./internal/faults --db sqlite:/tmp/faults.db --operations 10000 --faults 20
+//
+// A database server must be the run's own: connections of all its users are ended.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	if os.Getenv(childVariable) != "" {
+		err := runProgram(os.Args[1], os.Args[2], os.Args[3])
+		fmt.Fprintln(os.Stderr, "faults: program:", err)
+		os.Exit(1)
+	}
+	var o options
+	flag.StringVar(&o.db, "db", "", "the database, like sqlite:/tmp/faults.db or postgres://user@host/db")
+	flag.IntVar(&o.operations, "operations", 10_000, "sends and handler calls")
+	flag.IntVar(&o.faults, "faults", 20, "faults")
+	flag.IntVar(&o.programs, "programs", 3, "processes")
+	flag.DurationVar(&o.limit, "limit", time.Minute, "the longest time for both")
+	flag.Parse()
+	v, err := run(context.Background(), o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		os.Exit(1)
+	}
+	for _, p := range v.Problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	fmt.Printf("%s: %d operations, faults %v: %s\n", o.engine(), v.Operations, v.Faults, v)
+	if v.bad() || v.Operations < o.operations || sum(v.Faults) < o.faults {
+		os.Exit(1)
+	}
+}
+
+func sum(m map[string]int) (n int) {
+	for _, k := range m {
+		n += k
+	}
+	return n
+}

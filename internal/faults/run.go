@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mysql"
+	_ "github.com/parleymq/parley/backend/postgres"
+	_ "github.com/parleymq/parley/backend/sqlite"
+)
+
+const childVariable = "PARLEY_FAULTS_PROGRAM"
+
+// stall is how long nothing may be settled while messages wait. A broken connection
+// is noticed, and a lease runs out, well before.
+const stall = 15 * time.Second
+
+type options struct {
+	db                           string
+	operations, faults, programs int
+	limit                        time.Duration
+}
+
+func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
+
+// tables are the user's tables, by engine.
+var tables = map[string]string{
+	"sqlite":   "place INTEGER PRIMARY KEY AUTOINCREMENT",
+	"postgres": "place BIGSERIAL PRIMARY KEY",
+	"mysql":    "place BIGINT AUTO_INCREMENT PRIMARY KEY",
+}
+
+// suite is a run.
+type suite struct {
+	options
+	dir     string
+	b       *parley.Broker
+	proxy   *proxy // nil for SQLite
+	through string // the database's name through the proxy
+	rec     *recorder
+	running []*exec.Cmd
+	started int
+}
+
+// run runs programs under faults and judges their histories.
+func run(ctx context.Context, o options) (v *verdict, err error) {
+	s := &suite{options: o, through: o.db}
+	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(s.dir)
+	if err := s.setup(ctx); err != nil {
+		return nil, err
+	}
+	defer s.b.Close()
+	for i := range o.programs {
+		s.running = append(s.running, nil)
+		if err := s.start(i); err != nil {
+			return nil, err
+		}
+	}
+	defer s.end()
+	if err := s.inject(ctx); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
+		return nil, err
+	}
+	left, err := s.drain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.end()
+	paths, err := filepath.Glob(filepath.Join(s.dir, "*.history"))
+	if err != nil {
+		return nil, err
+	}
+	history, err := readHistory(paths)
+	if err != nil {
+		return nil, err
+	}
+	effects, err := s.effects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v = check(history, effects, stall)
+	if left > 0 {
+		v.problem(&v.Stuck, "%d messages were left when the faults had stopped", left)
+	}
+	return v, nil
+}
+
+func (s *suite) stopFile() string { return filepath.Join(s.dir, "stop") }
+
+// setup makes the tables, and the proxy if there is a server.
+func (s *suite) setup(ctx context.Context) (err error) {
+	if s.b, err = parley.Open(ctx, s.db, nil); err != nil {
+		return err
+	}
+	if err := s.b.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: queue}}}); err != nil {
+		return err
+	}
+	statements := []string{
+		"CREATE TABLE faults_effect (" + tables[s.engine()] + ", stream VARCHAR(80), seq INT, attempt VARCHAR(40))",
+		"CREATE TABLE faults_hot (id INT PRIMARY KEY, n INT)",
+	}
+	for i := range hotRows {
+		statements = append(statements, fmt.Sprintf("INSERT INTO faults_hot VALUES (%d, 0)", i))
+	}
+	for _, text := range statements {
+		err := s.b.InTx(ctx, func(tx *parley.Tx) error { _, err := tx.SQL().ExecContext(ctx, text); return err })
+		if err != nil {
+			return err
+		}
+	}
+	if s.engine() != "sqlite" {
+		u, err := url.Parse(s.db)
+		if err != nil {
+			return err
+		}
+		if s.proxy, err = newProxy(u.Host); err != nil {
+			return err
+		}
+		u.Host = s.proxy.Addr().String()
+		s.through = u.String()
+	}
+	s.rec, err = newRecorder(filepath.Join(s.dir, "nemesis.history"))
+	return err
+}
+
+// start starts a program in the place of one that was killed.
+func (s *suite) start(i int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s.started++
+	cmd := exec.Command(self, s.through, filepath.Join(s.dir, fmt.Sprint(s.started, ".history")), s.stopFile())
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Stderr = os.Stderr
+	s.running[i] = cmd
+	return cmd.Start()
+}
+
+// end kills the programs.
+func (s *suite) end() {
+	for _, cmd := range s.running {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	s.running = nil
+}
+
+// drain waits until nothing is left.
+func (s *suite) drain(ctx context.Context) (left int, err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		list, err := s.b.Queues(ctx, queue)
+		switch {
+		case errors.Is(err, parley.ErrConnection):
+			continue
+		case err != nil:
+			return 0, err
+		}
+		q := list[0]
+		if left = q.Depth + q.Delayed + q.Leased + q.Deferred + q.Parked + q.Withheld; left == 0 {
+			break
+		}
+	}
+	return left, nil
+}
+
+func (s *suite) effects(ctx context.Context) (list []effect, err error) {
+	err = s.b.InTx(ctx, func(tx *parley.Tx) error {
+		rows, err := tx.SQL().QueryContext(ctx, "SELECT stream, seq, attempt FROM faults_effect ORDER BY place")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e effect
+			if err := rows.Scan(&e.Stream, &e.Seq, &e.Attempt); err != nil {
+				return err
+			}
+			list = append(list, e)
+		}
+		return rows.Err()
+	})
+	return list, err
+}
