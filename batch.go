@@ -21,7 +21,8 @@ type batch struct {
 	// charged is why the message in hand has failed already.
 	charged error
 
-	slot      ID // of its record
+	slot      ID   // of its record
+	admitted  bool // it may have a connection while handlers work; mu guards it
 	attended  bool
 	traces    []backend.Trace // of receivers that died with what is in hand
 	suspects  []ID            // groups to be handled alone, afterwards
@@ -82,6 +83,10 @@ func (t *batch) begin(c backend.Claim, start time.Time, asked int) {
 	t.w.mu.Unlock()
 }
 
+// singleTime is how long a single group is held in a transaction. Beyond that, servers
+// and proxies may end the transaction as idle, and others may need its connection.
+const singleTime = time.Second
+
 // run handles the batch and settles it.
 func (t *batch) run() {
 	defer func() {
@@ -90,8 +95,11 @@ func (t *batch) run() {
 	}()
 	t.mu.Lock()
 	t.started = time.Now()
-	if len(t.holds) > 1 {
+	switch {
+	case len(t.holds) > 1:
 		t.timer = time.AfterFunc(t.budget, t.overdue)
+	case !t.lease:
+		t.timer = time.AfterFunc(max(t.budget, singleTime), t.overdue)
 	}
 	t.mu.Unlock()
 	next := 0
@@ -329,6 +337,9 @@ func (t *batch) done() {
 	}
 	t.w.long(t)
 	t.lost(nil)
+	t.mu.Lock()
+	t.dismiss()
+	t.mu.Unlock()
 	t.release()
 	t.w.takeBack(t.slot)
 	t.w.mu.Lock()

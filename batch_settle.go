@@ -42,6 +42,7 @@ func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
 func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
 	tx := t.tx
 	t.tx, t.taken = nil, 0
+	defer t.dismiss()
 	if t.point {
 		// It also finds out whether the engine has given up the transaction without
 		// the handler telling.
@@ -162,6 +163,7 @@ func (t *batch) undo() {
 		t.tx.rollback(t.ctx)
 	}
 	t.tx, t.taken, t.point, t.dirty = nil, 0, false, false
+	t.dismiss()
 }
 
 // giveBack ends leases of groups that were not settled. If it cannot, they end by

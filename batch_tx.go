@@ -117,7 +117,31 @@ func (t *batch) txFor(ctx context.Context, m *Message) (*Tx, error) {
 	return tx, fail("transaction of message", m.ID.String(), err)
 }
 
+// admit waits until the batch may have a connection. It holds none meanwhile.
+func (t *batch) admit(ctx context.Context) error {
+	t.mu.Lock()
+	has := t.tx != nil || t.admitted || t.over || t.w.opt.Release == BeforeWork
+	t.mu.Unlock()
+	if has {
+		return nil
+	}
+	if err := t.w.b.admitted.wait(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.admitted || t.over {
+		t.w.b.admitted.leave()
+	} else {
+		t.admitted = true
+	}
+	return nil
+}
+
 func (t *batch) open(ctx context.Context, m *Message) (*Tx, error) {
+	if err := t.admit(ctx); err != nil {
+		return nil, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.w.opt.Release == BeforeWork {

@@ -143,6 +143,7 @@ type Broker struct {
 	duties   *caretaker
 	listener *listening
 	recycler *recycler
+	admitted *admission
 
 	mu         sync.Mutex
 	validators map[string]func([]byte) error
@@ -180,6 +181,10 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	if l, ok := be.(backend.Logging); ok {
 		l.LogTo(b.log)
 	}
+	b.admitted = newAdmission(be, func(held int) {
+		b.log.Warn("parley: the pool of connections is short: workers hold by lease what they would hold in transactions",
+			"event", "pool.short", "held", held)
+	})
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop, b.life = cancel, background
@@ -351,6 +356,9 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	}
 	be, err := b.be.Begin(ctx)
 	if err != nil {
+		if errors.Is(err, ErrNotBegun) {
+			b.admitted.starved()
+		}
 		return nil, err
 	}
 	return &Tx{b: b, be: be}, nil

@@ -134,6 +134,10 @@ func (d *diagnosis) store(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if d.b.admitted.starving() {
+		d.add(false, reasonPool, "pool", "raise the pool's limit, or have fewer readers",
+			"this process had no connection free in time: its workers hold by lease what they would hold in transactions")
+	}
 	for _, w := range info.Warnings {
 		object := info.Engine
 		if w.Object != "" {

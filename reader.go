@@ -343,7 +343,14 @@ func (w *Worker) take(ctx context.Context, s *source, r *backend.ClaimRequest) (
 			if !keep {
 				tx.rollback(ctx)
 			}
+			if t.tx == nil {
+				t.dismiss()
+			}
 		}()
+		if !t.lease && w.opt.Release == AfterCommit {
+			t.admitted = w.b.admitted.enter()
+			t.lease = !t.admitted
+		}
 		t.request(r, q, v.version)
 		if c, err = tx.be.Claim(ctx, *r); err != nil {
 			return err

@@ -8,6 +8,7 @@ const (
 	reasonUnreadable = "store.error"
 	reasonClock      = "store.clock"
 	reasonDuty       = "duty.stopped"
+	reasonPool       = "pool.short"
 
 	reasonDisabled   = "queue.disabled"
 	reasonNoWorker   = "worker.none"

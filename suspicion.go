@@ -77,6 +77,57 @@ func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error)
 	return traces, err
 }
 
+// recordWait is how long a batch that has a connection waits for another one.
+const recordWait = time.Second
+
+// record is attend for a batch that may have a connection. If no other one can be had
+// in time, the batch goes on by lease, which needs neither a record nor a connection:
+// were it to wait on, it might wait for others that wait for its own.
+func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
+	if t.lease {
+		return t.attend(ctx, alone)
+	}
+	bounded, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	traces, err := t.attend(bounded, alone)
+	if err == nil || ctx.Err() != nil || !hasStarved(err) {
+		return traces, err
+	}
+	t.w.b.admitted.starved()
+	t.attended = true // it may have been written all the same
+	return nil, t.lean(ctx)
+}
+
+// lean commits the claim, and has the batch keep its holds by leases.
+func (t *batch) lean(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tx, now := t.tx, time.Now()
+	t.tx = nil
+	defer t.dismiss()
+	defer tx.rollback(ctx)
+	err := tx.be.PutDown(ctx, t.slot)
+	for i := 0; err == nil && i < len(t.holds); i++ {
+		err = tx.be.Keep(ctx, t.holds[i], t.w.opt.Lease, t.w.b.opt.Owner)
+	}
+	if err == nil {
+		err = tx.commit(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	t.lease, t.until = true, now.Add(t.w.opt.Lease)
+	return nil
+}
+
+// dismiss gives back the batch's right to a connection. t.mu is held.
+func (t *batch) dismiss() {
+	if t.admitted {
+		t.admitted = false
+		t.w.b.admitted.leave()
+	}
+}
+
 // traced is how many of a message's suspicions come from records.
 func (t *batch) traced(m *backend.Message) (n int) {
 	if t.lease {
@@ -97,7 +148,7 @@ func (t *batch) sift(ctx context.Context) (err error) {
 		return nil
 	}
 	if !t.lease {
-		if t.traces, err = t.attend(ctx, false); err != nil {
+		if t.traces, err = t.record(ctx, false); err != nil {
 			return err
 		}
 	}
@@ -127,7 +178,7 @@ func (t *batch) sift(ctx context.Context) (err error) {
 		return t.isolate(ctx)
 	}
 	if !t.lease {
-		_, err = t.attend(ctx, false)
+		_, err = t.record(ctx, false)
 	}
 	return err
 }
@@ -146,7 +197,7 @@ func (t *batch) isolate(ctx context.Context) (err error) {
 		return ctx.Err()
 	}
 	t.isolated = true
-	if t.traces, err = t.attend(ctx, true); err != nil {
+	if t.traces, err = t.record(ctx, true); err != nil {
 		return err
 	}
 	for _, trace := range t.traces {

@@ -142,6 +142,9 @@ func (t *RunningTask) Tx(ctx context.Context) (*Tx, error) {
 	if t.tx != nil {
 		return t.tx, nil
 	}
+	if err := t.pool.b.admitted.wait(ctx); err != nil {
+		return nil, failTask(t.ID, err)
+	}
 	tx, err := t.pool.b.begin(ctx)
 	if err == nil {
 		if err = tx.be.LockTask(ctx, t.hold); err != nil {
@@ -149,6 +152,7 @@ func (t *RunningTask) Tx(ctx context.Context) (*Tx, error) {
 		}
 	}
 	if err != nil {
+		t.pool.b.admitted.leave()
 		return nil, failTask(t.ID, err)
 	}
 	t.tx = tx
@@ -419,6 +423,7 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 	defer func() {
 		if t.tx != nil {
 			t.tx.rollback(ctx) // unless it has been committed
+			p.b.admitted.leave()
 		}
 	}()
 	err = runTask(backend.InsideWork(t.ctx, t.inside), handler, t)

@@ -36,9 +36,10 @@ type WorkerOptions struct {
 	Also []string
 
 	// Hold says how groups are held while handlers work. By default, where the
-	// store can, in the transaction in which they are acknowledged; a handler
-	// that takes long and has not asked for Message.Tx goes on by lease. Choose
-	// HoldLease for work of more than about a second.
+	// store can, in the transaction in which they are acknowledged, as long as the
+	// pool has connections for that, else by lease; a handler that takes more than
+	// a second and has not asked for Message.Tx goes on by lease. Choose HoldLease
+	// for longer work. With HoldTransaction a pool that is too small is ErrPool.
 	Hold Hold
 
 	// Lease is how long a lease lasts without a heartbeat. Default Options.Lease.
@@ -169,11 +170,12 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 // nothing to do, has all its readers at work as soon as there is enough for
 // them, and handles many messages in one transaction when they come fast.
 type Worker struct {
-	b   *Broker
-	h   Handler
-	all GroupHandler // h, if it is one
-	opt WorkerOptions
-	id  ID
+	b       *Broker
+	h       Handler
+	all     GroupHandler // h, if it is one
+	insists bool         // on HoldTransaction
+	opt     WorkerOptions
+	id      ID
 
 	sources []*source
 	poke    chan time.Time // has the waiting reader look
@@ -224,6 +226,7 @@ func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
 	if o == nil {
 		o = new(WorkerOptions)
 	}
+	w.insists = o.Hold == HoldTransaction
 	w.opt = *o
 	w.max = o.MaxReaders
 	if w.max == 0 {
@@ -338,7 +341,7 @@ func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
 		return err
 	}
 	p, ok := w.b.be.(backend.Pool)
-	if !ok || opt.Hold != HoldTransaction || opt.Release == BeforeWork {
+	if !ok || !w.insists || opt.Release == BeforeWork {
 		return nil
 	}
 	w.mu.Lock()
@@ -350,10 +353,6 @@ func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
 	}
 	return nil
 }
-
-// spareConns are for background duties, records of workers, and what else the
-// program does.
-const spareConns = 2
 
 func (w *Worker) begin(ctx context.Context, opt WorkerOptions, drain bool) error {
 	w.mu.Lock()

@@ -176,7 +176,7 @@ func TestPoolTooSmall(t *testing.T) {
 		defer other.Close()
 		return other.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &o).Drain(ctx)
 	}
-	err := on(11, parley.WorkerOptions{}) // 10 readers
+	err := on(11, parley.WorkerOptions{Hold: parley.HoldTransaction}) // 10 readers
 	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "11 connections") || !strings.Contains(err.Error(), "need 12") {
 		t.Errorf("11 connections for 10 readers: %v", err)
 	}
@@ -184,9 +184,10 @@ func TestPoolTooSmall(t *testing.T) {
 		conns int
 		o     parley.WorkerOptions
 	}{
-		{12, parley.WorkerOptions{}},
+		{1, parley.WorkerOptions{}}, // holds by lease what it has no connections for
+		{12, parley.WorkerOptions{Hold: parley.HoldTransaction}},
 		{0, parley.WorkerOptions{MaxReaders: 1000}}, // no limit
-		{3, parley.WorkerOptions{MaxReaders: 1}},
+		{3, parley.WorkerOptions{MaxReaders: 1, Hold: parley.HoldTransaction}},
 		{2, parley.WorkerOptions{Hold: parley.HoldLease}},
 		{2, parley.WorkerOptions{Release: parley.BeforeWork}},
 	} {

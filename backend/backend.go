@@ -257,6 +257,11 @@ type TransactionHolder interface {
 
 // Pool is implemented by backends whose transactions each take a connection of
 // a pool.
+//
+// Nothing waits without a limit for a connection while it has one: Begin, and whatever
+// reads, with a context that [IsInside] an open transaction fails in bounded time, with
+// ErrNotBegun, or with ErrWouldDeadlock where there is one connection in all. Before
+// that it asks [TxsFrom] what is open, which may end it.
 type Pool interface {
 	// MaxConns is how many connections there can be at once; zero: no limit.
 	MaxConns() int

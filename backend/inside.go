@@ -30,6 +30,13 @@ func InsideWork(ctx context.Context, current func(waiting context.Context) Tx) c
 	return context.WithValue(ctx, insideKey{}, &inside{current, outer})
 }
 
+// IsInside reports whether ctx is marked. Unlike TxsFrom it asks nothing and ends
+// nothing.
+func IsInside(ctx context.Context) bool {
+	_, ok := ctx.Value(insideKey{}).(*inside)
+	return ok
+}
+
 // TxsFrom returns the transactions that ctx is inside of, the innermost first.
 func TxsFrom(ctx context.Context) iter.Seq[Tx] {
 	return func(yield func(Tx) bool) {

@@ -171,6 +171,7 @@ func newStore(s *server, o Options) *Store {
 		Info:         s.info,
 		DB:           s.db,
 		Close:        s.close,
+		MaxConns:     func() int { return s.db.Stats().MaxOpenConnections },
 		SetPoint:     setPoint,
 		BackToPoint:  backToPoint,
 		ReleasePoint: func(string) string { return "" }, // T-SQL has no such thing
@@ -188,7 +189,6 @@ func newStore(s *server, o Options) *Store {
 	if o.Locks == LocksNative {
 		s.nativeStatements(&d.Statements)
 		d.OpenLine, d.TxKeeper = s.openLine, s.txKeeper
-		d.MaxConns = func() int { return s.db.Stats().MaxOpenConnections }
 	}
 	store, err := sqlstore.New(d)
 	s.invalid = cmp.Or(s.invalid, err)

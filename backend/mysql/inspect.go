@@ -2,19 +2,22 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // lacks returns what the role may not do to a table. Privileges come from grants
 // to users, roles, databases by patterns, and the servers show no sum of them;
 // "EXPLAIN requires the same privileges required to execute the explained
 // statement", and executes nothing.
-func (p *pool) lacks(ctx context.Context, table string) (list []string, err error) {
-	conn, s, err := p.conn(ctx)
-	if err != nil {
-		return nil, err
+func (p *pool) lacks(ctx context.Context, sess sqlstore.Session, table string) (list []string, err error) {
+	d, ok := sess.(direct)
+	if !ok {
+		return nil, errors.New("parley: mysql: privileges are looked at by a reader")
 	}
-	defer conn.Close()
+	conn, s := d.conn, d.s
 	var column string
 	err = conn.QueryRowContext(ctx, fmt.Sprintf(`
 		SELECT column_name FROM information_schema.columns

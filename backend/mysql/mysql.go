@@ -183,6 +183,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Lacks:       p.lacks,
 		DB:          db,
 		Close:       p.close,
+		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },
 		SendOne:     p.send,
 		Guards:      p.streams,
 		Append:      p.append,

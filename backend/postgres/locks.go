@@ -407,12 +407,13 @@ func inline(text string, args []any) (string, bool) {
 }
 
 // reader returns a session that reads what is committed. Behind a pooler that
-// takes a transaction, since a statement with parameters is two messages.
+// takes a transaction, since a statement with parameters is two messages; so it does
+// inside another transaction, to wait for a connection once and not at each statement.
 func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	if err := p.probe(ctx); err != nil {
 		return nil, nil, err
 	}
-	if !p.pooled.Load() {
+	if !p.pooled.Load() && !backend.IsInside(ctx) {
 		p.prepare(ctx)
 		d := &direct{p: p}
 		return d, d.release, nil
@@ -425,10 +426,12 @@ func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	return t, func() { t.Rollback(ctx) }, nil
 }
 
-// direct runs statements outside of transactions.
+// direct runs statements outside of transactions, until one of them needs one: then
+// all that follow run in it, since to ask for a second connection while it has the
+// first might be to wait for others who do the same.
 type direct struct {
 	p  *pool
-	tx *transaction // for a statement that is not to be compiled
+	tx *transaction
 }
 
 func (d *direct) release() {
@@ -455,6 +458,9 @@ func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.
 }
 
 func (d *direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if d.tx != nil {
+		return d.tx.Exec(ctx, q, args)
+	}
 	if s := d.p.statement(q); s != nil {
 		res, err = s.ExecContext(ctx, args...)
 	} else {
@@ -466,7 +472,7 @@ func (d *direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sq
 }
 
 func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
-	if all := d.p.store.Q(); q == all.QueueStatus || q == all.ListReady {
+	if all := d.p.store.Q(); d.tx != nil || q == all.QueueStatus || q == all.ListReady {
 		return d.plain(ctx, q, args)
 	}
 	if s := d.p.statement(q); s != nil {

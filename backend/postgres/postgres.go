@@ -224,6 +224,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Info:        p.info,
 		DB:          db,
 		Close:       p.close,
+		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },
 		SendOne:     p.send,
 		Guards:      p.streams,
 		Append:      p.append,
@@ -246,7 +247,6 @@ func newStore(db *sql.DB, o Options) *Store {
 	p.nativeStatements(&d.Statements)
 	if o.Locks == LocksNative {
 		d.OpenLine, d.TxKeeper = p.openLine, p.txKeeper
-		d.MaxConns = func() int { return p.db.Stats().MaxOpenConnections }
 	}
 	store, err := sqlstore.New(d)
 	p.store, p.invalid = store, cmp.Or(p.invalid, err)

@@ -91,11 +91,15 @@ type Dialect struct {
 
 	// Lacks returns what of a table the role may not do, where SchemaTables cannot
 	// tell.
-	Lacks func(ctx context.Context, table string) ([]string, error)
+	Lacks func(ctx context.Context, sess Session, table string) ([]string, error)
 
 	// DB is the pool, whose idle connections are closed after ErrReadOnly; nil where
 	// the next one could not lead to another server.
 	DB *sql.DB
+	// MaxConns is how many connections the pool may open, 0 if there is no limit. It is
+	// nil where there is no pool.
+	MaxConns func() int
+
 	// Close releases what the engine's package opened.
 	Close func() error
 
@@ -125,11 +129,9 @@ type Dialect struct {
 	// OpenLine returns a connection of a session's own, which has the engine's
 	// locks and by whose end others know that the session's owner is gone; and
 	// TxKeeper what has the engine's locks of a transaction. If they are nil,
-	// application locks are rows only. MaxConns is how many connections the pool may
-	// open, 0 if there is no limit.
+	// application locks are rows only.
 	OpenLine func(ctx context.Context, session backend.ID) (Line, error)
 	TxKeeper func(t *Tx) Keeper
-	MaxConns func() int
 
 	// The operations that an engine may do better than row by row. A nil field
 	// leaves it to this package.

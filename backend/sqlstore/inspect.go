@@ -57,7 +57,7 @@ func (r run) tables(ctx context.Context) (map[string]string, error) {
 		return tables, err
 	}
 	for table := range tables {
-		lacks, err := r.s.d.Lacks(ctx, table)
+		lacks, err := r.s.d.Lacks(ctx, r.sess, table)
 		if err != nil {
 			return nil, r.s.fail(ctx, err)
 		}

@@ -134,7 +134,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	tr, err := s.d.Begin(ctx)
+	tr, err := patiently(ctx, s, s.d.Begin)
 	if err != nil {
 		return nil, notBegun(s.fail(ctx, err))
 	}
@@ -194,12 +194,19 @@ func (s *Store) outside(ctx context.Context, work func(run) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sess, release, err := s.d.Read(ctx)
+	type reader struct {
+		Session
+		release func()
+	}
+	r, err := patiently(ctx, s, func(ctx context.Context) (r reader, err error) {
+		r.Session, r.release, err = s.d.Read(ctx)
+		return r, err
+	})
 	if err != nil {
 		return s.fail(ctx, err)
 	}
-	defer release()
-	return work(run{s: s, sess: sess})
+	defer r.release()
+	return work(run{s: s, sess: r.Session})
 }
 
 // Close implements backend.Backend.

@@ -34,7 +34,7 @@ func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []back
 		return nil
 	}
 	if !s.q.WorkerAttend.Empty() {
-		if s.d.OnlyInTx != nil && s.d.OnlyInTx() {
+		if backend.IsInside(ctx) || s.d.OnlyInTx != nil && s.d.OnlyInTx() {
 			err = s.atomically(ctx, func(t *Tx) error { return t.Rows(ctx, look, s.q.WorkerAttend, args...) })
 		} else {
 			err = s.reading(ctx, func(r run) error { return r.Rows(ctx, look, s.q.WorkerAttend, args...) })

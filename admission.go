@@ -1,0 +1,153 @@
+package parley
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// admission limits how many connections of the pool are held while handlers work, in
+// all workers and task pools of a Broker together. What handlers send on the side,
+// records, heartbeats and maintenance share what is left. A worker that is refused
+// holds by lease: it has no connection while it waits for one.
+//
+// The limit is the pool's less spareConns. A pool may be smaller than it says (a pool
+// behind the pool, a server with few connections, other users), so the limit shrinks
+// when a connection could not be had, and grows back slowly.
+type admission struct {
+	pool backend.Pool // nil: nobody has to be refused
+	log  func(held int)
+
+	mu      sync.Mutex
+	held    int
+	learned int           // limit that was found out, if short is set
+	short   bool          // connections were short
+	grows   time.Time     // when learned may grow
+	pause   time.Duration // between two steps of growth
+	last    time.Time     // when connections were short
+	changed chan struct{} // closed when there may be room
+}
+
+const (
+	// spareConns are for what is done besides handlers.
+	spareConns = 2
+
+	firstGrowth, lastGrowth = time.Second, time.Minute
+)
+
+func newAdmission(be backend.Backend, log func(held int)) *admission {
+	a := &admission{log: log, changed: make(chan struct{})}
+	a.pool, _ = be.(backend.Pool)
+	return a
+}
+
+// room returns how many may be held now, -1 for any number. a.mu is held.
+func (a *admission) room() int {
+	room := -1
+	if n := a.pool.MaxConns(); n > 0 {
+		room = max(n-spareConns, 0)
+	}
+	if !a.short {
+		return room
+	}
+	if now := time.Now(); now.After(a.grows) {
+		a.learned++
+		a.grows = now.Add(a.pause)
+	}
+	if room >= 0 && a.learned >= room {
+		a.short = false
+		return room
+	}
+	return a.learned
+}
+
+// enter counts one more connection that is held, and reports whether it may be.
+func (a *admission) enter() bool {
+	if a.pool == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if room := a.room(); room >= 0 && a.held >= room {
+		return false
+	}
+	a.held++
+	return true
+}
+
+// wait is enter for a handler that needs a connection, which one may have at least.
+func (a *admission) wait(ctx context.Context) error {
+	if a.pool == nil {
+		return nil
+	}
+	for {
+		a.mu.Lock()
+		room := a.room()
+		if room < 0 || a.held < max(room, 1) {
+			a.held++
+			a.mu.Unlock()
+			return nil
+		}
+		changed := a.changed
+		a.mu.Unlock()
+		timer := time.NewTimer(firstGrowth) // the limit may have grown
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// leave ends what enter or wait began.
+func (a *admission) leave() {
+	if a.pool == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held--
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// starved notes that a connection could not be had.
+func (a *admission) starved() {
+	if a.pool == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limit := max(a.held-spareConns, 0)
+	now := time.Now()
+	switch recent := now.Sub(a.last) < 2*lastGrowth; {
+	case recent && a.short:
+		limit = min(limit, a.learned)
+		if now.After(a.last.Add(firstGrowth)) { // else it is still the same shortage
+			a.pause = min(2*a.pause, lastGrowth)
+		}
+	default:
+		a.pause = firstGrowth
+		a.log(a.held)
+	}
+	a.short, a.learned, a.grows, a.last = true, limit, now.Add(a.pause), now
+}
+
+// starving reports whether connections were short a short while ago.
+func (a *admission) starving() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.short && time.Since(a.last) < 2*lastGrowth
+}
+
+// hasStarved reports whether an error says that no connection could be had in time.
+func hasStarved(err error) bool {
+	return errors.Is(err, ErrNotBegun) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,57 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// A caller inside an open transaction has a connection that others may be waiting
+// for. If all of them waited for a second one without a limit, none would get it.
+const (
+	// briefWait is how long such a caller waits before it is asked what it has open.
+	// Asking may end a transaction that only earlier work has needed.
+	briefWait = 50 * time.Millisecond
+
+	// longWait is how long it waits if a transaction is open all the same.
+	longWait = 5 * time.Second
+)
+
+// patiently acquires a connection of the pool: without a limit for a caller that has
+// none, and for a bounded time for one inside an open transaction.
+func patiently[T any](ctx context.Context, s *Store, acquire func(context.Context) (T, error)) (T, error) {
+	if s.d.Futile || !backend.IsInside(ctx) { // with a single writer, turns have rules of their own
+		return acquire(ctx)
+	}
+	x, expired, err := within(ctx, briefWait, acquire)
+	if !expired {
+		return x, err
+	}
+	open := false
+	for range backend.TxsFrom(ctx) {
+		open = true
+	}
+	if !open {
+		return acquire(ctx)
+	}
+	if s.d.MaxConns != nil && s.d.MaxConns() == 1 {
+		return x, fmt.Errorf("the pool has a single connection, which the open transaction has: %w", backend.ErrWouldDeadlock)
+	}
+	x, expired, err = within(ctx, longWait, acquire)
+	if expired {
+		err = Classified(backend.ErrNotBegun,
+			fmt.Errorf("no connection of the pool was free within %v, beside the one that the open transaction has", longWait))
+	}
+	return x, err
+}
+
+// within acquires for a bounded time, and reports whether that has expired.
+func within[T any](ctx context.Context, d time.Duration, acquire func(context.Context) (T, error)) (x T, expired bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	x, err = acquire(bounded)
+	return x, err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded), err
+}
