@@ -254,6 +254,9 @@ func (t *batch) attempt(messages []*Message) bool {
 		return true
 	}
 	t.failed++
+	if t.messages > 1 && t.w.b.is(err, ErrSerialization) {
+		t.s.pace.collided()
+	}
 	switch {
 	case t.w.opt.Release == BeforeWork:
 		t.w.b.log.Error("parley: a message that had been released failed and is lost", "event", "message.lost", "queue", t.s.name,

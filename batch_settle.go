@@ -132,7 +132,11 @@ func (t *batch) recover(next int, err error) {
 	holds := t.holds
 	t.giveBack(holds)
 	t.mu.Unlock()
-	t.s.pace.halve()
+	if t.w.b.is(err, ErrSerialization) && t.messages > 1 {
+		t.s.pace.collided()
+	} else {
+		t.s.pace.halve()
+	}
 	if t.w.b.check() != nil || t.ctx.Err() != nil {
 		return
 	}

@@ -19,6 +19,10 @@ type pace struct {
 	known   bool
 	cost    time.Duration // of claiming and settling a batch, of late
 	density float64       // messages in a group, of late
+
+	wary      int       // how many full batches it takes to grow by one message, after a deadlock
+	calm      int       // full batches since the size last changed
+	collision time.Time // the last deadlock
 }
 
 func newPace(most int, d time.Duration) *pace {
@@ -105,6 +109,14 @@ func (p *pace) did(b paced) {
 	switch {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
+	case (b.messages >= b.asked || b.more) && b.handled == b.messages && p.wary > 0:
+		if p.calm++; p.calm >= p.wary {
+			p.size, p.calm = p.size+1, 0
+		}
+		if time.Since(p.collision) > forgiven {
+			p.wary = 0
+		}
+		p.size = min(p.size, fit)
 	case (b.messages >= b.asked || b.more) && b.handled == b.messages:
 		by := 2
 		if fit >= 10*p.size { // far from what fits: in longer steps
@@ -122,4 +134,21 @@ func (p *pace) halve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.size = max(p.size/2, 1)
+}
+
+const (
+	firstWary = 16
+	lastWary  = 1024
+	forgiven  = time.Minute
+)
+
+// collided is for a batch that lost against another transaction. A batch has the row
+// locks of all its handlers until it commits, so handlers that meet at the same rows
+// deadlock in long batches and not in short ones. Batches become single messages, and
+// grow the more slowly the more often this happens.
+func (p *pace) collided() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size, p.calm, p.wary = 1, 0, min(max(4*p.wary, firstWary), lastWary)
+	p.collision = time.Now()
 }

@@ -70,3 +70,32 @@ func TestPaceOfLimitedClaims(t *testing.T) {
 		t.Errorf("asks for %d, want 100", n)
 	}
 }
+
+// Batches that deadlock become single messages, and grow back the more slowly the more
+// often that happens.
+func TestPaceOfBatchesThatDeadlock(t *testing.T) {
+	p := newPace(1000, 50*time.Millisecond)
+	full := func() (size int) {
+		_, n := p.next(false)
+		p.did(paced{asked: n, groups: n, messages: n, handled: n, took: time.Duration(n) * time.Microsecond})
+		_, size = p.next(false)
+		return size
+	}
+	for range 10 {
+		full()
+	}
+	if size := full(); size < 100 {
+		t.Fatalf("quick batches have grown to %d messages only", size)
+	}
+	for _, batches := range []int{firstWary, 4 * firstWary, 16 * firstWary} {
+		p.collided()
+		for n := 1; n < batches; n++ {
+			if size := full(); size != 1 {
+				t.Fatalf("%d of %d batches after a deadlock there are %d messages in one", n, batches, size)
+			}
+		}
+		if size := full(); size != 2 {
+			t.Errorf("%d batches after a deadlock there are %d messages in one, want 2", batches, size)
+		}
+	}
+}
