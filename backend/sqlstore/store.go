@@ -100,7 +100,7 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return nil, notBegun(err)
 	}
 	tx, err := s.begin(ctx)
 	if err != nil {
