@@ -205,14 +205,27 @@ func (p *pool) forget() {
 	})
 }
 
+// closeWait is how long to wait for statements to be closed on connections in use.
+const closeWait = time.Second
+
 func (p *pool) close() error {
-	p.prepared.Range(func(k, v any) bool {
-		p.prepared.Delete(k)
-		if s, ok := v.(*sql.Stmt); ok {
-			s.Close()
-		}
-		return true
-	})
+	// A statement that was prepared on the connection on which another store of this
+	// handle listens now is not closed before that store is.
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		p.prepared.Range(func(k, v any) bool {
+			p.prepared.Delete(k)
+			if s, ok := v.(*sql.Stmt); ok {
+				s.Close()
+			}
+			return true
+		})
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeWait):
+	}
 	if p.owned {
 		return p.db.Close()
 	}
