@@ -18,7 +18,7 @@ import (
 // behind the pool, a server with few connections, other users), so the limit shrinks
 // when a connection could not be had, and grows back slowly.
 type admission struct {
-	pool backend.Pool // nil: nobody has to be refused
+	pool backend.Pool // nil: there is no pool, and no limit
 	log  func(held int)
 
 	mu      sync.Mutex

@@ -13,8 +13,10 @@ import (
 // for. If all of them waited for a second one without a limit, none would get it.
 const (
 	// briefWait is how long such a caller waits before it is asked what it has open.
-	// Asking may end a transaction that only earlier work has needed.
-	briefWait = 50 * time.Millisecond
+	// Asking may end a transaction that only earlier work has needed. The wait covers
+	// the statement that begins a transaction: a shorter one would cut it off where
+	// the server is far away.
+	briefWait = 500 * time.Millisecond
 
 	// longWait is how long it waits if a transaction is open all the same.
 	longWait = 5 * time.Second
