@@ -117,10 +117,13 @@ func (t *batch) run() {
 		err = t.settle(next)
 	}
 	took := end.Sub(t.started)
+	settledSuspect := t.isolated && t.handled > 0 || t.charged != nil
 	t.mu.Unlock()
 	t.release()
 	if err == nil {
-		t.acquit()
+		if settledSuspect {
+			t.acquit()
+		}
 		t.w.works(true)
 	}
 	settled := time.Since(end)

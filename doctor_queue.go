@@ -16,12 +16,12 @@ func (d *diagnosis) queue(q QueueStatus) {
 	if q.Disabled {
 		d.add(true, reasonDisabled, obj, "Broker.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
 	}
-	alive := 0
+	alive, dead := 0, deadWorkers{}
 	for _, w := range d.workers {
 		switch {
 		case w.Queue != q.ID:
 		case w.Left < 0:
-			d.add(false, reasonDeadWorker, obj, "", "a worker of %s gave its last sign %s ago; it had %d groups in hand", w.Owner, round(-w.Left+aliveFor), len(w.InHand))
+			dead.add(w)
 		default:
 			alive++
 			if len(w.InHand) > 0 && w.Since > longInHand {
@@ -29,8 +29,30 @@ func (d *diagnosis) queue(q QueueStatus) {
 			}
 		}
 	}
+	if dead.workers != nil {
+		d.add(false, reasonDeadWorker, obj, "", "%d workers have died, the last one, of %s, gave its last sign %s ago; they had %d groups in hand",
+			len(dead.workers), dead.last.Owner, round(-dead.last.Left+aliveFor), dead.inHand)
+	}
 	if alive == 0 && q.Depth > 0 {
 		d.add(true, reasonNoWorker, obj, "start a worker", "%d messages wait, the oldest for %s, and no worker serves the queue", q.Depth, round(q.Oldest))
+	}
+}
+
+// deadWorkers sums up the records of workers that have died.
+type deadWorkers struct {
+	workers map[ID]bool
+	last    WorkerStatus
+	inHand  int
+}
+
+func (d *deadWorkers) add(w WorkerStatus) {
+	if d.workers == nil {
+		d.workers, d.last = make(map[ID]bool), w
+	}
+	d.workers[w.Worker] = true
+	d.inHand += len(w.InHand)
+	if w.Left > d.last.Left {
+		d.last = w
 	}
 }
 

@@ -201,7 +201,7 @@ func (t *batch) isolate(ctx context.Context) (err error) {
 		return err
 	}
 	for _, trace := range t.traces {
-		if trace.Alone {
+		if trace.Alone && t.w.opt.MaxAttempts >= 0 {
 			t.charged = Poison(fmt.Errorf("%d receivers died with this message in hand: %w", t.holds[0].Messages[0].Suspicion, ErrDeadly))
 		}
 	}
@@ -230,15 +230,15 @@ func (t *batch) putDown() {
 	}
 }
 
-// acquit removes the traces of a message that has been dealt with, so that it is
-// judged anew when an operator has it tried again.
+// acquit removes the traces of a suspect that has been dealt with. Its record
+// would only slow down others, and if an operator has it retried it is judged anew.
 func (t *batch) acquit() {
-	if t.charged == nil {
+	if len(t.traces) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
 	defer cancel()
-	for _, trace := range t.traces {
-		t.w.b.be.Leave(ctx, trace.Worker, trace.Reader)
+	if err := t.w.b.be.Acquit(ctx, t.traces); err != nil && t.w.b.check() == nil {
+		t.w.b.log.Warn("parley: the traces of a message could not be removed", "event", "worker.acquit", "queue", t.s.name, "error", err)
 	}
 }

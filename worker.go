@@ -65,7 +65,8 @@ type WorkerOptions struct {
 	Isolation Isolation
 
 	// MaxAttempts is how often a message is tried before Poison. Default 20, which
-	// with the default Backoff takes about two hours; below zero: without end.
+	// with the default Backoff takes about two hours; below zero: without end, though
+	// processes die with it.
 	MaxAttempts int
 
 	// Backoff says how long the group of a message waits after so many failures.

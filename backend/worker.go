@@ -26,6 +26,10 @@ type Workers interface {
 	// Leave removes all records of a worker, or only one reader's.
 	Leave(ctx context.Context, worker, reader ID) error
 
+	// Acquit removes messages from records of workers that died with them in hand,
+	// and records that it empties. They have been handled or given up.
+	Acquit(ctx context.Context, traces []Trace) error
+
 	// Attendances lists the records, those of dead workers as well.
 	Attendances(ctx context.Context) ([]AttendanceStatus, error)
 }

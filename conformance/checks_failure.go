@@ -29,6 +29,8 @@ func init() {
 		Check{ID: "X07", Name: "a worker that dies before its commit", Run: checkDeath},
 		Check{ID: "X08", Name: "what the next delivery shows", Run: checkRedelivered},
 		Check{ID: "X09", Name: "a deadly message among others", Run: checkDeadly},
+		Check{ID: "X09", Name: "a worker that never gives up a message", Run: checkDeadlyForever},
+		Check{ID: "X18", Name: "traces of deaths", Run: checkTraces},
 		Check{ID: "X09", Name: "a deadly message in processes that it kills", Run: checkKiller, Limit: 2 * time.Minute},
 	)
 }
@@ -474,6 +476,38 @@ func checkDeadly(e *Env) {
 			}
 		}
 		r.Stop()
+	}
+}
+
+func checkDeadlyForever(e *Env) {
+	for _, hold := range e.Holds() {
+		w := e.another()
+		w.posts(nil, "0", "deadly", "1")
+		for range 2 {
+			w.die(hold, "deadly")
+		}
+		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxAttempts: -1}, w.effect)
+		w.once(w.effects(3), []string{"0", "deadly", "1"})
+		r.Stop()
+	}
+}
+
+func checkTraces(e *Env) {
+	for _, hold := range e.Holds() {
+		w := e.another()
+		bodies := numbered("%03d", 10)
+		w.posts(nil, bodies...)
+		suspect := w.die(hold, bodies[5])
+		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease}, w.effect)
+		w.once(w.effects(10), bodies)
+		r.Stop()
+		if !e.Soon(5*time.Second, func() bool {
+			list, err := w.B.Workers(e.Ctx)
+			e.Must(err)
+			return !slices.ContainsFunc(list, func(s parley.WorkerStatus) bool { return slices.Contains(s.InHand, suspect.ID) })
+		}) {
+			e.Errorf("the message was handled, and the record of the worker that died with it still names it")
+		}
 	}
 }
 

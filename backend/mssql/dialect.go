@@ -1179,11 +1179,15 @@ func taskStatements(s *sqlstore.Statements[string]) {
 }
 
 func workerStatements(s *sqlstore.Statements[string]) {
-	// Records of readers, which only their own reader changes.
+	// Records of readers, which only their own reader changes while it lives. WorkerInHand
+	// reads one that WorkerLock has locked.
 	s.WorkerOthers = `
 		-- locks worker row none row never dirty
 		SELECT reader_id, worker_id, in_hand, alone FROM parley_worker WITH (READUNCOMMITTED)
 		 WHERE queue_id = @p1 AND worker_id <> @p2 AND in_hand IS NOT NULL`
+	s.WorkerInHand = `
+		-- locks worker row none row never dirty
+		SELECT in_hand FROM parley_worker WITH (READUNCOMMITTED) WHERE reader_id = @p1`
 	s.WorkerList = `
 		-- locks worker row none row never dirty
 		SELECT reader_id, worker_id, queue_id, owner, readers, :now - since, until - :now, in_hand, alone

@@ -15,6 +15,12 @@ func portableWorkers(s *Statements[string]) {
 		 WHERE queue_id = ? AND worker_id <> ? AND in_hand IS NOT NULL`
 	s.WorkerPutDown = `
 		UPDATE parley_worker SET in_hand = NULL WHERE reader_id = ?`
+	s.WorkerLock = `
+		UPDATE parley_worker SET alone = alone WHERE reader_id = ?`
+	s.WorkerInHand = `
+		SELECT in_hand FROM parley_worker WHERE reader_id = ?`
+	s.WorkerKeep = `
+		UPDATE parley_worker SET in_hand = ? WHERE reader_id = ?`
 	s.WorkerAlive = `
 		UPDATE parley_worker SET until = :now + ? WHERE worker_id = ?`
 	s.WorkerLeave = `
@@ -26,5 +32,5 @@ func portableWorkers(s *Statements[string]) {
 		  FROM parley_worker
 		 ORDER BY queue_id, worker_id, reader_id`
 	s.WorkerSweep = `
-		DELETE FROM parley_worker WHERE until < :now - ?`
+		DELETE FROM parley_worker WHERE until < :now - ? AND (in_hand IS NULL OR until < :now - ?)`
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"slices"
@@ -14,11 +15,7 @@ import (
 
 // Attend implements backend.Backend.
 func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []backend.Trace, err error) {
-	var inHand []byte
-	for _, id := range a.InHand {
-		inHand = append(inHand, id[:]...)
-	}
-	args := []any{a.Worker, a.Queue, a.Owner, a.Readers, a.For, inHand, a.Alone, a.Reader}
+	args := []any{a.Worker, a.Queue, a.Owner, a.Readers, a.For, pack(a.InHand), a.Alone, a.Reader}
 	look := func(rows *sql.Rows) error {
 		var t backend.Trace
 		var other []byte
@@ -52,6 +49,13 @@ func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []back
 		return t.Rows(ctx, look, s.q.WorkerOthers, a.Queue, a.Worker)
 	})
 	return traces, err
+}
+
+func pack(ids []backend.ID) (b []byte) {
+	for _, id := range ids {
+		b = append(b, id[:]...)
+	}
+	return b
 }
 
 func unpack(b []byte) (ids []backend.ID) {
@@ -90,6 +94,39 @@ func (s *Store) Leave(ctx context.Context, worker, reader backend.ID) error {
 	})
 }
 
+// Acquit implements backend.Backend.
+func (s *Store) Acquit(ctx context.Context, traces []backend.Trace) error {
+	return s.atomically(ctx, func(t *Tx) error {
+		for _, trace := range slices.SortedFunc(slices.Values(traces), byReader) {
+			if err := t.acquit(ctx, trace); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *Tx) acquit(ctx context.Context, trace backend.Trace) error {
+	// The lock first: another message of the record may be acquitted at the same time.
+	if _, err := t.Exec(ctx, t.s.q.WorkerLock, trace.Reader); err != nil {
+		return err
+	}
+	var inHand []byte
+	if found, err := t.Row(ctx, []any{Body(&inHand)}, t.s.q.WorkerInHand, trace.Reader); err != nil || !found {
+		return err
+	}
+	ids := slices.DeleteFunc(unpack(inHand), func(id backend.ID) bool { return id == trace.Message })
+	if len(ids) == 0 {
+		_, err := t.Exec(ctx, t.s.q.WorkerLeaveOne, trace.Reader)
+		return err
+	}
+	_, err := t.Exec(ctx, t.s.q.WorkerKeep, pack(ids), trace.Reader)
+	return err
+}
+
+// byReader is the order in which records are locked.
+func byReader(a, b backend.Trace) int { return bytes.Compare(a.Reader[:], b.Reader[:]) }
+
 // Attendances implements backend.Backend.
 func (s *Store) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
@@ -107,13 +144,17 @@ func (s *Store) Attendances(ctx context.Context) (list []backend.AttendanceStatu
 	return list, err
 }
 
-// traceFor is how long the record of a dead worker is kept: as long as its
-// messages may come up again.
-const traceFor = 24 * time.Hour
+// How long the record of a dead worker is kept. Of what it had in hand, each message
+// leaves the record when it has been handled. What had been settled already when the
+// worker died stays in there until the record goes.
+const (
+	traceFor = time.Hour
+	emptyFor = 5 * time.Minute // with nothing in hand
+)
 
 func (s *Store) tendWorkers(ctx context.Context) (moved int, err error) {
 	err = s.atomically(ctx, func(t *Tx) error {
-		n, err := t.Exec(ctx, s.q.WorkerSweep, traceFor)
+		n, err := t.Exec(ctx, s.q.WorkerSweep, emptyFor, traceFor)
 		moved = int(n)
 		return err
 	})

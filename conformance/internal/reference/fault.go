@@ -117,6 +117,7 @@ const (
 	FaultFinishedTwice         Fault = "finished-twice"
 	FaultLockFencePasses       Fault = "lock-fence-passes"
 	FaultStopUntold            Fault = "stop-untold"
+	FaultTracesStay            Fault = "traces-stay"
 	FaultDeathUnseen           Fault = "death-unseen"
 	FaultUnblocksAll           Fault = "unblocks-all"
 	FaultDeathForgotten        Fault = "death-forgotten"
@@ -225,6 +226,7 @@ var Faults = []FaultInfo{
 	{FaultLockFencePasses, "L07", "the write of a lock's former owner passes"},
 	{FaultSubmitUnlocked, "F08", "a submission does not wait for a claim of the same schedule"},
 	{FaultStopUntold, "F04", "the workers of cancelled tasks are not told"},
+	{FaultTracesStay, "X18", "a message that has been handled stays in the records of workers that died with it"},
 	{FaultDeathUnseen, "X09", "it is not seen that a receiver died with a message in hand"},
 	{FaultOnceForgets, "X10", "keys that happened once are forgotten before their time"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},

@@ -72,6 +72,23 @@ func (h *Handle) Leave(ctx context.Context, worker, reader backend.ID) error {
 	})
 }
 
+// Acquit implements [backend.Backend].
+func (h *Handle) Acquit(ctx context.Context, traces []backend.Trace) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		n := len(a.InHand)
+		a.InHand = slices.DeleteFunc(slices.Clone(a.InHand), func(id backend.ID) bool {
+			return slices.ContainsFunc(traces, func(t backend.Trace) bool { return t.Reader == a.Reader && t.Message == id })
+		})
+		switch {
+		case len(a.InHand) == n || h.store.fault == FaultTracesStay:
+		case len(a.InHand) == 0:
+			h.store.attendances.delete(tx, a.Reader)
+		default:
+			h.store.attendances.put(tx, a.Reader, a)
+		}
+	})
+}
+
 // Attendances implements [backend.Backend].
 func (h *Handle) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
 	now := h.store.now()
@@ -95,14 +112,18 @@ func (h *Handle) eachReader(ctx context.Context, do func(*Tx, attendance)) error
 	return nil
 }
 
-// traceFor is how long the record of a dead worker is kept.
-const traceFor = 24 * time.Hour
+// How long the record of a dead worker is kept.
+const (
+	traceFor = time.Hour
+	emptyFor = 5 * time.Minute // with nothing in hand
+)
 
 // workers removes records of workers that died long ago.
 func (d *work) workers() {
 	for _, id := range d.store.attendances.keys(d.tx) {
 		a, _ := d.store.attendances.get(d.tx, id)
-		if a.until.Before(d.now.Add(-traceFor)) {
+		dead := d.now.Sub(a.until)
+		if dead > traceFor || dead > emptyFor && len(a.InHand) == 0 {
 			d.store.attendances.delete(d.tx, id)
 			d.moved++
 		}
