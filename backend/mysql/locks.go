@@ -440,10 +440,7 @@ func (t *transaction) end(ctx context.Context, how string) error {
 }
 
 // discard closes the connection for good, with whatever is open on it.
-func (t *transaction) discard() {
-	t.conn.Raw(func(any) error { return driver.ErrBadConn })
-	t.conn.Close()
-}
+func (t *transaction) discard() { sqlstore.Discard(t.conn) }
 
 // SQL implements sqlstore.Transaction.
 func (t *transaction) SQL() backend.Execer { return application{t} }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -110,7 +109,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer sqlstore.Discard(conn) // it listens: it must not go back to the pool
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
 		return
 	}
@@ -123,7 +122,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		for {
 			payload, err := w(ctx)
 			if err != nil {
-				return driver.ErrBadConn // it listens: it must not go back to the pool
+				return nil
 			}
 			wakeAll(payload, wake)
 		}

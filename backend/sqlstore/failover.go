@@ -22,19 +22,36 @@ func (s *Store) leave() {
 	}
 	time.AfterFunc(leaving, func() {
 		defer s.leaving.Store(false)
-		dropIdle(s.d.DB)
+		s.dropIdle()
 	})
 }
 
-// dropIdle closes as many connections as are idle. It waits for none.
-func dropIdle(db *sql.DB) {
+// mostBehind bounds how many connections are looked at that a pool behind the pool has.
+const mostBehind = 100
+
+// dropIdle closes as many connections as are idle, and then those that a pool behind
+// this one gives out, up to the first one that may write.
+func (s *Store) dropIdle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for range db.Stats().Idle {
-		conn, err := db.Conn(ctx)
+	for i, idle := 0, s.d.DB.Stats().Idle; i < idle+mostBehind; i++ {
+		conn, err := s.d.DB.Conn(ctx)
 		if err != nil {
+			return
+		}
+		if i >= idle && !refusesWrites(ctx, conn) {
+			conn.Close()
 			return
 		}
 		Discard(conn)
 	}
+}
+
+// refusesWrites reports whether a transaction that may write cannot begin.
+func refusesWrites(ctx context.Context, conn *sql.Conn) bool {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err == nil {
+		tx.Rollback()
+	}
+	return err != nil
 }

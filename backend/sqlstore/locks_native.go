@@ -2,8 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -46,12 +44,6 @@ func ParseLocks(s string) (Locks, error) {
 		return LocksNative, nil
 	}
 	return 0, fmt.Errorf("parley_locks=%s: want rows or native", s)
-}
-
-// Discard closes a connection for good, instead of giving it back to its pool.
-func Discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	_ = conn.Close()
 }
 
 // Keeper has the engine's own locks of one owner.
