@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -146,7 +147,12 @@ func TestSchedulerOptions(t *testing.T) {
 	if _, err := b.NewTaskPool(nil, nil); !errors.Is(err, parley.ErrInvalidOption) {
 		t.Errorf("no handlers: %v", err)
 	}
-	for _, o := range []parley.SchedulerOptions{{MaxActive: -1}, {MaxAttempts: -1}, {MaxActive: 1 << 40}} {
+	refused := []parley.SchedulerOptions{{MaxActive: -1}, {MaxAttempts: -1}}
+	tooMany := int64(1 << 40)
+	if strconv.IntSize == 64 {
+		refused = append(refused, parley.SchedulerOptions{MaxActive: int(tooMany)})
+	}
+	for _, o := range refused {
 		if _, err := b.OpenScheduler(ctx, "s", &o); !errors.Is(err, parley.ErrInvalidOption) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -160,7 +166,11 @@ func TestSchedulerOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, task := range []parley.Task{{Phase: 1 << 40}, {Type: "\xff"}, {Body: make([]byte, 65<<20)}} {
+	bad := []parley.Task{{Type: "\xff"}, {Body: make([]byte, 65<<20)}}
+	if strconv.IntSize == 64 {
+		bad = append(bad, parley.Task{Phase: int(tooMany)})
+	}
+	for _, task := range bad {
 		if err := s.Submit(ctx, parley.Task{}, task); err == nil {
 			t.Errorf("a task of phase %d, type %q, %d bytes was taken", task.Phase, task.Type, len(task.Body))
 		}
