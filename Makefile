@@ -8,11 +8,10 @@ SERVERS     := .cache/testservers
 # locks of its own, on which it would spend most of the time.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
-# Suites of a backend whose suite runs with the race detector already, on another
-# driver, through a pooler, or on the other server: it makes them use three times the
-# processor time.
-AGAIN_POSTGRES := ^TestConformance(PGX|PgBouncer)$$
-AGAIN_MYSQL    := ^TestConformance$$/^mysql$$
+# What runs without the race detector, which makes it use three times the processor time:
+# suites of a backend whose suite runs with it already, on another driver, through a
+# pooler, or on the other server; and tests of single statements, one after another.
+AGAIN := ^Test(Conformance(PGX|PgBouncer)|Backend.*|Plans|DuePlans|PlannedOnce|Statements)$$|^TestConformance$$/^mysql$$
 
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
@@ -31,11 +30,10 @@ test: lint $(SERVERS) ## all there is: lint, then every test, with the race dete
 	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-again
 
 test-race:
-	go test $(RACE) -vet=off -count=1 -parallel 4 -timeout 25m -skip '$(AGAIN_POSTGRES)|$(AGAIN_MYSQL)' ./...
+	go test $(RACE) -vet=off -count=1 -parallel 4 -timeout 25m -skip '$(AGAIN)' ./...
 
 test-again:
-	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_POSTGRES)' ./backend/postgres
-	go test -vet=off -count=1 -parallel 4 -timeout 25m -run '$(AGAIN_MYSQL)' ./backend/mysql
+	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -run '$(AGAIN)' ./backend/...
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
