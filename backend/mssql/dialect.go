@@ -304,19 +304,24 @@ func dialogStatements(s *sqlstore.Statements[string]) {
 		 WHERE group_id = @p1 ORDER BY stream_id`
 
 	// Messages. Those of a sender in flight are skipped, or receivers would wait for
-	// him. But a scan is not one instant: it can skip a message, whose sender then
+	// the sender. But a scan is not one instant: it can skip a message, whose sender then
 	// commits, and meet the next one, of another sender, committed as well. So the
 	// first statement finds the last message that can be seen, by which time all before
-	// it are committed, and the second reads no further.
+	// it are committed, and the second reads no further. The second does not skip: a
+	// commit releases its locks one by one, so that of the guard may be free, and the
+	// next sender be done, while that of the message is still there. It waits until it is
+	// released. What is known of failed attempts is written by transactions that have had
+	// the group, and read in the same way.
 	s.MessageRead = `
 		-- locks message key S row skip current
-		-- locks failure key S row skip current
+		-- locks message key S row wait current
+		-- locks failure key S row wait current
 		DECLARE @last bigint = (
 		  SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = @p1);
 		SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.since, m.uniq,
 		       f.attempts, f.suspicion, f.last_error
-		  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		  LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON f.message_id = m.message_id
+		  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK)
+		  LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK) ON f.message_id = m.message_id
 		 WHERE m.stream_id = @p1 AND m.seq > @p2 AND m.seq <= @last
 		 ORDER BY m.seq OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY`
 	s.MessageFind = `
@@ -1022,15 +1027,9 @@ func lockStatements(s *sqlstore.Statements[string]) {
 		-- locks lock_owner key S row skip current
 		SELECT TOP (@p1) owner_id FROM parley_lock_owner WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 		 WHERE kind <> 1 AND until <= :now ORDER BY owner_id`
-	s.FenceInsert = `
+	s.FenceInsert = unlessThere(`
 		-- locks fence row insert end wait option
-		SET XACT_ABORT OFF;
-		BEGIN TRY
-		  INSERT INTO parley_fence (name, bytes, fence, uses) VALUES (@p1, DATALENGTH(@p1), @p2, 1);
-		END TRY
-		BEGIN CATCH
-		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		END CATCH`
+		INSERT INTO parley_fence (name, bytes, fence, uses) VALUES (@p1, DATALENGTH(@p1), @p2, 1)`)
 	s.FenceRaise = `
 		-- locks fence row X end wait option
 		UPDATE parley_fence SET fence = @p1, uses = uses + 1
@@ -1195,11 +1194,14 @@ func workerStatements(s *sqlstore.Statements[string]) {
 		 ORDER BY queue_id, worker_id, reader_id`
 }
 
-// unlessThere makes an insert do nothing if its row is there.
+// unlessThere makes an insert do nothing if its row is there. As it is more than one
+// statement it says itself how many rows there were: see counted.
 func unlessThere(insert string) string {
 	return `
 		SET XACT_ABORT OFF;
+		SET @rows = 0;
 		BEGIN TRY` + insert + `;
+		  SET @rows = @@ROWCOUNT;
 		END TRY
 		BEGIN CATCH
 		  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
@@ -1514,7 +1516,8 @@ const readSQL = `
 	-- locks endpoint row none row never dirty
 	-- locks grp row none row never dirty
 	-- locks promotion key S row skip current
-	-- locks failure key S row skip current
+	-- locks message key S row wait current
+	-- locks failure key S row wait current
 	SET NOCOUNT ON;
 	DECLARE @s TABLE (n int NOT NULL, group_id binary(16) NOT NULL, stream_id binary(16) NOT NULL,
 	                  priority smallint NOT NULL, kind smallint NOT NULL, endpoint binary(16) NULL,
@@ -1560,7 +1563,7 @@ const readSQL = `
 	                                                            x.seq) AS i
 	                           FROM @s s
 	                          CROSS APPLY (SELECT TOP (@p2) y.seq, y.message_id, y.kind, y.type, y.body, y.since, y.uniq
-	                                         FROM parley_message y WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+	                                         FROM parley_message y WITH (READCOMMITTEDLOCK, ROWLOCK)
 	                                        WHERE y.stream_id = s.stream_id AND y.seq <= s.last
 	                                        ORDER BY y.seq) x
 	                          WHERE s.state = 0 AND (@p4 IS NULL OR s.endpoint = @p4)) m
@@ -1570,7 +1573,7 @@ const readSQL = `
 	         SELECT s.n, 0, s.state, s.stream_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, s.priority, s.endpoint,
 	                NULL, NULL, NULL, NULL, NULL, s.kind
 	           FROM @s s WHERE s.state <> 0) t ON t.n = k.n
-	  LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON f.message_id = t.message_id
+	  LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK) ON f.message_id = t.message_id
 	 ORDER BY k.n, t.k`
 
 // Delivered messages are removed by their keys. How many there were must be the

@@ -98,10 +98,29 @@ type session struct {
 	before string
 }
 
+// counted has a statement end with the number of its rows. The server's messages with
+// that number are not sent with NOCOUNT ON, which a session, or the whole server, may have
+// ("user options"), and those of a trigger's statements are added to the statement's own.
+// A statement that consists of several sets @rows. NOCOUNT ends with the call.
+func counted(text string) string {
+	return "SET NOCOUNT ON;\nDECLARE @rows bigint;\n" + text + ";\nSELECT coalesce(@rows, @@ROWCOUNT)"
+}
+
 // Exec implements sqlstore.Session.
 func (s session) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
-	text, args := call(s.before+q.Text, args)
-	return s.in.ExecContext(ctx, text, args...)
+	text, args := call(s.before+counted(q.Text), args)
+	rows, err := s.in.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var n int64
+	for rows.Next() { // to the end: an error of the statement comes after the number
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+	}
+	return sqldriver.RowsAffected(n), rows.Err()
 }
 
 // Query implements sqlstore.Session.

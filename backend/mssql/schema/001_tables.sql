@@ -14,7 +14,10 @@
 --
 -- Locks are locks of rows: page locks are off on every index, and so is the
 -- escalation of many row locks to one of the table, which would lock everybody
--- out, and which READPAST would skip as a whole.
+-- out, and which READPAST would skip as a whole. For the same reason every table has a
+-- clustered index: without one it is a heap, whose rows are locked by their place, with locks
+-- of pages that cannot be turned off. Where the primary key is too long for it (900 bytes)
+-- another column has it.
 
 CREATE TABLE parley_meta (
   id              int    NOT NULL CHECK (id = 1),
@@ -308,7 +311,7 @@ CREATE TABLE parley_once (
   keep_until bigint        NOT NULL,
   PRIMARY KEY NONCLUSTERED (name, bytes) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
-CREATE INDEX by_until ON parley_once (keep_until) WITH (ALLOW_PAGE_LOCKS = OFF);
+CREATE CLUSTERED INDEX by_until ON parley_once (keep_until) WITH (ALLOW_PAGE_LOCKS = OFF);
 
 -- Readers of queues, and what they have in hand: ids of messages, 16 bytes each.
 -- One whose time is over has died.
@@ -360,7 +363,7 @@ CREATE TABLE parley_lock (
   wait_until bigint        NOT NULL, -- when a request is given up that nobody asks about
   PRIMARY KEY NONCLUSTERED (name, bytes, seq) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
-CREATE INDEX by_owner ON parley_lock (owner_id) WITH (ALLOW_PAGE_LOCKS = OFF);
+CREATE CLUSTERED INDEX by_owner ON parley_lock (owner_id) WITH (ALLOW_PAGE_LOCKS = OFF);
 
 -- The highest fence of a lock under which something was written.
 CREATE TABLE parley_fence (
@@ -368,7 +371,9 @@ CREATE TABLE parley_fence (
   bytes int           NOT NULL, -- of the name
   fence bigint        NOT NULL,
   uses  bigint        NOT NULL,
-  PRIMARY KEY NONCLUSTERED (name, bytes) WITH (ALLOW_PAGE_LOCKS = OFF)
+  place bigint        NOT NULL IDENTITY,
+  PRIMARY KEY NONCLUSTERED (name, bytes) WITH (ALLOW_PAGE_LOCKS = OFF),
+  UNIQUE CLUSTERED (place) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
 
 -- Schedules. The row is locked by whoever submits or claims.
