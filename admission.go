@@ -10,7 +10,7 @@ import (
 )
 
 // admission limits how many connections of the pool are held while handlers work, in
-// all workers and task pools of a Broker together. What handlers send on the side,
+// all workers, task pools and deliveries of a Broker together. What handlers send on the side,
 // records, heartbeats and maintenance share what is left. A worker that is refused
 // holds by lease: it has no connection while it waits for one.
 //
@@ -64,18 +64,29 @@ func (a *admission) room() int {
 	return a.learned
 }
 
-// enter counts one more connection that is held, and reports whether it may be.
-func (a *admission) enter() bool {
+// enter counts one more connection that is held, and reports whether it may be. So
+// many may be in any case.
+func (a *admission) enter(least int) bool {
 	if a.pool == nil {
 		return true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if room := a.room(); room >= 0 && a.held >= room {
+	if room := a.room(); room >= 0 && a.held >= max(room, least) {
 		return false
 	}
 	a.held++
 	return true
+}
+
+// count is enter for what is held whether it may or not.
+func (a *admission) count() {
+	if a.pool == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held++
 }
 
 // wait is enter for a handler that needs a connection, which one may have at least.
@@ -106,7 +117,7 @@ func (a *admission) wait(ctx context.Context) error {
 	}
 }
 
-// leave ends what enter or wait began.
+// leave ends what enter, count or wait began.
 func (a *admission) leave() {
 	if a.pool == nil {
 		return

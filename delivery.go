@@ -31,13 +31,15 @@ type Delivery struct {
 	settled bool
 	marked  bool // workPoint is set
 
-	ctx    context.Context
-	lost   context.CancelCauseFunc
-	mu     sync.Mutex // guards what heartbeats and Broker.Close share
-	open   backend.Tx // of tx
-	beat   *time.Timer
-	until  time.Time
-	beatOn bool
+	ctx  context.Context
+	lost context.CancelCauseFunc
+	mu   sync.Mutex // guards what heartbeats and Broker.Close share
+	open backend.Tx // of tx
+	// counted: the connection of open counts among those that are held.
+	counted bool
+	beat    *time.Timer
+	until   time.Time
+	beatOn  bool
 }
 
 func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions) *Delivery {
@@ -316,9 +318,23 @@ func (d *Delivery) work(tx *Tx) {
 	d.tx = tx
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.open = nil
-	if tx != nil {
-		d.open = tx.be
+	if tx == nil {
+		d.open = nil
+		d.leave()
+		return
+	}
+	d.open = tx.be
+	if !d.counted {
+		d.counted = true
+		d.b.admitted.count()
+	}
+}
+
+// leave gives back the delivery's part of the connections. d.mu is held.
+func (d *Delivery) leave() {
+	if d.counted {
+		d.counted = false
+		d.b.admitted.leave()
 	}
 }
 
@@ -398,6 +414,9 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, sta
 func (d *Delivery) over() {
 	d.settled = true
 	d.stopHeartbeat()
+	d.mu.Lock()
+	d.leave()
+	d.mu.Unlock()
 	d.lost(nil)
 	d.b.mu.Lock()
 	delete(d.b.open, d)

@@ -106,7 +106,8 @@ var (
 	// ErrWorking: the worker is running already.
 	ErrWorking = errors.New("the worker is running already")
 
-	// ErrPool: the pool of connections is too small for the worker.
+	// ErrPool: the pool of connections is too small for the worker, or for one more
+	// delivery that holds one of them.
 	ErrPool = errors.New("the pool of connections is too small")
 
 	// ErrStopped: the worker stopped, and the time that handlers had to come to

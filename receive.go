@@ -14,7 +14,8 @@ type Hold int
 
 // The ways to hold a group.
 const (
-	// HoldDefault is HoldTransaction where the store can, else HoldLease.
+	// HoldDefault is HoldTransaction where the store can and the pool has connections
+	// for that, else HoldLease.
 	HoldDefault Hold = iota
 	// HoldTransaction keeps the claim's transaction open until the delivery is
 	// settled: for handlers of up to about a second.
@@ -103,16 +104,32 @@ func (b *Broker) receiveOptions(o *ReceiveOptions) (ReceiveOptions, error) {
 	if v.MaxBytes == 0 {
 		v.MaxBytes = 4 << 20
 	}
-	if v.Hold == HoldDefault {
+	if v.Hold == HoldDefault && !canHold {
 		v.Hold = HoldLease
-		if canHold {
-			v.Hold = HoldTransaction
-		}
 	}
 	if v.Lease == 0 {
 		v.Lease = b.opt.Lease
 	}
 	return v, nil
+}
+
+// admit decides how a delivery is held. It reports whether the delivery has been
+// counted among those that hold a connection.
+func (b *Broker) admit(opt *ReceiveOptions) (counted bool, err error) {
+	switch {
+	case opt.Release == BeforeWork || opt.Hold == HoldLease:
+		return false, nil
+	case opt.Hold == HoldDefault:
+		if counted = b.admitted.enter(0); counted {
+			opt.Hold = HoldTransaction
+		} else {
+			opt.Hold = HoldLease
+		}
+		return counted, nil
+	case b.admitted.enter(1):
+		return true, nil
+	}
+	return false, fmt.Errorf("handlers and deliveries hold all connections that they may: %w", ErrPool)
 }
 
 // Receive claims the next group of a queue that has messages and that nobody
@@ -152,6 +169,15 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 		return nil, backend.Claim{}, err
 	}
 	defer b.endClaim()
+	counted, err := b.admit(&opt)
+	if err != nil {
+		return nil, backend.Claim{}, err
+	}
+	defer func() {
+		if counted { // not by a delivery
+			b.admitted.leave()
+		}
+	}()
 	tx, err := b.begin(ctx)
 	if err != nil {
 		return nil, backend.Claim{}, err
@@ -188,6 +214,7 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	d := newDelivery(b, c.Holds[0], v, opt)
 	if opt.Release == AfterCommit && opt.Hold == HoldTransaction {
 		tx.hold(d.Group)
+		d.counted, counted = counted, false
 		d.work(tx)
 		keep = true
 	} else if err := tx.commit(ctx); err != nil {

@@ -261,9 +261,11 @@ type TransactionHolder interface {
 // Nothing waits without a limit for a connection while it has one: Begin, and whatever
 // reads, with a context that [IsInside] an open transaction fails in bounded time, with
 // ErrNotBegun, or with ErrWouldDeadlock where there is one connection in all. Before
-// that it asks [TxsFrom] what is open, which may end it.
+// that it asks [TxsFrom] what is open, which may end it. [Patiently] does all of that.
 type Pool interface {
-	// MaxConns is how many connections there can be at once; zero: no limit.
+	// MaxConns is how many connections there can be at once for transactions and
+	// calls; zero: no limit. It is less while the backend keeps connections for
+	// itself, to listen on or for sessions.
 	MaxConns() int
 }
 

@@ -47,6 +47,16 @@
 // finds fewer messages than were delivered, fails with [ErrFenced] and changes
 // nothing.
 //
+// # Connections
+//
+// Nothing waits without a limit for a connection of the store's pool while it has
+// one. Transactions have one each, from Begin to their end, and each other call has one
+// while it lasts; a call that has one takes no second one. A call with a context that
+// [IsInside] an open transaction waits for a bounded time: [Patiently] does that. What
+// waits without a limit has no connection meanwhile, so that it is in nobody's way.
+// Parley sees to the rest: it leaves two connections to others beside what handlers
+// and deliveries hold.
+//
 // # Time
 //
 // Durations cross this interface, never instants to compare with: the store's

@@ -57,6 +57,12 @@ type Store struct {
 	// migrated, for the checks of Migrate. The suite uninstalls it.
 	Fresh func(ctx context.Context) (backend.Backend, error)
 
+	// Limit returns a new handle on the store, as Open does, on a pool of so many
+	// connections. It is needed for the checks of how connections are waited for. A
+	// backend whose transactions take no connection of a pool sets NoPool instead.
+	Limit  func(ctx context.Context, conns int) (backend.Backend, error)
+	NoPool bool
+
 	// Versions, if set, returns a store of its own that is migrated, and whose schema
 	// can be given any version, for the checks of programs and schemas that do not
 	// belong together. The suite uninstalls it.

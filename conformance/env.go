@@ -134,6 +134,23 @@ func (e *Env) Handle() backend.Backend {
 	return be
 }
 
+// Limited opens another handle on the store, on a pool of so many connections. The
+// caller closes it.
+func (e *Env) Limited(conns int) backend.Backend {
+	switch {
+	case e.r.store.NoPool:
+		e.Skipf("the store has no pool of connections")
+	case e.r.store.Limit == nil:
+		e.Fatalf("Store.Limit is not set; a backend without a pool of connections says so by Store.NoPool")
+	}
+	e.undisturbed()
+	be, err := e.r.store.Limit(e.Ctx, conns)
+	if err != nil {
+		e.Fatalf("open a handle on a pool of %d: %v", conns, err)
+	}
+	return be
+}
+
 // undisturbed closes the broker that checks share, unless this one uses it: its
 // duties would lock, for moments, what a check of the backend alone looks at.
 func (e *Env) undisturbed() {

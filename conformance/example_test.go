@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
@@ -14,10 +15,15 @@ func open(ctx context.Context) (backend.Backend, error) {
 	return backend.Open(ctx, "mydb:"+os.Getenv("MYDB_TEST"))
 }
 
+// limited stands for its way to be opened on a pool of so many connections.
+func limited(ctx context.Context, conns int) (backend.Backend, error) {
+	return backend.Open(ctx, fmt.Sprintf("mydb:%s?conns=%d", os.Getenv("MYDB_TEST"), conns))
+}
+
 // In a test of the backend's own, every check is a subtest.
 func ExampleRun() {
 	_ = func(t *testing.T) { // func TestConformance(t *testing.T)
-		conformance.Run(t, conformance.Store{Open: open})
+		conformance.Run(t, conformance.Store{Open: open, Limit: limited})
 	}
 }
 
@@ -25,7 +31,7 @@ func ExampleRun() {
 // again by the suite, since it finds its store in the environment.
 func ExampleMain() {
 	_ = func() { // func main()
-		conformance.Main("mydb", conformance.Store{Open: open, Process: os.Getenv("MYDB_TEST")})
+		conformance.Main("mydb", conformance.Store{Open: open, Limit: limited, Process: os.Getenv("MYDB_TEST")})
 	}
 }
 

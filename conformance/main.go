@@ -17,7 +17,7 @@ import (
 // Main is the whole of a program that checks a backend which the parley command
 // does not know:
 //
-//	func main() { conformance.Main("mydb", conformance.Store{Open: open}) }
+//	func main() { conformance.Main("mydb", conformance.Store{Open: open, Limit: limited}) }
 //
 // It takes the flags -run REGEXP, -list and -json, and exits with 1 if a check
 // failed.

@@ -14,7 +14,7 @@ import (
 
 // ofParley are the sentences that Parley keeps by itself on every store, so
 // that no mistake of a backend can break them.
-var ofParley = []string{"E03", "B02", "B03", "B04", "B09", "B11", "B12", "X13", "X14", "X15", "M03"}
+var ofParley = []string{"A05", "E03", "B02", "B03", "B04", "B09", "B11", "B12", "X13", "X14", "X15", "M03"}
 
 // mutant is a store that does one thing wrong.
 type mutant struct {

@@ -13,7 +13,8 @@ import (
 func referenceStore(fault reference.Fault) Store {
 	s := reference.NewStore(reference.Options{Fault: fault})
 	return Store{
-		Open: func(context.Context) (backend.Backend, error) { return s.Open(), nil },
+		Open:  func(context.Context) (backend.Backend, error) { return s.Open(), nil },
+		Limit: func(_ context.Context, conns int) (backend.Backend, error) { return s.Limit(conns), nil },
 		Fresh: func(context.Context) (backend.Backend, error) {
 			return reference.NewStore(reference.Options{Fault: fault}).Open(), nil
 		},

@@ -20,6 +20,11 @@ var Sentences = []Sentence{
 	{"RB", "A stream has one writer at a time, and its place in the ready order is changed only under its guard: no committed message is ever out of the order, and none waits for a clean-up."},
 	{"RC", "Whether a group is leased, deferred or parked is read on the locked row, and a promotion waits for no sender and no receiver."},
 
+	{"A01", "Nothing waits without a limit for a connection of the store's pool while it has one: any number of workers, with handlers that post on the side, handle everything on a pool of two or more, also where that is smaller than it says."},
+	{"A02", "On a pool of one connection, a verb outside the transaction that a handler has asked for, with the handler's context, is carried out or fails with ErrWouldDeadlock at once, and everything is handled."},
+	{"A03", "A read takes one connection at a time: any number of reads at once come to their end on every pool."},
+	{"A04", "A caller that has a connection, and cannot get another one, fails in bounded time with ErrNotBegun or ErrWouldDeadlock; what it has stays usable, and no connection is lost."},
+	{"A05", "Deliveries in transactions leave two connections of the pool to others: further ones are held by lease, or refused with ErrPool where HoldTransaction was asked for."},
 	{"A20", "With the context of a handler that has asked for its transaction, a verb outside that transaction is carried out, or fails at once with ErrWouldDeadlock on a store with a single writer; it never waits for the handler."},
 	{"A21", "A group that becomes ready keeps at most a hundred senders waiting at a time, and none whose stream has no message; the messages of all its streams are received."},
 	{"A22", "A receiver whose lease ran out counts against the message that it had in hand, also when another verb has taken the group before the next receiver."},

@@ -35,6 +35,11 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, o mssql.Options) {
 	}
 	conformance.RunMatching(t, conformance.Store{
 		Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh),
+		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
+			o := o
+			o.MaxConns = conns
+			return mssql.Open(ctx, dsn, &o)
+		},
 		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) { return at(under(t, prefix(t))) }),
 	}, match)
 }

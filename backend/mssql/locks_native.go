@@ -33,10 +33,9 @@ const (
 	// when that is over.
 	LocksRows = sqlstore.LocksRows
 	// LocksNative keeps them as the server's application locks too. A session is
-	// a connection of the pool, which it keeps (the pool has to be larger than
-	// their number), and its locks are free as soon as
-	// the server has lost that; no lock is given to another as long as its
-	// owner's connection has it.
+	// a connection of the pool, which it keeps; two are left to others. Its locks are
+	// free as soon as the server has lost the connection, and no lock is given to
+	// another as long as its owner's connection has it.
 	LocksNative = sqlstore.LocksNative
 )
 

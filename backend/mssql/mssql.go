@@ -92,8 +92,8 @@ func init() {
 }
 
 // Open opens a pool. Besides the driver's parameters the name may have
-// parley_schema, parley_prefix and parley_locks (rows or native), which set the
-// options of that name.
+// parley_schema, parley_prefix, parley_locks (rows or native) and parley_max_conns,
+// which set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	u, err := sqlstore.ParseURL("mssql", dsn)
 	if err != nil {
@@ -101,12 +101,15 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	}
 	opt := *cmp.Or(o, new(Options))
 	params := u.Query()
-	locks := ""
+	var locks, conns string
 	err = sqlstore.TakeParams(params, map[string]*string{
-		"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix, "parley_locks": &locks,
+		"parley_schema": &opt.Schema, "parley_prefix": &opt.Prefix, "parley_locks": &locks, "parley_max_conns": &conns,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := sqlstore.TakeConns(conns, &opt.MaxConns); err != nil {
+		return nil, fmt.Errorf("parley: mssql: %w", err)
 	}
 	if locks != "" {
 		if opt.Locks, err = sqlstore.ParseLocks(locks); err != nil {

@@ -21,6 +21,9 @@ func TestConformance(t *testing.T) {
 			Process:    dsn,
 			Disposable: true,
 			Open:       func(ctx context.Context) (backend.Backend, error) { return mysql.Open(ctx, dsn, nil) },
+			Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
+				return mysql.Open(ctx, dsn, &mysql.Options{MaxConns: conns})
+			},
 			Fresh: func(ctx context.Context) (backend.Backend, error) {
 				return mysql.Open(ctx, in(t, server, database(t, server)), nil)
 			},

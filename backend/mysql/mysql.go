@@ -92,7 +92,7 @@ func init() {
 // Open opens a pool. The name is a URL, mysql://user:password@host:port/database;
 // the parameters after a question mark go to the driver (tls=true, …), except
 // for socket, the path of a Unix socket to be used in the place of the host, and
-// parley_prefix, which sets the option of that name.
+// parley_prefix and parley_max_conns, which set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	config, err := opt.take(dsn)
@@ -125,13 +125,18 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 	if database == "" || strings.Contains(database, "/") {
 		return nil, errors.New("parley: mysql: the name has no database: write it like mysql://user@host/database")
 	}
-	network, address, socket := "tcp", u.Host, ""
+	network, address := "tcp", u.Host
+	var socket, conns string
 	if u.Port() == "" {
 		address += ":3306"
 	}
 	q := u.Query()
-	if err := sqlstore.TakeParams(q, map[string]*string{"parley_prefix": &o.Prefix, "socket": &socket}); err != nil {
+	err = sqlstore.TakeParams(q, map[string]*string{"parley_prefix": &o.Prefix, "parley_max_conns": &conns, "socket": &socket})
+	if err != nil {
 		return nil, err
+	}
+	if err := sqlstore.TakeConns(conns, &o.MaxConns); err != nil {
+		return nil, fmt.Errorf("parley: mysql: %w", err)
 	}
 	if socket != "" {
 		network, address = "unix", socket

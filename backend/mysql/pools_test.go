@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/internal/workertest"
 )
@@ -31,4 +32,9 @@ func TestReadsTakeOneConnection(t *testing.T) {
 		db.SetMaxOpenConns(4)
 		workertest.ReadsAtOnce(t, mysql.New(db, nil))
 	})
+}
+
+// TestMaxConns: the name of a database limits the pool.
+func TestMaxConns(t *testing.T) {
+	each(t, func(t *testing.T, server string) { backendtest.MaxConns(t, in(t, server, database(t, server))) })
 }

@@ -15,20 +15,20 @@ func TestCloseBesideListener(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	db := connect(t, "pgx", server(t))
-	db.SetMaxOpenConns(2)
-	db.SetMaxIdleConns(2)
+	db.SetMaxOpenConns(3)
+	db.SetMaxIdleConns(3)
 	own := schema(t, connect(t, "pgx", server(t)))
 	first, second := open(t, db, postgres.Options{Schema: own}), open(t, db, postgres.Options{Schema: own})
-	for range 20 { // until its statements are prepared on both connections
-		var both sync.WaitGroup
-		for range 2 {
-			both.Go(func() {
+	for range 20 { // until its statements are prepared on all connections
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
 				if _, err := first.Attendances(ctx); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		both.Wait()
+		all.Wait()
 	}
 	listening, stop := context.WithCancel(ctx)
 	heard, over := make(chan struct{}, 100), make(chan struct{})

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"os"
 	"regexp"
 	"slices"
@@ -48,11 +49,12 @@ func TestConformancePgBouncer(t *testing.T) {
 func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o postgres.Options) {
 	db := connect(t, driver, dsn)
 	db.SetMaxIdleConns(16)
-	open := func(schema string) (backend.Backend, error) {
+	on := func(db *sql.DB, schema string) (backend.Backend, error) {
 		o := o
 		o.Schema = schema
 		return postgres.New(db, &o), nil
 	}
+	open := func(schema string) (backend.Backend, error) { return on(db, schema) }
 	// What is closed holds no connection of the pool's any more.
 	t.Cleanup(func() {
 		for end := time.Now().Add(5 * time.Second); db.Stats().InUse > 0; time.Sleep(10 * time.Millisecond) {
@@ -72,6 +74,11 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 		Process:    own,
 		Disposable: true,
 		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
-		Fresh:      func(context.Context) (backend.Backend, error) { return open(fresh) },
+		Limit: func(_ context.Context, conns int) (backend.Backend, error) {
+			db := connect(t, driver, dsn)
+			db.SetMaxOpenConns(conns)
+			return on(db, own)
+		},
+		Fresh: func(context.Context) (backend.Backend, error) { return open(fresh) },
 	}, match)
 }

@@ -56,7 +56,12 @@ func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.
 		Process:    dsn,
 		Disposable: true,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) },
-		Fresh:      func(ctx context.Context) (backend.Backend, error) { return open(ctx, fresh) },
+		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
+			o := next()
+			o.MaxConns = conns
+			return postgres.Open(ctx, dsn, &o)
+		},
+		Fresh: func(ctx context.Context) (backend.Backend, error) { return open(ctx, fresh) },
 		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
 			dsn := backendtest.WithParam(t, server(t), "parley_schema", schema(t, connect(t, "postgres", server(t))))
 			return func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,9 @@ import (
 
 // pool is the database and how to run statements on it.
 type pool struct {
+	log     *slog.Logger // nil: nobody wants to know
+	cramped sync.Once    // it has been logged that there is no connection to listen on
+
 	options Options // with the prefix that it has come to
 	invalid error   // what is wrong with them
 	db      *sql.DB

@@ -3,10 +3,8 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/internal/workertest"
 )
@@ -17,18 +15,7 @@ func TestWorkersOnSmallPools(t *testing.T) {
 	stores := map[string]func(t *testing.T) backend.Backend{
 		"pgxpool of 4": func(t *testing.T) backend.Backend {
 			name := schema(t, connect(t, "postgres", server(t)))
-			config, err := pgxpool.ParseConfig(with(t, server(t), "pool_max_conns", "4"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			db := stdlib.OpenDBFromPool(pool)
-			t.Cleanup(func() { db.Close() })
-			return postgres.New(db, &postgres.Options{Schema: name})
+			return postgres.New(pgxPool(t, "4"), &postgres.Options{Schema: name})
 		},
 	}
 	for name, conns := range map[string]int{"default": 0, "1": 1, "2": 2, "3": 3} {
@@ -51,3 +38,6 @@ func TestReadsTakeOneConnection(t *testing.T) {
 	db.SetMaxOpenConns(4)
 	workertest.ReadsAtOnce(t, postgres.New(db, &postgres.Options{Schema: schema(t, db)}))
 }
+
+// TestMaxConns: the name of a database limits the pool.
+func TestMaxConns(t *testing.T) { backendtest.MaxConns(t, server(t)) }

@@ -32,8 +32,8 @@
 // # Wake-ups
 //
 // LISTEN needs a session. Open listens on a connection of its own by the same
-// name, New on the one of Options.Listen, or, with pgx, on one of the pool's. A
-// store that cannot listen is polled.
+// name, New on the one of Options.Listen, or, with pgx, on one of the pool's if that
+// has three or more. A store that cannot listen is polled.
 //
 // # Speed
 //
@@ -102,6 +102,7 @@ var (
 	_ backend.TransactionHolder = (*Store)(nil)
 	_ backend.Printer           = (*Store)(nil)
 	_ backend.Pool              = (*Store)(nil)
+	_ backend.Logging           = (*Store)(nil)
 )
 
 func init() {
@@ -111,7 +112,8 @@ func init() {
 
 // Open opens a pool of lib/pq. Besides the driver's parameters the name may have
 // parley_schema, parley_prefix, parley_listen, parley_pooler (auto, always or
-// never) and parley_locks (rows or native), which set the options of that name.
+// never), parley_locks (rows or native) and parley_max_conns, which set the options
+// of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	dsn, err := opt.take(dsn)
@@ -159,13 +161,16 @@ func (o *Options) take(dsn string) (string, error) {
 		return "", err
 	}
 	q := u.Query()
-	var pooler, locks string
+	var pooler, locks, conns string
 	err = sqlstore.TakeParams(q, map[string]*string{
 		"parley_schema": &o.Schema, "parley_prefix": &o.Prefix, "parley_listen": &o.Listen,
-		"parley_pooler": &pooler, "parley_locks": &locks,
+		"parley_pooler": &pooler, "parley_locks": &locks, "parley_max_conns": &conns,
 	})
 	if err != nil {
 		return "", err
+	}
+	if err := sqlstore.TakeConns(conns, &o.MaxConns); err != nil {
+		return "", fmt.Errorf("parley: postgres: %w", err)
 	}
 	switch pooler {
 	case "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strconv"
 	"strings"
@@ -32,25 +33,58 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 		}
 		return errors.ErrUnsupported
 	}
-	for pause := time.Duration(0); ; pause = time.Second {
+	for pause := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pause):
 		}
+		pause = time.Second
 		if s.pool.probe(ctx) != nil {
 			continue
 		}
-		if s.pool.listen != "" {
+		switch {
+		case s.pool.listen != "":
 			s.pool.listenPQ(ctx, wake)
-		} else {
+		case s.pool.roomy(ctx):
 			s.pool.listenPGX(ctx, wake)
+		default: // polling goes on, and the pool may become larger
+			pause = time.Minute
+			continue
 		}
 		if ctx.Err() == nil {
 			wake(0)
 		}
 	}
 }
+
+// listenFrom is how many connections a pool must have to spare one for listening.
+const listenFrom = 3
+
+// roomy reports whether the pool can spare a connection for good. What it says of
+// itself is an upper bound only: there may be another pool behind it.
+func (p *pool) roomy(ctx context.Context) bool {
+	n := p.db.Stats().MaxOpenConnections
+	ok := n <= 0 || n >= listenFrom
+	bounded, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for i := 0; ok && i < listenFrom; i++ {
+		conn, err := p.db.Conn(bounded)
+		if ok = err == nil; ok {
+			defer conn.Close()
+		}
+	}
+	if !ok && ctx.Err() == nil && p.log != nil {
+		p.cramped.Do(func() {
+			p.log.Warn("parley: the pool has too few connections to spare one for listening: receivers poll",
+				"event", "listen.polls", "want", listenFrom)
+		})
+	}
+	return ok
+}
+
+// LogTo implements backend.Logging.
+func (s *Store) LogTo(l *slog.Logger) { s.pool.log = l }
 
 // waiter waits for a notification on a connection of pgx. The type of that is
 // not named here, so that programs that use lib/pq need not have pgx.
@@ -110,6 +144,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		return
 	}
 	defer sqlstore.Discard(conn) // it listens: it must not go back to the pool
+	defer p.store.KeepsConn()()
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
 		return
 	}

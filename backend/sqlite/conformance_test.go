@@ -19,6 +19,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Store{
 		Process:    dsn,
 		Disposable: true,
+		NoPool:     true,
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			return sqlite.Open(ctx, dsn, nil)
 		},

@@ -153,23 +153,26 @@ func (t *Tx) end(ctx context.Context, id backend.ID) error {
 	return nil
 }
 
-// openLine makes a session native. It leaves a connection of the pool for what
-// sessions need besides their lines.
+// spareConns are left to others by lines, as by workers.
+const spareConns = 2
+
+// openLine makes a session native.
 func (x *session) openLine(ctx context.Context) error {
 	s := x.s
 	s.mu.Lock()
-	kept, limit := len(s.lines), s.d.MaxConns()
-	if limit > 0 && kept+1 >= limit {
+	if n := s.conns(); n > 0 && n <= spareConns {
 		s.mu.Unlock()
-		return fmt.Errorf("parley: a session with native locks keeps a connection, and sessions have %d of the %d that the pool may open already: allow more", kept, limit)
+		return fmt.Errorf("parley: a session with native locks keeps a connection of the pool's, of which %d are left: allow more", n)
 	}
 	s.lines[x] = struct{}{}
+	x.unkept = s.KeepsConn()
 	s.mu.Unlock()
-	line, err := s.d.OpenLine(ctx, x.owner.id)
+	line, err := patiently(ctx, s, func(ctx context.Context) (Line, error) { return s.d.OpenLine(ctx, x.owner.id) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		delete(s.lines, x)
+		x.unkept()
 		return s.fail(ctx, err)
 	}
 	x.line, x.owner.keeper = line, &keeper{Keeper: line}
@@ -193,6 +196,7 @@ func (x *session) hangUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUp)
 	defer cancel()
 	_ = x.line.Close(ctx) // the connection is given up if it fails
+	x.unkept()
 	x.s.released.signal()
 }
 

@@ -116,8 +116,9 @@ type session struct {
 	lease  time.Duration
 	closed atomic.Bool
 
-	line  Line        // nil: it has rows only
-	watch *time.Timer // hangs up when the lease is over
+	line   Line        // nil: it has rows only
+	unkept func()      // the line's connection is the pool's again
+	watch  *time.Timer // hangs up when the lease is over
 }
 
 func (x *session) check(ctx context.Context) error {

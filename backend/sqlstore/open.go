@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parleymq/parley/backend"
@@ -37,7 +38,7 @@ func OnPool(s *Store, db *sql.DB) Pooled { return Pooled{s, db} }
 func (Pooled) HoldsInTransaction() {}
 
 // MaxConns implements backend.Pool.
-func (p Pooled) MaxConns() int { return p.db.Stats().MaxOpenConnections }
+func (p Pooled) MaxConns() int { return p.conns() }
 
 // OpenPool opens a pool of so many connections, 16 if that is 0, and keeps them
 // open.
@@ -84,6 +85,19 @@ func TakeParams(q url.Values, to map[string]*string) error {
 			return fmt.Errorf("parley: %s is no parameter of this engine's names; there are %s", name, strings.Join(known, ", "))
 		}
 	}
+	return nil
+}
+
+// TakeConns sets the limit of a pool by a parameter of a data source name.
+func TakeConns(param string, to *int) error {
+	if param == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(param)
+	if err != nil || n < 1 {
+		return fmt.Errorf("parley_max_conns=%s: want a number above zero", param)
+	}
+	*to = n
 	return nil
 }
 

@@ -2,58 +2,35 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/parleymq/parley/backend"
 )
 
-// A caller inside an open transaction has a connection that others may be waiting
-// for. If all of them waited for a second one without a limit, none would get it.
-const (
-	// briefWait is how long such a caller waits before it is asked what it has open.
-	// Asking may end a transaction that only earlier work has needed. The wait covers
-	// the statement that begins a transaction: a shorter one would cut it off where
-	// the server is far away.
-	briefWait = 500 * time.Millisecond
-
-	// longWait is how long it waits if a transaction is open all the same.
-	longWait = 5 * time.Second
-)
-
-// patiently acquires a connection of the pool: without a limit for a caller that has
-// none, and for a bounded time for one inside an open transaction.
+// patiently acquires a connection of the pool for whatever may wait for it.
 func patiently[T any](ctx context.Context, s *Store, acquire func(context.Context) (T, error)) (T, error) {
 	if s.d.Futile || !backend.IsInside(ctx) { // with a single writer, turns have rules of their own
 		return acquire(ctx)
 	}
-	x, expired, err := within(ctx, briefWait, acquire)
-	if !expired {
-		return x, err
-	}
-	open := false
-	for range backend.TxsFrom(ctx) {
-		open = true
-	}
-	if !open {
-		return acquire(ctx)
-	}
-	if s.d.MaxConns != nil && s.d.MaxConns() == 1 {
-		return x, fmt.Errorf("the pool has a single connection, which the open transaction has: %w", backend.ErrWouldDeadlock)
-	}
-	x, expired, err = within(ctx, longWait, acquire)
-	if expired {
-		err = Classified(backend.ErrNotBegun,
-			fmt.Errorf("no connection of the pool was free within %v, beside the one that the open transaction has", longWait))
-	}
-	return x, err
+	return backend.Patiently(ctx, s.conns(), acquire)
 }
 
-// within acquires for a bounded time, and reports whether that has expired.
-func within[T any](ctx context.Context, d time.Duration, acquire func(context.Context) (T, error)) (x T, expired bool, err error) {
-	bounded, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	x, err = acquire(bounded)
-	return x, err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded), err
+// conns is how many connections there are for transactions and reads, 0 for any
+// number: what the pool may open, without those that the store keeps for itself, on
+// which it listens or has the locks of sessions.
+func (s *Store) conns() int {
+	if s.d.MaxConns == nil {
+		return 0
+	}
+	limit := s.d.MaxConns()
+	if limit <= 0 {
+		return 0
+	}
+	return max(limit-int(s.kept.Load()), 1)
+}
+
+// KeepsConn notes that the store keeps a connection of the pool for itself, until the
+// returned function is called.
+func (s *Store) KeepsConn() (over func()) {
+	s.kept.Add(1)
+	return func() { s.kept.Add(-1) }
 }

@@ -35,6 +35,8 @@ type Store struct {
 	open    map[*Tx]struct{}              // transactions that Close has to end
 	stall   time.Duration                 // how long to leave due groups that are locked
 	lines   map[*session]struct{}         // native sessions, whose lines it has to close
+
+	kept atomic.Int32 // connections of the pool that the store has for itself
 }
 
 var (

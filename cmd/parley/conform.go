@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/conformance"
@@ -43,6 +45,10 @@ func conform(ctx context.Context, c *call) error {
 		Process:    own,
 		Disposable: !*keep,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
+		NoPool:     strings.HasPrefix(own, "sqlite:"),
+		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
+			return backend.Open(ctx, demo.WithParam(own, "parley_max_conns", strconv.Itoa(conns)))
+		},
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return backend.Open(ctx, demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
 		},

@@ -117,10 +117,13 @@ func run(ctx context.Context, name string, o interface{ Flags(*flag.FlagSet) }, 
 }
 
 // WithPrefix names the same database with other tables.
-func WithPrefix(dsn, prefix string) string {
+func WithPrefix(dsn, prefix string) string { return WithParam(dsn, "parley_prefix", prefix) }
+
+// WithParam adds a parameter to the name of a database.
+func WithParam(dsn, name, value string) string {
 	sep := "?"
 	if strings.Contains(dsn, "?") {
 		sep = "&"
 	}
-	return dsn + sep + "parley_prefix=" + url.QueryEscape(prefix)
+	return dsn + sep + name + "=" + url.QueryEscape(value)
 }

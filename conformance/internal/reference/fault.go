@@ -126,6 +126,10 @@ const (
 	FaultAnnouncementUnheard   Fault = "announcement-unheard"
 	FaultHistoryLost           Fault = "history-lost"
 	FaultNeverRemoved          Fault = "never-removed"
+	FaultWaitsForever          Fault = "waits-forever"
+	FaultOneUnknown            Fault = "one-unknown"
+	FaultSecondConnection      Fault = "second-connection"
+	FaultConnectionLost        Fault = "connection-lost"
 )
 
 // Faults is the list of all faults.
@@ -140,6 +144,10 @@ var Faults = []FaultInfo{
 	{FaultUncounted, "RA", "a settle accepts an acknowledgement of a message that is not there"},
 	{FaultFinishUnguarded, "RB", "a settle judges whether a stream is empty without its guard"},
 	{FaultStateBeforeLock, "RC", "a claim tests a group's state before it has the lock"},
+	{FaultWaitsForever, "A01", "who has a connection waits for another one as long as it takes"},
+	{FaultOneUnknown, "A02", "a caller that has the only connection waits for another one like any other"},
+	{FaultSecondConnection, "A03", "a read takes a second connection while it has one"},
+	{FaultConnectionLost, "A04", "a wait for a connection that was given up takes one all the same"},
 	{FaultUnblocksAll, "A21", "a group that becomes ready takes the guards of all its streams at once"},
 	{FaultDeathForgotten, "A22", "a verb that takes a group after its lease ran out forgets that the receiver died"},
 	{FaultFoldsCase, "D10", "names that differ only in case are one name"},

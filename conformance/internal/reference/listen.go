@@ -10,7 +10,7 @@ func (h *Handle) Listen(ctx context.Context, wake func(queue int64)) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	l := &listener{wake}
+	l := &listener{wake} // it takes no connection
 	h.store.listeners[l] = struct{}{}
 	h.leave()
 

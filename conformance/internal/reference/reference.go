@@ -26,6 +26,7 @@
 //	applocks.go  application locks
 //	tasks.go     schedules
 //	listen.go    wake-ups
+//	conns.go     connections of a process
 //	fault.go     deliberate mistakes
 //
 // One mutex guards the whole store. That makes every call a single instant,
@@ -129,8 +130,16 @@ func NewStore(o Options) *Store {
 }
 
 // Open makes a handle: another process that uses the store.
-func (s *Store) Open() *Handle {
-	return &Handle{store: s, open: make(map[*Tx]struct{}), sessions: make(map[*session]struct{})}
+func (s *Store) Open() *Handle { return s.Limit(0) }
+
+// Limit is Open for a process with so many connections. Each open transaction has
+// one, and so has each other call while it lasts. Zero: there is no limit.
+func (s *Store) Limit(conns int) *Handle {
+	h := &Handle{store: s, open: make(map[*Tx]struct{}), sessions: make(map[*session]struct{})}
+	if conns > 0 {
+		h.conns = make(chan struct{}, conns)
+	}
+	return h
 }
 
 // Handle is a [backend.Backend].
@@ -139,14 +148,16 @@ type Handle struct {
 	closed   bool
 	open     map[*Tx]struct{}
 	sessions map[*session]struct{}
-	admitted bool         // the schema was once found to be right
-	timers   []backend.ID // for faults: those that it set
+	conns    chan struct{} // has those that are in use; nil: there is no limit
+	admitted bool          // the schema was once found to be right
+	timers   []backend.ID  // for faults: those that it set
 }
 
 var (
 	_ backend.Backend           = (*Handle)(nil)
 	_ backend.TransactionHolder = (*Handle)(nil)
 	_ backend.Listener          = (*Handle)(nil)
+	_ backend.Pool              = (*Handle)(nil)
 	_ backend.Tx                = (*Tx)(nil)
 )
 
@@ -154,20 +165,26 @@ var (
 // need its locks.
 func (h *Handle) HoldsInTransaction() {}
 
-// enter begins a call: it takes the mutex, which leave gives back.
+// enter begins a call: it takes a connection and the mutex, which leave gives back.
 func (h *Handle) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := h.connect(ctx); err != nil {
+		return err
+	}
 	h.store.mu.Lock()
 	if h.closed {
-		h.store.mu.Unlock()
+		h.leave()
 		return backend.ErrClosed
 	}
 	return nil
 }
 
-func (h *Handle) leave() { h.store.mu.Unlock() }
+func (h *Handle) leave() {
+	h.store.mu.Unlock()
+	h.putBack()
+}
 
 // enterMigrated is enter for calls that need the schema. The first one looks at its
 // version; later that is done when the catalog is read and a lease is taken back.

@@ -15,6 +15,8 @@ type Tx struct {
 	handle *Handle
 	over   error // nil while it is open
 
+	connected bool // it has a connection of the handle's
+
 	log        []change
 	savepoints []savepoint
 	locks      []lock
@@ -44,8 +46,10 @@ func (h *Handle) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
-	defer h.leave()
-	return h.begin(), nil
+	tx := h.begin()
+	tx.connected = true
+	h.store.mu.Unlock() // and the connection is the transaction's
+	return tx, nil
 }
 
 func (h *Handle) begin() *Tx {
@@ -136,6 +140,9 @@ func (tx *Tx) end() {
 	tx.unlockAll()
 	tx.store.dismiss(tx.party)
 	delete(tx.handle.open, tx)
+	if tx.connected {
+		tx.handle.putBack()
+	}
 	tx.store.signal()
 }
 

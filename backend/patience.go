@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A caller inside an open transaction has a connection that others may be waiting
+// for. If all of them waited for a second one without a limit, none would get it.
+const (
+	// briefWait is how long such a caller waits before it is asked what it has open.
+	// Asking may end a transaction that only earlier work has needed. The wait covers
+	// the statement that begins a transaction: a shorter one would cut it off where
+	// the server is far away.
+	briefWait = 500 * time.Millisecond
+
+	// longWait is how long it waits if a transaction is open all the same.
+	longWait = 5 * time.Second
+)
+
+// Patiently acquires a connection of a pool as [Pool] wants it: without a limit for a
+// caller that has none, and for a bounded time for one inside an open transaction. The
+// pool has so many connections; zero: it is not known how many.
+func Patiently[T any](ctx context.Context, conns int, acquire func(context.Context) (T, error)) (T, error) {
+	if !IsInside(ctx) {
+		return acquire(ctx)
+	}
+	x, expired, err := within(ctx, briefWait, acquire)
+	if !expired {
+		return x, err
+	}
+	open := false
+	for range TxsFrom(ctx) {
+		open = true
+	}
+	if !open {
+		return acquire(ctx)
+	}
+	if conns == 1 {
+		return x, fmt.Errorf("the pool has a single connection, which the open transaction has: %w", ErrWouldDeadlock)
+	}
+	x, expired, err = within(ctx, longWait, acquire)
+	if expired {
+		err = fmt.Errorf("%w: no connection of the pool was free within %v, beside the one that the open transaction has",
+			ErrNotBegun, longWait)
+	}
+	return x, err
+}
+
+// within acquires for a bounded time, and reports whether that has expired.
+func within[T any](ctx context.Context, d time.Duration, acquire func(context.Context) (T, error)) (x T, expired bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	x, err = acquire(bounded)
+	return x, err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded), err
+}
