@@ -85,7 +85,9 @@ type Options struct {
 	MaxBody int
 
 	// NoDuties leaves timers, lifetimes, delayed posts, the dialogs of Senders and
-	// clean-up to other processes, except for what a Receive of this one finds due.
+	// clean-up to other processes, except for what a Receive of this one finds due. It
+	// is for programs whose role may only send, and for tools; of the others at least
+	// one has to do these duties.
 	NoDuties bool
 }
 

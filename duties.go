@@ -20,6 +20,7 @@ type caretaker struct {
 	held  time.Time // when to look at withheld messages again
 	dueAt time.Time // when the due duties were last done
 	poke  chan struct{}
+	told  map[string]bool // duties that the store does not allow, as the log has been told
 }
 
 // every says how often a duty is done though nothing is known to be due.
@@ -42,6 +43,9 @@ var dueDuties = [...]backend.Duty{backend.DutyDelayed, backend.DutyTimers, backe
 const (
 	dutyLimit     = 100
 	withheldEvery = 2 * time.Second
+	// deniedEvery is how often a duty is tried that the program's role may not do: the
+	// role may have been granted more.
+	deniedEvery = 5 * time.Minute
 )
 
 func (b *Broker) startDuties(ctx context.Context) *caretaker {
@@ -125,7 +129,7 @@ func (c *caretaker) round(ctx context.Context) time.Duration {
 			if ctx.Err() != nil {
 				return 0
 			}
-			if !gone(err) && !errors.Is(err, ErrSerialization) {
+			if !gone(err) && !errors.Is(err, ErrSerialization) && !c.denied(duty.String(), err) {
 				c.b.log.Warn("parley: background duty failed", "duty", duty.String(), "error", err)
 			}
 			trouble = trouble || gone(err)
@@ -136,7 +140,8 @@ func (c *caretaker) round(ctx context.Context) time.Duration {
 	c.dueAt = time.Now()
 	c.mu.Unlock()
 	if look && !trouble {
-		if _, err := c.deliverWithheld(ctx); err != nil && ctx.Err() == nil && !gone(err) {
+		_, err := c.deliverWithheld(ctx)
+		if err != nil && ctx.Err() == nil && !gone(err) && !c.denied("withheld", err) {
 			c.b.log.Warn("parley: delivering withheld messages failed", "error", err)
 		}
 	}
@@ -154,6 +159,29 @@ func (c *caretaker) round(ctx context.Context) time.Duration {
 	return max(time.Until(soonest), time.Millisecond)
 }
 
+// denied reports whether the store does not allow a duty to the program's role, and logs
+// that the first time.
+func (c *caretaker) denied(duty string, err error) bool {
+	if !errors.Is(err, ErrDenied) {
+		return false
+	}
+	c.mu.Lock()
+	told := c.told[duty]
+	if c.told == nil {
+		c.told = make(map[string]bool)
+	}
+	c.told[duty] = true
+	if duty == "withheld" {
+		c.held = time.Now().Add(jitter(deniedEvery))
+	}
+	c.mu.Unlock()
+	if !told {
+		c.b.log.Warn("parley: the program's role may not do a background duty: leave it to others by Options.NoDuties,"+
+			" or grant the rights of a worker", "event", "duty.denied", "duty", duty, "error", err)
+	}
+	return true
+}
+
 // tend does one duty until nothing of it is left to do now.
 func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err error) {
 	for {
@@ -161,7 +189,10 @@ func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err
 		moved += n
 		if err != nil || n < dutyLimit {
 			wait := jitter(every[duty])
-			if err != nil { // most are of the moment: a deadlock, a connection that was cut
+			switch {
+			case errors.Is(err, ErrDenied):
+				wait = jitter(deniedEvery)
+			case err != nil: // most are of the moment: a deadlock, a connection that was cut
 				next = jitter(time.Second)
 			}
 			if next > 0 && next < wait {

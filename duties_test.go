@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,3 +52,69 @@ func TestDutyAfterError(t *testing.T) {
 		t.Error("not within 20 s; it is done each minute when nothing fails")
 	}
 }
+
+// refusing does not let the program's role do duties.
+type refusing struct {
+	backend.Backend
+	calls chan struct{}
+}
+
+func (r *refusing) Tend(_ context.Context, duty backend.Duty, _ int) (int, time.Duration, error) {
+	if duty == backend.DutyDelayed {
+		r.calls <- struct{}{}
+	}
+	return 0, 0, backend.ErrDenied
+}
+
+func (r *refusing) Withheld(context.Context, int) ([]backend.WithheldStream, error) {
+	return nil, backend.ErrDenied
+}
+
+// TestDeniedDutyIsLoggedOnce: the log is told once of each duty that the program's role
+// may not do, however often it falls due.
+func TestDeniedDutyIsLoggedOnce(t *testing.T) {
+	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	r := &refusing{be, make(chan struct{})}
+	var log lines
+	b, err := parley.New(t.Context(), r, &parley.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must(err)
+	defer b.Close()
+	<-r.calls
+	must(b.Migrate(t.Context()))
+	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+	for range 5 {
+		_, err := b.Post(t.Context(), "q", parley.Payload{}, parley.After(time.Millisecond))
+		must(err)
+		<-r.calls // it has fallen due
+	}
+	go func() {
+		for range r.calls {
+		}
+	}()
+	must(b.Close())
+	close(r.calls)
+	if n := log.count("duty=delayed"); n != 1 {
+		t.Errorf("%d lines tell of a duty that the role may not do, want one:\n%s", n, log.text())
+	}
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lines) count(part string) int { return strings.Count(l.text(), part) }

@@ -18,6 +18,7 @@ var (
 	ErrUnknownSchema  = backend.ErrUnknownSchema
 	ErrMigrationWaits = backend.ErrMigrationWaits
 	ErrReadOnly       = backend.ErrReadOnly
+	ErrDenied         = backend.ErrDenied
 	ErrNoSpace        = backend.ErrNoSpace
 	ErrNotBegun       = backend.ErrNotBegun
 	ErrConnection     = backend.ErrConnection
@@ -175,6 +176,7 @@ var hints = []struct {
 	{ErrNoSchedule, "open it with Broker.OpenScheduler"},
 	{ErrPhaseClosed, "submit it to a later phase, or open the schedule with AcceptLate"},
 	{ErrReadOnly, "connect to the primary"},
+	{ErrDenied, "grant it what parley grants prints for its role"},
 	{ErrNoSpace, "make room on the database's disk"},
 }
 

@@ -128,6 +128,9 @@ func (r *recycler) serve(ctx context.Context, queue string) {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			continue
+		case r.b.duties.denied("recycling of "+queue, err):
+			_ = sleep(ctx, jitter(deniedEvery))
+			continue
 		case !gone(err) && !IsRetryable(err) && !errors.Is(err, ErrQueueDisabled):
 			r.b.log.Warn("parley: serving the dialogs of a sender failed", "event", "recycle.failed", "queue", queue, "error", err)
 		}

@@ -31,6 +31,10 @@ var (
 	// ErrReadOnly: the store refuses writes (a standby, a read-only file).
 	ErrReadOnly = errors.New("the database is read-only")
 
+	// ErrDenied: the database does not let the program's role do this. On some engines
+	// the transaction must be rolled back.
+	ErrDenied = errors.New("the database does not allow the program's role to do this")
+
 	// ErrNoSpace: the store has no room for what is to be written, such as when its
 	// disk is full. The transaction must be rolled back.
 	ErrNoSpace = errors.New("the database has no space left")

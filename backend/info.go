@@ -38,4 +38,5 @@ const (
 	WarnTable = "schema.table" // a table is missing
 	WarnIndex = "schema.index" // an index is missing or cannot be used
 	WarnGrant = "schema.grant" // the role lacks privileges
+	WarnRole  = "schema.role"  // the role has those of a worker, an operator or a sender
 )

@@ -26,3 +26,27 @@ type MigrateOptions struct {
 	// Report, if set, is told what the migration does.
 	Report func(text string)
 }
+
+// Role is a set of rights that a program needs in a database; docs/security.md says
+// what each of them is for.
+type Role string
+
+// The roles. Each leaves out what the others are for, but a worker sends, too.
+const (
+	RoleOwner    Role = "owner"    // migrates and defines
+	RoleWorker   Role = "worker"   // receives, runs tasks, takes locks, does the background duties
+	RoleOperator Role = "operator" // looks at everything, promotes, retries, skips, discards
+	RoleSender   Role = "sender"   // begins conversations, sends and posts
+	RolePoster   Role = "poster"   // posts by plain SQL
+)
+
+// Roles are all of them.
+var Roles = []Role{RoleOwner, RoleWorker, RoleOperator, RoleSender, RolePoster}
+
+// Granter is implemented by backends for databases that know roles.
+type Granter interface {
+	// Grants returns the SQL by which the store's owner gives an account what a role
+	// needs. If no account is named it begins with one that is made. Where a database
+	// has no roles the error is errors.ErrUnsupported and says what there is.
+	Grants(ctx context.Context, role Role, account string) (string, error)
+}

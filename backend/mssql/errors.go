@@ -57,6 +57,9 @@ func classify(err error) error {
 	case 3906, 3908, // the database is read-only
 		978, 3947: // a secondary replica
 		return backend.ErrReadOnly
+	case 229, 230, // no permission on an object, on a column
+		262, 297, 300: // nor for a statement, or the server
+		return backend.ErrDenied
 	case 208, // invalid object name
 		207,  // invalid column name: an older schema
 		2812, // no such procedure

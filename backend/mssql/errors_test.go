@@ -28,6 +28,7 @@ func TestClassify(t *testing.T) {
 		650:      backend.ErrIsolation,
 		3906:     backend.ErrReadOnly,
 		208:      backend.ErrNotMigrated,
+		229:      backend.ErrDenied,
 		2715:     backend.ErrNotMigrated,
 		2628:     backend.ErrTooLarge,
 		8152:     backend.ErrTooLarge,

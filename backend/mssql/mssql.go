@@ -172,6 +172,7 @@ func newStore(s *server, o Options) *Store {
 		PrintAlone:   "EXEC (N'%s')",
 		Exclude:      s.exclude,
 		Info:         s.info,
+		Grants:       s.grants(),
 		DB:           s.db,
 		Close:        s.close,
 		MaxConns:     func() int { return s.db.Stats().MaxOpenConnections },

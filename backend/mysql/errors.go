@@ -46,6 +46,12 @@ func classify(err error) error {
 		1792, // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
 		1836: // ER_READ_ONLY_MODE
 		return backend.ErrReadOnly
+	case 1044, // ER_DBACCESS_DENIED_ERROR
+		1142, // ER_TABLEACCESS_DENIED_ERROR
+		1143, // ER_COLUMNACCESS_DENIED_ERROR
+		1227, // ER_SPECIFIC_ACCESS_DENIED_ERROR
+		1370: // ER_PROCACCESS_DENIED_ERROR
+		return backend.ErrDenied
 	case 1021, // ER_DISK_FULL
 		1114: // ER_RECORD_FILE_FULL: the tablespace cannot grow
 		return backend.ErrNoSpace

@@ -186,6 +186,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Exclude:     p.exclude,
 		Info:        p.info,
 		Lacks:       p.lacks,
+		Grants:      p.grants(),
 		DB:          db,
 		Close:       p.close,
 		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },

@@ -40,6 +40,8 @@ func classify(err error) error {
 		return backend.ErrSerialization
 	case "25006": // read_only_sql_transaction
 		return backend.ErrReadOnly
+	case "42501": // insufficient_privilege
+		return backend.ErrDenied
 	case "53100": // disk_full
 		return backend.ErrNoSpace
 	case "42P01", // undefined_table

@@ -93,6 +93,9 @@ type Dialect struct {
 	// tell.
 	Lacks func(ctx context.Context, sess Session, table string) ([]string, error)
 
+	// Grants writes the rights of roles; nil where the engine has no roles.
+	Grants *Grants
+
 	// DB is the pool, whose idle connections are closed after ErrReadOnly; nil where
 	// the next one could not lead to another server.
 	DB *sql.DB

@@ -81,11 +81,16 @@ func (r run) indexes(ctx context.Context) (map[object]bool, error) {
 
 // compare warns of differences between what the migrations make and what there is.
 func (d *Dialect) compare(tables map[string]string, indexes map[object]bool) (list []backend.Warning) {
+	role := d.roleOf(tables)
+	limited := false
 	for _, o := range d.objects() {
 		lacks, seen := tables[o.table]
 		usable, there := indexes[o]
 		w := backend.Warning{Object: o.table}
 		switch {
+		case o.index == "" && role != "" && (!seen || lacks != ""):
+			limited = true
+			continue
 		case o.index == "" && !seen:
 			w.Code, w.Bad = backend.WarnTable, true
 			w.Text, w.Hint = "the table is not there, or the role may not see it", "restore it, or grant the role what it needs"
@@ -102,6 +107,11 @@ func (d *Dialect) compare(tables map[string]string, indexes map[object]bool) (li
 			continue
 		}
 		list = append(list, w)
+	}
+	if limited {
+		list = append(list, backend.Warning{Code: backend.WarnRole,
+			Text: fmt.Sprintf("the program's role has the rights of a %s and not all those of the owner", role),
+			Hint: "what it may not do fails with ErrDenied; see docs/security.md"})
 	}
 	return list
 }

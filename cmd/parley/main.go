@@ -44,6 +44,7 @@ var commands = map[string]command{
 	"promote":       {"GROUP [LEVEL]", "put a group before all that are not promoted", promote},
 	"demote":        {"GROUP", "end a group's promotion", demote},
 	"schedule":      {"VERB [NAME [TASK...]]", "list, show, log, running, seal, cancel, retry, skip, release", schedule},
+	"grants":        {"--role ROLE [--to ACCOUNT]", "print the rights that a role needs", grants},
 	"locks":         {"[PREFIX]", "application locks, with their holders and waiters", locks},
 	"bench":         {"", "measure what a database can do: send, drain, latency", bench},
 	"parked":        {"[list|show|retry|skip|discard] [GROUP…]", "groups that are parked, and what to do with them", parked},

@@ -252,3 +252,19 @@ func TestMigrateReports(t *testing.T) {
 		}
 	}
 }
+
+// TestGrants: SQLite says that it has no roles, and a role must be one that there is.
+// The engines' tests try what the others print.
+func TestGrants(t *testing.T) {
+	db, _ := database(t)
+	code, out, errs := tool(t, "grants", "--db", db, "--role", "sender")
+	if code != 1 || out != "" || !strings.Contains(errs, "file system") {
+		t.Errorf("on SQLite: exit code %d, %q, %q", code, out, errs)
+	}
+	if code, _, errs = tool(t, "grants", "--db", db, "--role", "king"); code != 1 || !strings.Contains(errs, "sender") {
+		t.Errorf("of a role that there is not: exit code %d, %q", code, errs)
+	}
+	if code, _, _ = tool(t, "grants", "--db", db); code != 2 {
+		t.Errorf("without a role: exit code %d", code)
+	}
+}

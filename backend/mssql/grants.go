@@ -1,0 +1,59 @@
+package mssql
+
+import (
+	"context"
+	"strings"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// grants writes rights as SQL Server has them.
+func (s *server) grants() *sqlstore.Grants {
+	return &sqlstore.Grants{
+		Account: func(name string) (string, error) { return bracketed(name), nil },
+		Table:   func(ctx context.Context, name string) (string, error) { return s.named(ctx, name) },
+		// A sender looks whether its stream is in the ready order already.
+		More: []sqlstore.Rights{{Table: "ready", Sender: "s"}},
+		Extra: func(ctx context.Context, role backend.Role) ([]string, error) {
+			schema, err := s.home(ctx)
+			if err != nil {
+				return nil, err
+			}
+			prefix := schema + "." + s.options.Prefix
+			switch role {
+			case backend.RoleOwner:
+				return []string{
+					"CREATE TABLE, CREATE VIEW, CREATE PROCEDURE, CREATE TYPE",
+					"ALTER, CONTROL ON SCHEMA::" + schema,
+				}, nil
+			case backend.RolePoster:
+				return []string{"EXECUTE ON OBJECT::" + prefix + "post_message"}, nil
+			}
+			// Lists are passed as tables of these types.
+			return []string{
+				"EXECUTE ON TYPE::" + prefix + "ids",
+				"EXECUTE ON TYPE::" + prefix + "batch",
+			}, nil
+		},
+	}
+}
+
+func bracketed(name string) string { return "[" + strings.ReplaceAll(name, "]", "]]") + "]" }
+
+// home returns the schema's name, in brackets.
+func (s *server) home(ctx context.Context) (string, error) {
+	name := s.options.Schema
+	if name == "" {
+		if err := s.db.QueryRowContext(ctx, "SELECT SCHEMA_NAME()").Scan(&name); err != nil {
+			return "", err
+		}
+	}
+	return bracketed(name), nil
+}
+
+// named returns something of the schema's with the schema's name.
+func (s *server) named(ctx context.Context, name string) (string, error) {
+	schema, err := s.home(ctx)
+	return schema + "." + s.options.Prefix + name, err
+}

@@ -1,0 +1,477 @@
+// Package roletest has a test of the rights of roles, for backends whose databases
+// know them.
+package roletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Site is an empty store of the test's own.
+type Site struct {
+	// Owner opens it with all rights.
+	Owner func(t *testing.T) backend.Backend
+	// As opens it with an account of its own, which has the rights that grants prints
+	// for it.
+	As func(t *testing.T, role backend.Role, grants func(account string) string) backend.Backend
+	// Played, if set, is called when a role has done its work.
+	Played func(t *testing.T)
+	// Bodies are queries of bodies.
+	Bodies []string
+}
+
+// cast is who plays a role.
+type cast struct {
+	*testing.T
+	ctx   context.Context
+	owner *parley.Broker
+	b     *parley.Broker
+}
+
+// Run has each role do what it is for, with exactly the rights that Grants prints for
+// it, and try what it is not for.
+func Run(t *testing.T, site Site) {
+	owner := broker(t, site.Owner(t))
+	c := &cast{T: t, ctx: t.Context(), owner: owner}
+	c.must(owner.Migrate(c.ctx))
+	c.must(owner.Define(c.ctx, catalog))
+	for _, x := range []struct {
+		role  backend.Role
+		plays func(*cast, Site)
+	}{
+		{backend.RoleSender, (*cast).sender}, {backend.RoleWorker, (*cast).worker}, {backend.RoleOperator, (*cast).operator},
+	} {
+		t.Run(string(x.role), func(t *testing.T) {
+			b := broker(t, site.As(t, x.role, func(account string) string {
+				text, err := owner.Backend().(backend.Granter).Grants(t.Context(), x.role, account)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return text
+			}))
+			x.plays(&cast{T: t, ctx: t.Context(), owner: owner, b: b}, site)
+			if site.Played != nil {
+				site.Played(t)
+			}
+		})
+	}
+}
+
+// catalog is what the owner has defined.
+var catalog = parley.Catalog{
+	Types:     []parley.MessageType{{Name: "job"}, {Name: "note"}},
+	Contracts: []parley.Contract{{Name: "jobs", Messages: []parley.ContractEntry{{Type: "job", SentBy: parley.ByAny}}}, {Name: "notes", Messages: []parley.ContractEntry{{Type: "note", SentBy: parley.ByInitiator}}}},
+	Queues:    []parley.Queue{{Name: "shop", Retention: true}, {Name: "work"}, {Name: "posts", KeepProcessed: time.Millisecond}, {Name: "notes"}},
+	Services: []parley.Service{
+		{Name: "Shop", Queue: "shop"}, {Name: "Work", Queue: "work", Contracts: []string{"jobs", "notes"}},
+		{Name: "Notes", Queue: "notes", Recycles: []parley.Recycle{{Contract: "notes"}}},
+	},
+}
+
+func broker(t *testing.T, be backend.Backend) *parley.Broker {
+	t.Helper()
+	b, err := parley.New(t.Context(), be, &parley.Options{NoDuties: true, KeepOnce: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func (c *cast) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// may does work in a transaction.
+func (c *cast) may(b *parley.Broker, what string, work func(*parley.Tx) error) {
+	c.Helper()
+	if err := b.InTx(c.ctx, work); err != nil {
+		c.Errorf("%s: %v", what, err)
+	}
+}
+
+// denied fails the test unless the database refuses it.
+func (c *cast) denied(what string, err error) {
+	c.Helper()
+	if !errors.Is(err, parley.ErrDenied) {
+		c.Errorf("%s: error %v, want ErrDenied", what, err)
+	}
+}
+
+// sql runs a statement of the role's in a transaction.
+func (c *cast) sql(text string) error {
+	return c.b.InTx(c.ctx, func(tx *parley.Tx) error {
+		rows, err := tx.SQL().QueryContext(c.ctx, text)
+		if err != nil {
+			return c.b.Backend().(interface{ Classify(error) error }).Classify(err)
+		}
+		return rows.Close()
+	})
+}
+
+func job(body string) parley.Payload { return parley.Payload{Type: "job", Body: []byte(body)} }
+
+// dialog begins a conversation and sends on it.
+func dialog(ctx context.Context, tx *parley.Tx, from, to string, o *parley.DialogOptions, bodies ...string) (*parley.Conversation, error) {
+	d, err := tx.Begin(ctx, from, to, o)
+	for _, body := range bodies {
+		if err == nil {
+			err = d.Send(ctx, "job", []byte(body))
+		}
+	}
+	return d, err
+}
+
+var jobs = &parley.DialogOptions{Contract: "jobs", Lifetime: time.Hour}
+
+// send is what senders do, and workers as well.
+func (c *cast) send(b *parley.Broker) (handle parley.ID) {
+	c.Helper()
+	u := parley.NewID().String()
+	for range 2 { // with new keys, and with known ones
+		for _, o := range [][]parley.PostOption{
+			nil, {parley.Key("k")}, {parley.After(time.Millisecond)}, {parley.Unique(u)}, {parley.Key("k"), parley.Unique("k" + u)},
+		} {
+			_, err := b.Post(c.ctx, "posts", job("posted"), o...)
+			c.must(err)
+		}
+		c.may(b, "post a batch", func(tx *parley.Tx) error {
+			_, err := tx.PostBatch(c.ctx, "posts", []parley.Posting{{Payload: job("1")}, {Payload: job("2")},
+				{Payload: job("3"), Options: []parley.PostOption{parley.Key("l")}}, {Payload: job("4"), Options: []parley.PostOption{parley.Key("m")}}})
+			return err
+		})
+	}
+	c.may(b, "a conversation", func(tx *parley.Tx) error {
+		d, err := dialog(c.ctx, tx, "Shop", "Work", jobs, "sent", "sent again")
+		handle = d.Handle()
+		return err
+	})
+	c.may(b, "several conversations", func(tx *parley.Tx) error {
+		one, err := dialog(c.ctx, tx, "Shop", "Work", jobs)
+		c.must(err)
+		two, err := dialog(c.ctx, tx, "Shop", "Work", jobs)
+		c.must(err)
+		return tx.SendTo(c.ctx, []*parley.Conversation{one, two, tx.Conversation(handle)}, "job", []byte("to all"))
+	})
+	c.may(b, "a conversation without a target", func(tx *parley.Tx) error {
+		_, err := dialog(c.ctx, tx, "Shop", "Nowhere", jobs, "withheld")
+		return err
+	})
+	s, err := b.NewSender(c.ctx, parley.SenderOptions{From: "Notes", To: "Work", Contract: "notes", MaxMessages: 2})
+	c.must(err)
+	for range 3 {
+		c.may(b, "a Sender", func(tx *parley.Tx) error {
+			if err := s.Send(c.ctx, tx, parley.Payload{Type: "note"}); err != nil {
+				return err
+			}
+			return s.Key("customer").Send(c.ctx, tx, parley.Payload{Type: "note"})
+		})
+	}
+	c.may(b, "look at what there is", func(tx *parley.Tx) error {
+		if _, err := b.Catalog(c.ctx); err != nil {
+			return err
+		}
+		_, err := tx.Conversation(handle).Status(c.ctx)
+		return err
+	})
+	c.may(b, "Once", func(tx *parley.Tx) error { _, err := tx.Once(c.ctx, fmt.Sprint("once ", handle)); return err })
+	return handle
+}
+
+func (c *cast) sender(site Site) {
+	handle := c.send(c.b)
+	d, err := c.owner.Receive(c.ctx, "posts", nil)
+	c.must(err)
+	id := d.Messages[0].ID
+	c.must(d.Rollback(c.ctx))
+
+	_, err = c.b.Receive(c.ctx, "posts", nil)
+	c.denied("receive", err)
+	_, err = c.b.PostStatus(c.ctx, "posts", id)
+	c.denied("read a post", err)
+	c.denied("cancel a post", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.CancelPost(c.ctx, "posts", id) }))
+	c.denied("end", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).End(c.ctx) }))
+	_, err = c.b.DeadLetters(c.ctx, "", 10)
+	c.denied("dead letters", err)
+	_, err = c.b.Queues(c.ctx)
+	c.denied("status", err)
+	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
+	for _, q := range site.Bodies {
+		c.must(c.owner.InTx(c.ctx, func(tx *parley.Tx) error { // the query is one
+			rows, err := tx.SQL().QueryContext(c.ctx, q)
+			if err == nil {
+				err = rows.Close()
+			}
+			return err
+		}))
+		c.denied(q, c.sql(q))
+	}
+}
+
+func (c *cast) worker(site Site) {
+	c.send(c.b)
+	c.receive()
+	c.duties()
+	c.locks()
+	c.tasks()
+	_, err := c.b.DeadLetters(c.ctx, "", 10)
+	c.denied("dead letters", err)
+	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
+	c.denied("disable a queue", c.b.DisableQueue(c.ctx, "work"))
+}
+
+// receive has workers handle everything: by transaction and by lease, with replies,
+// failures, dead letters and parked groups, until nothing is left.
+func (c *cast) receive() {
+	failed := make(map[parley.ID]int)
+	handler := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		body := string(m.Body)
+		switch {
+		case m.Type == parley.EndDialog || m.Type == parley.ErrorType || m.Type == parley.EndOfStream:
+			return m.End(ctx)
+		case body == "1" || body == "3":
+			return parley.DeadLetter(errors.New("it cannot be handled"))
+		case failed[m.ID] < 1 && body == "2":
+			failed[m.ID]++
+			return parley.Defer(time.Millisecond)
+		case body == "4":
+			return parley.Park(errors.New("an operator has to look"))
+		case failed[m.ID] < 1 && body == "posted":
+			failed[m.ID]++
+			return errors.New("the first attempt fails")
+		case body == "sent":
+			return m.Reply(ctx, "job", []byte("answer"))
+		case body == "to all":
+			return m.End(ctx)
+		}
+		tx, err := m.Tx(ctx)
+		if err == nil {
+			err = tx.Promote(ctx, m.Group)
+		}
+		return err
+	})
+	for _, hold := range []parley.Hold{parley.HoldTransaction, parley.HoldLease} {
+		for _, queue := range []string{"posts", "work", "shop"} {
+			_, err := c.b.Post(c.ctx, "posts", job("one more"), parley.Key("n"))
+			c.must(err)
+			c.drain(func() *parley.Worker {
+				return c.b.NewWorker(queue, handler, &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxAttempts: 3,
+					Backoff: func(int) time.Duration { return time.Millisecond }})
+			})
+		}
+	}
+}
+
+// drain has workers handle what there is, with what is tried again after a moment.
+func (c *cast) drain(make func() *parley.Worker) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, 20*time.Second)
+	defer cancel()
+	for range 3 {
+		if err := make().Drain(ctx); err != nil {
+			c.Fatalf("a worker ended with %v", err)
+		}
+		time.Sleep(5 * time.Millisecond) // what was put off is due then
+	}
+}
+
+func (c *cast) duties() {
+	for duty := range backend.Duty(backend.DutyCount) {
+		if _, _, err := c.b.Backend().Tend(c.ctx, duty, 100); err != nil {
+			c.Errorf("duty %s: %v", duty, err)
+		}
+	}
+}
+
+func (c *cast) locks() {
+	c.may(c.b, "locks of a transaction", func(tx *parley.Tx) error {
+		g, err := tx.Lock(c.ctx, "stock", parley.Exclusive, time.Second)
+		if err != nil {
+			return err
+		}
+		return tx.Fence(c.ctx, "stock", g.Fence)
+	})
+	s, err := c.b.OpenSession(c.ctx, nil)
+	c.must(err)
+	_, err = s.Lock(c.ctx, "stock", parley.Shared, time.Second)
+	c.must(err)
+	_, err = s.Lock(c.ctx, "stock", parley.Update, time.Second)
+	c.must(err)
+	c.must(s.Unlock(c.ctx, "stock"))
+	c.must(s.Close())
+}
+
+func (c *cast) tasks() {
+	s, err := c.b.OpenScheduler(c.ctx, "nightly", &parley.SchedulerOptions{MaxAttempts: 2})
+	c.must(err)
+	c.must(s.Submit(c.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "a"}))
+	tried := false
+	handlers := parley.TaskHandlers{"a": func(ctx context.Context, t *parley.RunningTask) error {
+		if !tried {
+			tried = true
+			return errors.New("the first attempt fails")
+		}
+		_, err := t.Tx(ctx)
+		return err
+	}}
+	c.must(s.Seal(c.ctx))
+	c.must(s.Run(c.ctx, handlers, &parley.TaskPoolOptions{BackOff: func(int) time.Duration { return time.Millisecond }}))
+	c.must(s.Release(c.ctx))
+}
+
+func (c *cast) operator(Site) {
+	// What there is to operate on is left by the other roles, and by the owner.
+	for range 2 {
+		c.send(c.owner)
+	}
+	owner := *c
+	owner.b = c.owner
+	owner.receive()
+	s, err := c.owner.OpenScheduler(c.ctx, "weekly", nil)
+	c.must(err)
+	c.must(s.Submit(c.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "a"}))
+
+	for _, what := range []string{"", "posts", "work"} {
+		found, err := c.b.Diagnose(c.ctx, what)
+		if err != nil {
+			c.Errorf("doctor %q: %v", what, err)
+		}
+		for _, f := range found {
+			if strings.HasPrefix(f.Code, "schema.") && f.Code != backend.WarnRole {
+				c.Errorf("doctor finds %v", f)
+			}
+		}
+	}
+	c.looks()
+	c.groups()
+	c.dead()
+	c.schedules()
+	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
+	c.denied("begin", c.b.InTx(c.ctx, func(tx *parley.Tx) error { _, err := tx.Begin(c.ctx, "Shop", "Work", jobs); return err }))
+}
+
+func (c *cast) looks() {
+	_, err := c.b.Queues(c.ctx)
+	c.must(err)
+	conversations, err := c.b.Conversations(c.ctx, parley.ConversationQuery{Limit: 10})
+	c.must(err)
+	for _, x := range conversations {
+		_, err := c.b.Retained(c.ctx, x.Handle)
+		c.must(err)
+	}
+	for _, look := range []func() error{
+		func() error { _, err := c.b.Locks(c.ctx, ""); return err },
+		func() error { _, err := c.b.Schedules(c.ctx); return err },
+		func() error {
+			_, err := c.b.TaskLog(c.ctx, parley.TaskQuery{Schedule: "weekly", Limit: 10})
+			return err
+		},
+		func() error { _, err := c.b.Withheld(c.ctx, 10); return err },
+		func() error { _, err := c.b.Workers(c.ctx); return err },
+	} {
+		c.must(look())
+	}
+	_, err = c.b.PostStatus(c.ctx, "posts", parley.NewID())
+	if !errors.Is(err, parley.ErrNotPending) && err != nil {
+		c.Errorf("the status of a post that there is not: %v", err)
+	}
+}
+
+func (c *cast) groups() {
+	for _, queue := range []string{"posts", "work"} {
+		_, err := c.owner.Post(c.ctx, "posts", job("late"))
+		c.must(err)
+		c.may(c.owner, "a conversation", func(tx *parley.Tx) error {
+			_, err := dialog(c.ctx, tx, "Shop", "Work", jobs, "late")
+			return err
+		})
+		groups, err := c.b.Groups(c.ctx, queue, 0, 100)
+		c.must(err)
+		if len(groups) == 0 {
+			c.Fatalf("queue %s has no groups", queue)
+		}
+		for _, g := range groups {
+			c.must(c.b.Promote(c.ctx, g.Group, parley.Sticky()))
+			c.must(c.b.Demote(c.ctx, g.Group))
+		}
+	}
+	// The owner parks some of each kind.
+	park := parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.Park(errors.New("bad")) })
+	for _, queue := range []string{"posts", "work"} {
+		for i := range 6 {
+			o := []parley.PostOption{parley.Unique(fmt.Sprint("p", i))}
+			if i%2 == 0 {
+				o = append(o, parley.Key(fmt.Sprint("p", i)))
+			}
+			_, err := c.owner.Post(c.ctx, "posts", job("bad"), o...)
+			c.must(err)
+			c.may(c.owner, "a conversation", func(tx *parley.Tx) error {
+				_, err := dialog(c.ctx, tx, "Shop", "Work", jobs, "bad")
+				return err
+			})
+		}
+		c.drain(func() *parley.Worker { return c.owner.NewWorker(queue, park, &parley.WorkerOptions{MaxReaders: 1}) })
+		parked, err := c.b.Parked(c.ctx, queue, 100)
+		c.must(err)
+		if len(parked) < 6 {
+			c.Fatalf("%d groups of %s are parked", len(parked), queue)
+		}
+		for i, g := range parked {
+			_, err := c.b.PeekParked(c.ctx, queue, g.Group, 10)
+			c.must(err)
+			switch i % 3 {
+			case 0:
+				c.must(c.b.Unpark(c.ctx, g.Group))
+			case 1:
+				_, err = c.b.SkipParked(c.ctx, queue, g.Group, "skipped")
+			case 2:
+				_, err = c.b.DiscardParked(c.ctx, queue, g.Group)
+			}
+			c.must(err)
+		}
+	}
+}
+
+func (c *cast) dead() {
+	dead, err := c.b.DeadLetters(c.ctx, "", 100)
+	c.must(err)
+	if len(dead) < 4 {
+		c.Fatalf("there are %d dead letters", len(dead))
+	}
+	for i, d := range dead {
+		if i%2 == 0 && d.Message.Handle.IsZero() {
+			if _, err := c.b.RequeueDead(c.ctx, d); err != nil {
+				c.Errorf("requeue %+v: %v", d, err)
+			}
+			continue
+		}
+		_, err := c.b.DiscardDead(c.ctx, d.Message.ID)
+		c.must(err)
+	}
+}
+
+func (c *cast) schedules() {
+	s, err := c.b.FindScheduler(c.ctx, "weekly")
+	c.must(err)
+	_, err = s.Status(c.ctx)
+	c.must(err)
+	_, err = s.Retry(c.ctx)
+	c.must(err)
+	_, err = s.Skip(c.ctx)
+	c.must(err)
+	_, err = s.Cancel(c.ctx)
+	c.must(err)
+	c.must(s.Seal(c.ctx))
+	c.must(s.Release(c.ctx))
+}
