@@ -130,7 +130,9 @@ func diagnose(ctx context.Context, b *parley.Broker, what string) string {
 	findings, err := b.Diagnose(ctx, what)
 	var text strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&text, "; %s %s: %s", f.Code, f.Object, f.Text)
+		if f.Code != "worker.dead" { // many were killed
+			fmt.Fprintf(&text, "; %s %s: %s", f.Code, f.Object, f.Text)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(&text, "; diagnosis: %v", err)

@@ -64,7 +64,7 @@ func (s *sender) run(ctx context.Context, fail func(error)) {
 		}
 		switch err := deck[rand.IntN(len(deck))](s, ctx); {
 		case err == nil:
-		case passing(err) || errors.Is(err, errBack):
+		case passing(err):
 			time.Sleep(20 * time.Millisecond)
 		default:
 			fail(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -119,7 +120,14 @@ func (p *program) work(ctx context.Context, b *parley.Broker, h parley.Handler, 
 	}
 }
 
-// passing says whether an error is one that a fault explains.
+// faulty are errors that no fault explains: the program, or the library, is wrong.
+var faulty = []error{parley.ErrNewerSchema, parley.ErrNotMigrated, parley.ErrPool, parley.ErrClosed, parley.ErrTxDone,
+	parley.ErrSettled, parley.ErrInvalidOption, parley.ErrInvalidName, parley.ErrInvalidBody, parley.ErrUnknownQueue,
+	parley.ErrUnknownService, parley.ErrUnknownContract, parley.ErrUnknownType, parley.ErrTypeNotAllowed,
+	parley.ErrNoConversation, parley.ErrEnded, parley.ErrPeerEnded, parley.ErrConversationError, parley.ErrSealed,
+	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, parley.ErrQueueDisabled, parley.ErrNoSchedule}
+
+// passing says whether an error may be gone when the same is done again.
 func passing(err error) bool {
-	return parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)
+	return err == nil || !slices.ContainsFunc(faulty, func(f error) bool { return errors.Is(err, f) })
 }
