@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,17 +9,29 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// drain waits until nothing is left, at most for a minute, and tells what is.
+// patience is how long the drain waits while nothing is settled, and in all.
+const (
+	patience     = time.Minute
+	longPatience = 5 * time.Minute
+)
+
+// drain waits until nothing is left, and tells what is if that takes too long: on a slow
+// machine it may take its time, but not stand still.
 func drain(ctx context.Context, b *parley.Broker) (left []string, err error) {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	begun, last, moved := time.Now(), int64(-1), time.Now()
+	for ; ; time.Sleep(100 * time.Millisecond) {
 		some, err := isLeft(ctx, b)
-		late := time.Now().After(end)
-		switch {
-		case err == nil && !some:
+		if err == nil && !some {
 			return nil, nil
-		case err != nil && !errors.Is(err, parley.ErrConnection) || err != nil && late:
+		}
+		if n, err := lastEffect(ctx, b); err == nil && n != last {
+			last, moved = n, time.Now()
+		}
+		switch {
+		case time.Since(moved) < patience && time.Since(begun) < longPatience:
+		case err != nil:
 			return nil, err
-		case late:
+		default:
 			return tellLeft(ctx, b)
 		}
 	}

@@ -32,9 +32,9 @@ var loads = []struct {
 	weight int
 	step   func(*sender, context.Context) error
 }{
-	{"posts", 12, (*sender).posts},
-	{"dialogs", 6, (*sender).dialogs},
-	{"diary", 5, (*sender).entries},
+	{"posts", 20, (*sender).posts},
+	{"dialogs", 8, (*sender).dialogs},
+	{"diary", 6, (*sender).entries},
 	{"ranked", 2, (*sender).rankedPosts},
 	{"operators", 4, (*sender).operate},
 	{"tasks", 1, (*sender).submit},

@@ -61,6 +61,14 @@ func define(ctx context.Context, b *parley.Broker, engine string) error {
 	return nil
 }
 
+// lastEffect returns the place of the last effect.
+func lastEffect(ctx context.Context, b *parley.Broker) (n int64, err error) {
+	err = b.InTx(ctx, func(tx *parley.Tx) error {
+		return tx.SQL().QueryRowContext(ctx, "SELECT COALESCE(MAX(place), 0) FROM faults_effect").Scan(&n)
+	})
+	return n, err
+}
+
 // readRows reads the user's tables.
 func readRows(ctx context.Context, b *parley.Broker) (r rows, err error) {
 	r.hot = make(map[int]int)
