@@ -49,7 +49,8 @@ func (j *judge) locks() {
 			}
 			for _, other := range certain {
 				if h.from.Before(other.to) && !compatible(h.mode, other.mode) {
-					j.problem(&j.Broken, "%s was held by %s in mode %s and by %s in mode %s", name, other.attempt, other.mode, h.attempt, h.mode)
+					j.problem(&j.Broken, "%s was held by %s in mode %s and by %s in mode %s",
+						name, other.attempt, other.mode, h.attempt, h.mode)
 				}
 			}
 			certain = append(latest(certain, h.from), h)

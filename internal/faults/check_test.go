@@ -112,7 +112,8 @@ func TestForgedMessages(t *testing.T) {
 // child are the events and the effect of a message that the attempt a sends.
 func child(f *forged, by string) {
 	f.add(event{At: at(5), Kind: posted, Stream: "child", Attempt: by},
-		event{At: at(9), Kind: began, Stream: "child", Attempt: "c"}, event{At: at(10), Kind: returned, Stream: "child", Attempt: "c"})
+		event{At: at(9), Kind: began, Stream: "child", Attempt: "c"},
+		event{At: at(10), Kind: returned, Stream: "child", Attempt: "c"})
 	f.effects = append(f.effects, effect{Stream: "child", Attempt: "c", Hot: -1})
 }
 
@@ -207,7 +208,8 @@ func TestForgedBlocks(t *testing.T) {
 
 // look is a claim and what came of it.
 func look(from, to int, attempt, stream, name string) []event {
-	return []event{{At: at(from), Kind: claiming, Attempt: attempt}, {At: at(to), Kind: claimed, Attempt: attempt, Stream: stream, Name: name}}
+	return []event{{At: at(from), Kind: claiming, Attempt: attempt},
+		{At: at(to), Kind: claimed, Attempt: attempt, Stream: stream, Name: name}}
 }
 
 // TestForgedPromotions is about the post p, whose promotion has committed at 12 s.
@@ -264,7 +266,8 @@ func TestForgedPromotions(t *testing.T) {
 
 // task are the events of a task, and its effect if it commits.
 func task(f *forged, stream string, from, to int, commits bool) {
-	f.add(event{At: at(1), Kind: sending, Stream: stream}, event{At: at(from), Kind: began, Stream: stream, Attempt: stream + "!"},
+	f.add(event{At: at(1), Kind: sending, Stream: stream},
+		event{At: at(from), Kind: began, Stream: stream, Attempt: stream + "!"},
 		event{At: at(to), Kind: returned, Stream: stream, Attempt: stream + "!"})
 	if commits {
 		f.effects = append(f.effects, effect{Stream: stream, Attempt: stream + "!", Hot: -1})
@@ -310,7 +313,11 @@ func TestForgedLocks(t *testing.T) {
 	judgeAll(t, map[string]forgery{
 		"exclusive together":  {func(f *forged) { owned(f, "a", "X", 1, 5); owned(f, "b", "X", 4, 6) }, oneBroken},
 		"exclusive in shared": {func(f *forged) { owned(f, "a", "S", 1, 9); owned(f, "b", "X", 4, 6) }, oneBroken},
-		"behind another one":  {func(f *forged) { owned(f, "a", "S", 1, 9); owned(f, "c", "S", 2, 3); owned(f, "b", "IX", 4, 6) }, oneBroken},
+		"behind another one": {func(f *forged) {
+			owned(f, "a", "S", 1, 9)
+			owned(f, "c", "S", 2, 3)
+			owned(f, "b", "IX", 4, 6)
+		}, oneBroken},
 		"shared":              {func(f *forged) { owned(f, "a", "S", 1, 9); owned(f, "b", "U", 4, 6) }, nothing},
 		"one after the other": {func(f *forged) { owned(f, "a", "X", 1, 4); owned(f, "b", "X", 4, 6) }, nothing},
 		"lost meanwhile":      {func(f *forged) { owned(f, "a", "X", 1, 0); owned(f, "b", "X", 4, 6) }, nothing},

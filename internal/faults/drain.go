@@ -97,7 +97,8 @@ func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) 
 			return left, err
 		}
 		for _, g := range groups {
-			left = append(left, fmt.Sprintf("group %+v%s%s", g, tellMessage(ctx, b, q.Name, g), diagnose(ctx, b, g.Group.String())))
+			left = append(left, fmt.Sprintf("group %+v%s%s", g,
+				tellMessage(ctx, b, q.Name, g), diagnose(ctx, b, g.Group.String())))
 		}
 		left = append(left, diagnose(ctx, b, q.Name))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,14 @@ func outcome(err error, committing bool) kind {
 		return unknown
 	}
 	return undone
+}
+
+// unless returns an error, or nil if it is one of those.
+func unless(err error, those ...error) error {
+	if slices.ContainsFunc(those, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return err
 }
 
 // nextIn returns the event of the next message of a stream.
@@ -230,7 +239,8 @@ func (h *handlers) aside(ctx context.Context) error {
 // no quoting.
 func writeEffect(ctx context.Context, tx *parley.Tx, e effect) error {
 	_, err := tx.SQL().ExecContext(ctx, fmt.Sprintf(
-		"INSERT INTO faults_effect (stream, seq, attempt, hot) VALUES ('%s', %d, '%s', %d)", e.Stream, e.Seq, e.Attempt, e.Hot))
+		"INSERT INTO faults_effect (stream, seq, attempt, hot) VALUES ('%s', %d, '%s', %d)",
+		e.Stream, e.Seq, e.Attempt, e.Hot))
 	if err == nil && e.Hot >= 0 {
 		_, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("UPDATE faults_hot SET n = n + 1 WHERE id = %d", e.Hot))
 	}

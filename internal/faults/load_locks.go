@@ -28,12 +28,7 @@ func (s *sender) lock(ctx context.Context) error {
 	if rand.IntN(2) == 0 {
 		hold = s.lockByTransaction
 	}
-	err := hold(ctx, e)
-	if errors.Is(err, parley.ErrLockTimeout) || errors.Is(err, parley.ErrLockDeadlock) || errors.Is(err, parley.ErrFenced) ||
-		errors.Is(err, parley.ErrNotLocked) {
-		err = nil
-	}
-	return err
+	return unless(hold(ctx, e), parley.ErrLockTimeout, parley.ErrLockDeadlock, parley.ErrFenced, parley.ErrNotLocked)
 }
 
 func (s *sender) lockByTransaction(ctx context.Context, e event) error {
@@ -64,7 +59,9 @@ func (s *sender) lockBySession(ctx context.Context, e event) (err error) {
 		return err
 	}
 	s.note(locked, e)
-	err = s.b.InTx(ctx, func(tx *parley.Tx) error { return writeFenced(ctx, tx, lockEffect{e.Stream, g.Fence, e.Attempt}) })
+	err = s.b.InTx(ctx, func(tx *parley.Tx) error {
+		return writeFenced(ctx, tx, lockEffect{e.Stream, g.Fence, e.Attempt})
+	})
 	time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
 	s.note(unlocking, e)
 	released := s.session.Unlock(ctx, e.Stream)

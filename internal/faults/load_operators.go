@@ -29,11 +29,8 @@ func (s *sender) operate(ctx context.Context) error {
 	case "deferred":
 		err = s.unpark(ctx, s.b, g.Group)
 	}
-	if errors.Is(err, parley.ErrUnknownGroup) || errors.Is(err, parley.ErrNoMessage) || errors.Is(err, parley.ErrFenced) ||
-		errors.Is(err, parley.ErrNotPending) {
-		err = nil // the group has gone its way meanwhile
-	}
-	return err
+	// The group may have gone its way meanwhile.
+	return unless(err, parley.ErrUnknownGroup, parley.ErrNoMessage, parley.ErrFenced, parley.ErrNotPending)
 }
 
 // block takes a group, parks or defers it for a while, and makes it ready again.
@@ -80,9 +77,8 @@ func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
 	dead, err := b.DeadLetters(ctx, postQueue, 20)
 	for i := 0; err == nil && i < len(dead); i++ {
 		if strings.HasPrefix(dead[i].Reason, byOperator) && dead[i].Age >= age {
-			if _, err = b.RequeueDead(ctx, dead[i]); errors.Is(err, parley.ErrNotPending) {
-				err = nil // another one has done it
-			}
+			_, err = b.RequeueDead(ctx, dead[i])
+			err = unless(err, parley.ErrNotPending) // another operator has done it
 		}
 	}
 	return err

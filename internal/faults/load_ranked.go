@@ -20,7 +20,8 @@ func (s *sender) rankedPosts(ctx context.Context) error {
 		for range 10 {
 			e := s.single("ranked")
 			log(e)
-			id, err := tx.Post(ctx, rankedQueue, body{Stream: e.Stream}.payload(parley.Default), parley.Priority(1+rand.IntN(10)))
+			p, rank := body{Stream: e.Stream}.payload(parley.Default), parley.Priority(1+rand.IntN(10))
+			id, err := tx.Post(ctx, rankedQueue, p, rank)
 			if err != nil {
 				return err
 			}
@@ -33,9 +34,7 @@ func (s *sender) rankedPosts(ctx context.Context) error {
 		if err = s.b.Promote(ctx, ids[i]); err == nil {
 			s.rec.write(event{Kind: promoted, Stream: streams[i]})
 		}
-		if errors.Is(err, parley.ErrUnknownGroup) {
-			err = nil // it is handled already
-		}
+		err = unless(err, parley.ErrUnknownGroup) // it is handled already
 	}
 	return err
 }

@@ -32,10 +32,7 @@ func (s *sender) submit(ctx context.Context) error {
 			}
 			return tx.Submit(ctx, schedule, tasks...)
 		})
-		if errors.Is(err, parley.ErrPhaseClosed) {
-			err = nil // one of a later phase has begun
-		}
-		if err != nil {
+		if err := unless(err, parley.ErrPhaseClosed); err != nil { // a task of a later phase may have begun
 			return err
 		}
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -77,8 +75,8 @@ func (p *program) broker(fail func(error)) {
 		}
 	}
 	h := &handlers{p, b}
-	go p.work(ctx, b, h.mux(), fail, postQueue, diaryQueue)
-	go p.work(ctx, b, h.mux(), fail, askQueue, answerQueue)
+	go p.work(ctx, b, h, fail, postQueue, diaryQueue)
+	go p.work(ctx, b, h, fail, askQueue, answerQueue)
 	go p.tasks(ctx, b, fail)
 	go p.ranked(ctx, b)
 	go p.tidy(ctx, b)
@@ -101,8 +99,8 @@ func (p *program) connect(ctx context.Context) (parley.Backend, error) {
 }
 
 // work runs a worker with options that programs choose.
-func (p *program) work(ctx context.Context, b *parley.Broker, h parley.Handler, fail func(error), queue string, also ...string) {
-	w := b.NewWorker(queue, h, &parley.WorkerOptions{
+func (p *program) work(ctx context.Context, b *parley.Broker, h *handlers, fail func(error), queue string, also ...string) {
+	w := b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
 		Also:        also,
 		MaxReaders:  1 + rand.IntN(4),
 		MaxBatch:    []int{0, 0, 1, 5}[rand.IntN(4)],
@@ -129,5 +127,5 @@ var faulty = []error{parley.ErrNewerSchema, parley.ErrNotMigrated, parley.ErrPoo
 
 // passing says whether an error may be gone when the same is done again.
 func passing(err error) bool {
-	return err == nil || !slices.ContainsFunc(faulty, func(f error) bool { return errors.Is(err, f) })
+	return err == nil || unless(err, faulty...) != nil
 }
