@@ -1,9 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,7 +11,8 @@ import (
 type verdict struct {
 	Lost, Doubled, Disordered, Stuck, Broken int
 
-	Operations int            // sends and handler calls
+	Operations int            // sends, handler calls, promotions, operators' verbs and locks
+	Load       map[string]int // those that are not handler calls, by kind
 	Faults     map[string]int // by kind
 	Problems   []string       // the first of them, for people
 }
@@ -36,140 +37,113 @@ type message struct {
 	Seq    int
 }
 
-// span is the time of a handler call whose effect was committed.
-type span struct {
+func (m message) String() string { return fmt.Sprintf("%s #%d", m.Stream, m.Seq) }
+
+// call is a call of a handler.
+type call struct {
 	message
-	from, to time.Time
+	group    string
+	from, to time.Time // to is zero if it did not return
 }
 
-// check judges a history by the effects that are there at its end, in the order in
-// which they were written. stall is the longest time without progress, while messages
-// wait and no fault is on.
-func check(history []event, effects []effect, stall time.Duration) *verdict {
-	v := &verdict{Faults: make(map[string]int)}
+// passage is the way of a message, as far as its senders and receivers have told it.
+type passage struct {
+	state   kind      // sending, unless its outcome is known
+	arrives time.Time // no receiver may have it before
+	parents []string  // the attempts in whose transactions it was sent
+}
+
+// judge has a history in the forms in which the rules want it.
+type judge struct {
+	*verdict
+	history   []event
+	rows      rows
+	messages  map[message]*passage
+	calls     map[string]*call // by attempt
+	committed map[string]bool  // the attempts that have an effect
+}
+
+// check judges a history by what is in the user tables at its end. stall is the longest
+// time without progress, while messages wait and no fault is on.
+func check(history []event, rows rows, stall time.Duration) *verdict {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
-	state := make(map[message]kind)
-	due := make(map[message]time.Time)
-	calls := make(map[string]*span)
-	for _, e := range history {
-		m := message{e.Stream, e.Seq}
-		switch e.Kind {
-		case sending:
-			v.Operations++
-			state[m] = unknown
-			due[m] = e.At.Add(time.Duration(e.After))
-		case sent, undone, unknown:
-			state[m] = e.Kind
-		case began:
-			v.Operations++
-			calls[e.Attempt] = &span{message: m, from: e.At}
-			if at, ok := due[m]; ok && e.At.Before(at) {
-				v.problem(&v.Broken, "%v was handled %v too early", m, at.Sub(e.At))
-			}
-		case returned:
-			if s := calls[e.Attempt]; s != nil {
-				s.to = e.At
-			}
-		case fault:
-			v.Faults[e.Name]++
-		}
-	}
-	v.effects(state, effects)
-	v.holders(calls, effects)
-	v.progress(history, effects, stall)
-	return v
-}
-
-// effects compares what was committed by senders with what receivers committed.
-func (v *verdict) effects(state map[message]kind, effects []effect) {
-	count := make(map[message]int)
-	last := make(map[string]int)
-	for _, e := range effects {
-		m := message{e.Stream, e.Seq}
-		count[m]++
-		if count[m] > 1 {
-			v.problem(&v.Doubled, "%v has %d effects", m, count[m])
-			continue
-		}
-		switch state[m] {
-		case undone:
-			v.problem(&v.Broken, "%v was rolled back, and was received", m)
-		case "":
-			v.problem(&v.Broken, "%v was received, and never sent", m)
-		}
-		if before, ok := last[e.Stream]; ok && e.Seq < before {
-			v.problem(&v.Disordered, "%v came behind number %d", m, before)
-		}
-		last[e.Stream] = max(last[e.Stream], e.Seq)
-	}
-	for m, k := range state {
-		if k == sent && count[m] == 0 {
-			v.problem(&v.Lost, "%v was committed, and has no effect", m)
-		}
-	}
-}
-
-// holders finds two receivers that were in one stream at the same time, both of
-// which committed. One that was fenced may overlap with its successor.
-func (v *verdict) holders(calls map[string]*span, effects []effect) {
-	byStream := make(map[string][]*span)
-	for _, e := range effects {
-		s := calls[e.Attempt]
-		switch {
-		case s == nil || s.message != message{e.Stream, e.Seq}:
-			v.problem(&v.Broken, "effect of %s %d by attempt %q, which no handler was called for", e.Stream, e.Seq, e.Attempt)
-		case !s.to.IsZero():
-			byStream[e.Stream] = append(byStream[e.Stream], s)
-		}
-	}
-	for stream, list := range byStream {
-		slices.SortFunc(list, func(a, b *span) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
-		for i := 1; i < len(list); i++ {
-			if list[i].from.Before(list[i-1].to) {
-				v.problem(&v.Broken, "two receivers had stream %s at the same time, with %d and %d",
-					stream, list[i-1].Seq, list[i].Seq)
-			}
-		}
-	}
-}
-
-// progress looks for a time in which messages waited, nothing hindered, and no handler
-// that committed returned.
-func (v *verdict) progress(history []event, effects []effect, stall time.Duration) {
-	committed := make(map[string]bool, len(effects))
-	arrives := make(map[message]bool, len(effects))
-	for _, e := range effects {
-		committed[e.Attempt] = true
-		arrives[message{e.Stream, e.Seq}] = true
-	}
-	var since time.Time // of the last progress, or when there was something to do
-	waiting, faults := 0, 0
-	tell := func(now time.Time) {
-		if waiting > 0 && faults == 0 && !since.IsZero() && now.Sub(since) > stall {
-			v.problem(&v.Stuck, "%d messages waited, and for %v none was settled", waiting, now.Sub(since).Round(time.Millisecond))
-			since = now
-		}
+	j := &judge{&verdict{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
+		make(map[message]*passage), make(map[string]*call), make(map[string]bool)}
+	for _, e := range rows.effects {
+		j.committed[e.Attempt] = true
 	}
 	for _, e := range history {
-		tell(e.At)
-		switch e.Kind {
-		case sent:
-			// A handler may return before its sender has written down its success.
-			if e.After == 0 {
-				if waiting++; waiting == 1 {
-					since = e.At
-				}
-			}
-		case returned:
-			if committed[e.Attempt] && arrives[message{e.Stream, e.Seq}] {
-				waiting, since = max(0, waiting-1), e.At
-			}
-		case fault:
-			faults++
-		case healed:
-			if faults--; faults == 0 {
-				since = e.At
-			}
+		j.note(e)
+	}
+	for _, p := range j.messages {
+		p.settle(j.committed)
+	}
+	j.effects()
+	j.early()
+	j.holders()
+	j.handovers()
+	j.hot()
+	j.progress(stall)
+	j.blocked()
+	j.promotions()
+	j.phases()
+	j.locks()
+	return j.verdict
+}
+
+// note puts an event where the rules look for it.
+func (j *judge) note(e event) {
+	m := message{e.Stream, e.Seq}
+	switch e.Kind {
+	case sending:
+		j.operation(e)
+		j.messages[m] = &passage{state: sending, arrives: e.At.Add(time.Duration(e.After))}
+	case sent, undone, unknown:
+		if p := j.messages[m]; p != nil {
+			p.state = e.Kind
 		}
+	case posted:
+		j.operation(e)
+		p := j.messages[m]
+		if p == nil {
+			p = &passage{state: sending, arrives: e.At.Add(time.Duration(e.After))}
+			j.messages[m] = p
+		}
+		p.parents = append(p.parents, e.Attempt)
+	case began:
+		j.Operations++
+		j.calls[e.Attempt] = &call{message: m, group: e.Group, from: e.At}
+	case returned:
+		if c := j.calls[e.Attempt]; c != nil {
+			c.to = e.At
+		}
+	case promoting, parked, unparking, locked:
+		j.operation(e)
+	case failed:
+		j.problem(&j.Broken, "a program ended: %s", e.Name)
+	case fault:
+		j.Faults[e.Name]++
+	}
+}
+
+// operation counts what an event tells of by its kind, and a send by that of its stream.
+func (j *judge) operation(e event) {
+	j.Operations++
+	name := string(e.Kind)
+	if e.Kind == sending || e.Kind == posted {
+		name, _, _ = strings.Cut(e.Stream, "/")
+	}
+	j.Load[name]++
+}
+
+// settle decides about a message that handlers sent: what they send, and their effect,
+// commit together.
+func (p *passage) settle(committed map[string]bool) {
+	if len(p.parents) == 0 {
+		return
+	}
+	p.state = undone
+	if slices.ContainsFunc(p.parents, func(a string) bool { return committed[a] }) {
+		p.state = sent
 	}
 }

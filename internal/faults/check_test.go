@@ -5,86 +5,341 @@ import (
 	"time"
 )
 
-// step is an event at a number of seconds.
+// at is a time at a number of seconds.
+func at(second int) time.Time { return time.Unix(1000+int64(second), 0) }
+
+// step is an event of the stream s, and of its group.
 func step(second int, k kind, seq int, attempt string) event {
-	return event{At: time.Unix(1000+int64(second), 0), Kind: k, Stream: "s", Seq: seq, Attempt: attempt}
+	e := event{At: at(second), Kind: k, Stream: "s", Seq: seq, Attempt: attempt}
+	if k == began {
+		e.Group = "g"
+	}
+	return e
 }
 
-// sound is a history without a violation, and its effects.
-func sound() ([]event, []effect) {
-	return []event{
+// row is the effect of an attempt on the stream s.
+func row(seq int, attempt string) effect {
+	return effect{Stream: "s", Seq: seq, Attempt: attempt, Hot: -1}
+}
+
+// forged is a history, and what is in the tables at its end.
+type forged struct {
+	history []event
+	rows
+}
+
+func (f *forged) add(e ...event) { f.history = append(f.history, e...) }
+
+// sound is a history without a violation.
+func sound() *forged {
+	return &forged{[]event{
 		step(1, sending, 0, ""), step(2, sent, 0, ""), step(3, sending, 1, ""), step(4, sent, 1, ""),
 		step(5, began, 0, "a"), step(6, returned, 0, "a"), step(7, began, 1, "b"), step(8, returned, 1, "b"),
-	}, []effect{{"s", 0, "a"}, {"s", 1, "b"}}
+	}, rows{effects: []effect{row(0, "a"), row(1, "b")}}}
 }
 
-// TestForgedHistories has each kind of violation found, and what is none let pass.
-func TestForgedHistories(t *testing.T) {
-	for name, c := range map[string]struct {
-		forge func(h []event, e []effect) ([]event, []effect)
-		want  string
-	}{
-		"sound": {func(h []event, e []effect) ([]event, []effect) { return h, e },
-			"lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"lost": {func(h []event, e []effect) ([]event, []effect) { return h, e[:1] },
-			"lost 1, doubled 0, out of order 0, stuck 0, broken 0"},
-		"doubled": {func(h []event, e []effect) ([]event, []effect) {
-			return append(h, step(9, began, 1, "c"), step(10, returned, 1, "c")), append(e, effect{"s", 1, "c"})
+// judged compares the verdict on a sound history, changed, with a text.
+func judged(t *testing.T, forge func(f *forged), want string) {
+	t.Helper()
+	f := sound()
+	forge(f)
+	v := check(f.history, f.rows, 10*time.Second)
+	if got := v.String(); got != want {
+		t.Errorf("%s, want %s\n%q", got, want, v.Problems)
+	}
+}
+
+const (
+	nothing   = "lost 0, doubled 0, out of order 0, stuck 0, broken 0"
+	oneBroken = "lost 0, doubled 0, out of order 0, stuck 0, broken 1"
+	oneLost   = "lost 1, doubled 0, out of order 0, stuck 0, broken 0"
+	oneStuck  = "lost 0, doubled 0, out of order 0, stuck 1, broken 0"
+)
+
+// forgery changes a sound history, of which the checker must then say what is wanted.
+type forgery struct {
+	forge func(f *forged)
+	want  string
+}
+
+func judgeAll(t *testing.T, list map[string]forgery) {
+	for name, c := range list {
+		t.Run(name, func(t *testing.T) { judged(t, c.forge, c.want) })
+	}
+}
+
+// TestForgedMessages has violations by messages found, and what is none let pass.
+func TestForgedMessages(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"sound": {func(*forged) {}, nothing},
+		"lost":  {func(f *forged) { f.effects = f.effects[:1] }, oneLost},
+		"doubled": {func(f *forged) {
+			f.add(step(9, began, 1, "c"), step(10, returned, 1, "c"))
+			f.effects = append(f.effects, row(1, "c"))
 		}, "lost 0, doubled 1, out of order 0, stuck 0, broken 0"},
-		"out of order": {func(h []event, e []effect) ([]event, []effect) {
-			h[4], h[6] = step(5, began, 1, "b"), step(7, began, 0, "a")
-			h[5], h[7] = step(6, returned, 1, "b"), step(8, returned, 0, "a")
-			return h, []effect{e[1], e[0]}
+		"out of order": {func(f *forged) {
+			f.history[4], f.history[6] = step(5, began, 1, "b"), step(7, began, 0, "a")
+			f.history[5], f.history[7] = step(6, returned, 1, "b"), step(8, returned, 0, "a")
+			f.effects = []effect{row(1, "b"), row(0, "a")}
 		}, "lost 0, doubled 0, out of order 1, stuck 0, broken 0"},
-		"stuck": {func(h []event, e []effect) ([]event, []effect) {
-			h[7] = step(60, returned, 1, "b")
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 1, broken 0"},
-		"a fault excuses a stall": {func(h []event, e []effect) ([]event, []effect) {
-			h[7] = step(60, returned, 1, "b")
-			return append(h, event{At: time.Unix(1007, 1), Kind: fault, Name: "stop"},
-				event{At: time.Unix(1059, 0), Kind: healed, Name: "stop"}), e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"rolled back and received": {func(h []event, e []effect) ([]event, []effect) {
-			h[3] = step(4, undone, 1, "")
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 1"},
-		"never sent": {func(h []event, e []effect) ([]event, []effect) {
-			return append(h, step(9, began, 5, "c"), step(10, returned, 5, "c")), append(e, effect{"s", 5, "c"})
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 1"},
-		"unknown and absent": {func(h []event, e []effect) ([]event, []effect) {
-			h[3] = step(4, unknown, 1, "")
-			return h[:6], e[:1]
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"unknown and received": {func(h []event, e []effect) ([]event, []effect) {
-			h[3] = step(4, unknown, 1, "")
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"killed before the outcome": {func(h []event, e []effect) ([]event, []effect) {
-			return append(h[:3:3], h[4:]...), e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"two holders": {func(h []event, e []effect) ([]event, []effect) {
-			h[5] = step(9, returned, 0, "a")
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 1"},
-		"a fenced holder may overlap": {func(h []event, e []effect) ([]event, []effect) {
-			return append(h, step(5, began, 1, "late"), step(20, returned, 1, "late")), e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 0"},
-		"no handler was called": {func(h []event, e []effect) ([]event, []effect) {
-			e[1].Attempt = "none"
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 1"},
-		"too early": {func(h []event, e []effect) ([]event, []effect) {
-			h[2].After = int64(time.Minute)
-			return h, e
-		}, "lost 0, doubled 0, out of order 0, stuck 0, broken 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, e := c.forge(sound())
-			v := check(h, e, 10*time.Second)
-			if got := v.String(); got != c.want {
-				t.Errorf("%s, want %s\n%q", got, c.want, v.Problems)
+		"rolled back and received": {func(f *forged) { f.history[3] = step(4, undone, 1, "") }, oneBroken},
+		"never sent": {func(f *forged) {
+			f.add(step(9, began, 5, "c"), step(10, returned, 5, "c"))
+			f.effects = append(f.effects, row(5, "c"))
+		}, oneBroken},
+		"unknown and absent": {func(f *forged) {
+			f.history[3] = step(4, unknown, 1, "")
+			f.history, f.effects = f.history[:6], f.effects[:1]
+		}, nothing},
+		"unknown and received":      {func(f *forged) { f.history[3] = step(4, unknown, 1, "") }, nothing},
+		"killed before the outcome": {func(f *forged) { f.history = append(f.history[:3:3], f.history[4:]...) }, nothing},
+		"no handler was called":     {func(f *forged) { f.effects[1].Attempt = "none" }, oneBroken},
+		"too early":                 {func(f *forged) { f.history[2].After = int64(time.Minute) }, oneBroken},
+		"too early by a handler that failed": {func(f *forged) {
+			f.history[2].After = int64(4 * time.Second)
+			f.add(step(6, began, 1, "failed"), step(6, returned, 1, "failed"))
+		}, oneBroken},
+		"a program ended": {func(f *forged) { f.add(event{At: at(9), Kind: failed, Name: "error"}) }, oneBroken},
+		"a count without its effect": {func(f *forged) {
+			f.effects[0].Hot, f.hot = 3, map[int]int{3: 2}
+		}, oneBroken},
+		"counts with their effects": {func(f *forged) {
+			f.effects[0].Hot, f.effects[1].Hot, f.hot = 3, 3, map[int]int{3: 2, 4: 0}
+		}, nothing},
+	})
+}
+
+// child are the events and the effect of a message that the attempt a sends.
+func child(f *forged, by string) {
+	f.add(event{At: at(5), Kind: posted, Stream: "child", Attempt: by},
+		event{At: at(9), Kind: began, Stream: "child", Attempt: "c"},
+		event{At: at(10), Kind: returned, Stream: "child", Attempt: "c"})
+	f.effects = append(f.effects, effect{Stream: "child", Attempt: "c", Hot: -1})
+}
+
+// TestForgedReplies is about messages that handlers send in their transactions.
+func TestForgedReplies(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"sound":                     {func(f *forged) { child(f, "a") }, nothing},
+		"lost":                      {func(f *forged) { child(f, "a"); f.effects = f.effects[:2] }, oneLost},
+		"by an attempt that failed": {func(f *forged) { child(f, "failed") }, oneBroken},
+		"not there, by an attempt that failed": {func(f *forged) {
+			child(f, "failed")
+			f.effects = f.effects[:2]
+		}, nothing},
+		"by the second attempt": {func(f *forged) {
+			child(f, "failed")
+			f.add(event{At: at(5), Kind: posted, Stream: "child", Attempt: "a"})
+		}, nothing},
+	})
+}
+
+// TestForgedHolds is about receivers of one group.
+func TestForgedHolds(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"two holders of a stream": {func(f *forged) { f.history[5] = step(9, returned, 0, "a") }, oneBroken},
+		"a fenced holder may overlap": {func(f *forged) {
+			f.add(step(5, began, 1, "late"), step(20, returned, 1, "late"))
+		}, nothing},
+		"two holders of a group": {func(f *forged) {
+			child(f, "a")
+			f.history[len(f.history)-2].Group = "g"
+			f.history[len(f.history)-2].At = at(7).Add(time.Millisecond)
+		}, oneBroken},
+		"other groups may overlap": {func(f *forged) {
+			child(f, "a")
+			f.history[len(f.history)-2].Group = "other"
+			f.history[len(f.history)-2].At = at(7).Add(time.Millisecond)
+		}, nothing},
+		"settled after its lease was taken over": {func(f *forged) {
+			child(f, "a")
+			f.history[len(f.history)-2].Group = "g"
+			f.effects[1], f.effects[2] = f.effects[2], f.effects[1]
+		}, oneBroken},
+	})
+}
+
+// TestForgedProgress is about times in which nothing moves.
+func TestForgedProgress(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"stuck": {func(f *forged) { f.history[7] = step(60, returned, 1, "b") }, oneStuck},
+		"a fault excuses a stall": {func(f *forged) {
+			f.history[7] = step(60, returned, 1, "b")
+			f.add(event{At: at(7).Add(1), Kind: fault, Name: "stop"}, event{At: at(59), Kind: healed, Name: "stop"})
+		}, nothing},
+		"a delayed post is late": {func(f *forged) {
+			f.history[2].After = int64(20 * time.Second)
+			f.history[6], f.history[7] = step(59, began, 1, "b"), step(60, returned, 1, "b")
+		}, oneStuck},
+		"a delayed post comes in time": {func(f *forged) {
+			f.history[2].After = int64(50 * time.Second)
+			f.history[6], f.history[7] = step(59, began, 1, "b"), step(60, returned, 1, "b")
+		}, nothing},
+		"a reply is late": {func(f *forged) {
+			child(f, "b")
+			f.history[8].At = at(7)
+			f.history[9].At, f.history[10].At = at(30), at(31)
+		}, oneStuck},
+	})
+}
+
+// TestForgedBlocks is about groups that operators park and defer.
+func TestForgedBlocks(t *testing.T) {
+	block := func(second int, k kind, after time.Duration) event {
+		return event{At: at(second), Kind: k, Group: "g", After: int64(after), Since: at(second - 1)}
+	}
+	const between = 6 // seconds, when neither handler is called
+	judgeAll(t, map[string]forgery{
+		"handled while parked": {func(f *forged) { f.add(block(between, parked, 0), block(9, unparking, 0)) }, oneBroken},
+		"never unparked":       {func(f *forged) { f.add(block(between, parked, 0)) }, oneBroken},
+		"unparked before":      {func(f *forged) { f.add(block(3, parked, 0), block(4, unparking, 0)) }, nothing},
+		"parked afterwards":    {func(f *forged) { f.add(block(9, parked, 0)) }, nothing},
+		"another group":        {func(f *forged) { e := block(between, parked, 0); e.Group = "h"; f.add(e) }, nothing},
+		"before it is due":     {func(f *forged) { f.add(block(between, parked, 3*time.Second)) }, oneBroken},
+		"when it is due":       {func(f *forged) { f.add(block(between, parked, time.Second)) }, nothing},
+		"retried before it is due": {func(f *forged) {
+			f.add(block(4, parked, time.Minute), block(5, unparking, 0))
+		}, nothing},
+		"by a handler that did not commit": {func(f *forged) {
+			f.add(block(9, parked, 0), step(10, began, 1, "late"), step(11, returned, 1, "late"))
+		}, nothing},
+	})
+}
+
+// look is a claim and what came of it.
+func look(from, to int, attempt, stream, name string) []event {
+	return []event{{At: at(from), Kind: claiming, Attempt: attempt},
+		{At: at(to), Kind: claimed, Attempt: attempt, Stream: stream, Name: name}}
+}
+
+// TestForgedPromotions is about the post p, whose promotion has committed at 12 s.
+func TestForgedPromotions(t *testing.T) {
+	promotion := func(f *forged) {
+		f.add(event{At: at(11), Kind: promoting, Stream: "p"}, event{At: at(12), Kind: promoted, Stream: "p"})
+	}
+	judgeAll(t, map[string]forgery{
+		"ignored": {func(f *forged) {
+			promotion(f)
+			f.add(look(13, 14, "x.1", "u", "")...)
+			f.add(look(15, 16, "x.2", "p", "")...)
+		}, oneBroken},
+		"never received": {func(f *forged) { promotion(f); f.add(look(13, 14, "x.1", "u", "")...) }, oneBroken},
+		"a claim that had begun before": {func(f *forged) {
+			promotion(f)
+			f.add(look(11, 14, "x.1", "u", "")...)
+			f.add(look(15, 16, "x.2", "p", "")...)
+		}, nothing},
+		"another claim has it": {func(f *forged) {
+			promotion(f)
+			f.add(look(13, 20, "y.1", "p", "")...)
+			f.add(look(14, 15, "x.1", "u", "")...)
+		}, nothing},
+		"a claim that failed may have it": {func(f *forged) {
+			promotion(f)
+			f.add(look(13, 14, "y.1", "", "error")...)
+			f.add(look(15, 16, "x.1", "u", "")...)
+			f.add(look(20, 21, "x.2", "p", "")...)
+		}, nothing},
+		"a program that was killed may have it": {func(f *forged) {
+			promotion(f)
+			f.add(look(13, 14, "y.1", "", "")[0])
+			f.add(look(15, 16, "x.1", "u", "")...)
+		}, nothing},
+		"a program that was killed has it no more": {func(f *forged) {
+			promotion(f)
+			f.add(look(13, 14, "y.1", "", "")[0])
+			f.add(look(33, 34, "x.1", "u", "")...)
+		}, oneBroken},
+		"another promoted one comes first": {func(f *forged) {
+			promotion(f)
+			f.add(event{At: at(12), Kind: promoting, Stream: "u"})
+			f.add(look(13, 14, "x.1", "u", "")...)
+			f.add(look(15, 16, "x.2", "p", "")...)
+		}, nothing},
+		"received before": {func(f *forged) {
+			f.add(look(9, 10, "x.1", "p", "")...)
+			promotion(f)
+			f.add(look(13, 14, "x.2", "u", "")...)
+		}, nothing},
+	})
+}
+
+// task are the events of a task, and its effect if it commits.
+func task(f *forged, stream string, from, to int, commits bool) {
+	f.add(event{At: at(1), Kind: sending, Stream: stream},
+		event{At: at(from), Kind: began, Stream: stream, Attempt: stream + "!"},
+		event{At: at(to), Kind: returned, Stream: stream, Attempt: stream + "!"})
+	if commits {
+		f.effects = append(f.effects, effect{Stream: stream, Attempt: stream + "!", Hot: -1})
+	}
+}
+
+// TestForgedPhases is about the order of phases.
+func TestForgedPhases(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"in order": {func(f *forged) {
+			task(f, taskStream("n", 1, 1), 5, 8, true)
+			task(f, taskStream("n", 1, 2), 5, 7, true)
+			task(f, taskStream("n", 2, 3), 8, 9, true)
+		}, nothing},
+		"too early": {func(f *forged) {
+			task(f, taskStream("n", 1, 1), 5, 8, true)
+			task(f, taskStream("n", 2, 3), 7, 9, true)
+		}, oneBroken},
+		"too early, and failed": {func(f *forged) {
+			task(f, taskStream("n", 1, 1), 5, 8, true)
+			task(f, taskStream("n", 3, 3), 7, 9, false)
+		}, oneBroken},
+		"other schedules": {func(f *forged) {
+			task(f, taskStream("n", 1, 1), 5, 8, true)
+			task(f, taskStream("m", 2, 3), 7, 9, true)
+		}, nothing},
+	})
+}
+
+// owned are the events of a lock that is held, and released if to is not zero.
+func owned(f *forged, attempt, mode string, from, to int) {
+	e := event{At: at(from), Kind: locked, Stream: "l", Name: mode, Attempt: attempt}
+	f.add(e)
+	for _, e.Kind = range []kind{unlocking, unlocked} {
+		if e.At = at(to); to > 0 {
+			f.add(e)
+		}
+	}
+}
+
+// TestForgedLocks is about modes and fences of application locks.
+func TestForgedLocks(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"exclusive together":  {func(f *forged) { owned(f, "a", "X", 1, 5); owned(f, "b", "X", 4, 6) }, oneBroken},
+		"exclusive in shared": {func(f *forged) { owned(f, "a", "S", 1, 9); owned(f, "b", "X", 4, 6) }, oneBroken},
+		"behind another one": {func(f *forged) {
+			owned(f, "a", "S", 1, 9)
+			owned(f, "c", "S", 2, 3)
+			owned(f, "b", "IX", 4, 6)
+		}, oneBroken},
+		"shared":              {func(f *forged) { owned(f, "a", "S", 1, 9); owned(f, "b", "U", 4, 6) }, nothing},
+		"one after the other": {func(f *forged) { owned(f, "a", "X", 1, 4); owned(f, "b", "X", 4, 6) }, nothing},
+		"lost meanwhile":      {func(f *forged) { owned(f, "a", "X", 1, 0); owned(f, "b", "X", 4, 6) }, nothing},
+		"a stale fence": {func(f *forged) {
+			f.locks = []lockEffect{{"l", 1, "a"}, {"l", 3, "b"}, {"l", 2, "c"}}
+		}, oneBroken},
+		"fences in order": {func(f *forged) {
+			f.locks = []lockEffect{{"l", 1, "a"}, {"m", 3, "b"}, {"l", 2, "c"}, {"l", 2, "c"}}
+		}, nothing},
+	})
+}
+
+// TestMatrix has the checker's table of modes agree with itself: it is symmetric.
+func TestMatrix(t *testing.T) {
+	if len(together) != len(lockModes) {
+		t.Errorf("%d modes, want %d", len(together), len(lockModes))
+	}
+	for a := range together {
+		for b := range together {
+			if compatible(a, b) != compatible(b, a) {
+				t.Errorf("%s with %s is not as %s with %s", a, b, b, a)
 			}
-		})
+		}
 	}
 }

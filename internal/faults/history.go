@@ -16,10 +16,25 @@ const (
 	sent     kind = "sent"     // its commit succeeded
 	undone   kind = "undone"   // it certainly did not commit
 	unknown  kind = "unknown"  // the connection was cut during the commit
+	posted   kind = "posted"   // a handler sends it in the transaction of its attempt
 	began    kind = "began"    // a handler was called for a message
 	returned kind = "returned" // that handler returned
-	fault    kind = "fault"    // the nemesis begins a fault
-	healed   kind = "healed"   // that fault is over
+
+	promoting kind = "promoting" // before the promotion of the post that is the stream
+	promoted  kind = "promoted"  // that promotion has committed
+	claiming  kind = "claiming"  // before a receive
+	claimed   kind = "claimed"   // it returned the message of the stream, or none
+
+	parked    kind = "parked"    // a group was parked, or deferred for After from the event at Since
+	unparking kind = "unparking" // before it is made ready again
+
+	locked    kind = "locked"    // the lock that is the stream was granted in the mode that is the name
+	unlocking kind = "unlocking" // before it is released
+	unlocked  kind = "unlocked"  // it was still held then
+
+	failed kind = "failed" // a program ends with an error, its name
+	fault  kind = "fault"  // the nemesis begins a fault
+	healed kind = "healed" // that fault is over
 )
 
 // event is a line of a history. Programs write it before and after what they do, so
@@ -27,11 +42,13 @@ const (
 type event struct {
 	At      time.Time `json:"at"`
 	Kind    kind      `json:"kind"`
-	Stream  string    `json:"stream,omitempty"` // has one writer
-	Seq     int       `json:"seq,omitempty"`    // the message's number in its stream
-	Attempt string    `json:"attempt,omitempty"`
-	Name    string    `json:"name,omitempty"`  // of a fault
-	After   int64     `json:"after,omitempty"` // nanoseconds a post was delayed
+	Stream  string    `json:"stream,omitempty"`  // has one writer
+	Seq     int       `json:"seq,omitempty"`     // the message's number in its stream
+	Attempt string    `json:"attempt,omitempty"` // what belongs together: a call, a claim, a hold of a lock
+	Group   string    `json:"group,omitempty"`
+	Name    string    `json:"name,omitempty"`
+	After   int64     `json:"after,omitempty"` // nanoseconds that a message is delayed or a group is deferred
+	Since   time.Time `json:"since,omitzero"`  // when the deferral was asked for
 }
 
 // effect is a row of the user table, written in the transaction that acknowledges.
@@ -39,6 +56,21 @@ type effect struct {
 	Stream  string
 	Seq     int
 	Attempt string
+	Hot     int // the row of the other table that was counted up with it, or -1
+}
+
+// lockEffect is a row that was written under an application lock and its fence.
+type lockEffect struct {
+	Lock    string
+	Fence   int64
+	Attempt string
+}
+
+// rows are what is in the user tables at the end, in the order in which it was written.
+type rows struct {
+	effects []effect
+	locks   []lockEffect
+	hot     map[int]int // counts by row
 }
 
 // recorder appends events to a file. Each event is one write, so that a program that
@@ -53,8 +85,9 @@ func newRecorder(path string) (*recorder, error) {
 	return &recorder{f: f}, err
 }
 
-// write panics when it fails: a run without its history proves nothing.
-func (r *recorder) write(e event) {
+// write returns the time that it has given to the event. It panics when it fails: a
+// run without its history proves nothing.
+func (r *recorder) write(e event) time.Time {
 	e.At = time.Now()
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -65,6 +98,7 @@ func (r *recorder) write(e event) {
 	if _, err := r.f.Write(append(line, '\n')); err != nil {
 		panic(err)
 	}
+	return e.At
 }
 
 // readHistory returns the events of files.

@@ -35,7 +35,7 @@ func main() {
 	for _, p := range v.Problems {
 		fmt.Fprintln(os.Stderr, p)
 	}
-	fmt.Printf("%s: %d operations, faults %v: %s\n", o.engine(), v.Operations, v.Faults, v)
+	fmt.Printf("%s: %d operations, %v, faults %v: %s\n", o.engine(), v.Operations, v.Load, v.Faults, v)
 	if v.bad() || v.Operations < o.operations || sum(v.Faults) < o.faults {
 		os.Exit(1)
 	}

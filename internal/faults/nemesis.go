@@ -33,7 +33,7 @@ func (s *suite) inject(ctx context.Context) error {
 }
 
 // operationsSoFar estimates by the size of the histories, whose lines differ little:
-// an operation has two lines of at least 150 bytes.
+// an operation has 160 bytes of them.
 func (s *suite) operationsSoFar() int {
 	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.history"))
 	size := int64(0)
@@ -42,7 +42,7 @@ func (s *suite) operationsSoFar() int {
 			size += info.Size()
 		}
 	}
-	return int(size / 400)
+	return int(size / 160)
 }
 
 // fault injects one, on a program if it is one of a program's, and ends it.

@@ -2,34 +2,28 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/mysql"
+	"github.com/parleymq/parley/backend/postgres"
 )
 
 const (
-	queue    = "faults"
 	brokers  = 2 // of each program
-	hotRows  = 8
+	senders  = 2 // of each broker
 	lease    = 2 * time.Second
-	delay    = 300 * time.Millisecond // of some posts
-	inFlight = 400                    // messages of a program that may wait before it makes a pause
+	inFlight = 400 // messages of a program that may wait before it makes a pause
 )
 
-// body is what a message carries.
-type body struct {
-	Stream string
-	Seq    int
-}
-
-// program is a child process: brokers with a worker each, and senders, until the
-// file at stop is there. Then it only receives, until it is killed.
+// program is a child process: brokers with workers, and senders, until the file at stop
+// is there. Then it only receives and tidies up, until it is killed.
 type program struct {
 	db, stop string
 	name     string
@@ -43,139 +37,95 @@ func runProgram(db, history, stop string) error {
 	if err != nil {
 		return err
 	}
-	p := &program{db: db, stop: stop, name: parley.NewID().String(), rec: rec}
-	failed := make(chan error, brokers)
-	for i := range brokers {
-		go func() { failed <- p.broker(i) }()
+	p := &program{db: db, stop: stop, name: fmt.Sprintf("%08x", rand.Uint32()), rec: rec}
+	failures := make(chan error, 1)
+	for range brokers {
+		go p.broker(func(err error) {
+			select {
+			case failures <- err:
+			default:
+			}
+		})
 	}
-	return <-failed
+	err = <-failures
+	rec.write(event{Kind: failed, Name: err.Error()})
+	return err
+}
+
+// serialName returns a name that no other thing has; programOf finds the program in it.
+func (p *program) serialName() string { return fmt.Sprint(p.name, ".", p.serial.Add(1)) }
+
+func (p *program) stopped() bool {
+	_, err := os.Stat(p.stop)
+	return err == nil
 }
 
 // broker opens a store, again and again while there is a fault, and works with it.
-func (p *program) broker(i int) error {
+func (p *program) broker(fail func(error)) {
 	ctx := context.Background()
-	for {
-		b, err := parley.Open(ctx, p.db, &parley.Options{Lease: lease, Poll: 200 * time.Millisecond})
+	var b *parley.Broker
+	for b == nil {
+		store, err := p.connect(ctx)
+		if err == nil {
+			b, err = parley.New(ctx, store, &parley.Options{
+				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond})
+		}
 		if err != nil {
 			time.Sleep(100 * time.Millisecond)
-			continue
 		}
-		go p.send(ctx, b, fmt.Sprint(p.name, "-", i))
-		w := b.NewWorker(queue, parley.HandlerFunc(p.handle), &parley.WorkerOptions{
-			MaxReaders: 3, MaxAttempts: -1, Backoff: parley.Backoff(10*time.Millisecond, 200*time.Millisecond)})
-		for {
-			err := w.Run(ctx)
-			if !parley.IsRetryable(err) && !errors.Is(err, parley.ErrConnection) {
-				return fmt.Errorf("worker: %w", err)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+	}
+	h := &handlers{p, b}
+	go p.work(ctx, b, h, fail, postQueue, diaryQueue)
+	go p.work(ctx, b, h, fail, askQueue, answerQueue)
+	go p.tasks(ctx, b, fail)
+	go p.ranked(ctx, b)
+	go p.tidy(ctx, b)
+	for range senders {
+		s := &sender{program: p, b: b, name: p.serialName(), next: make(map[string]int)}
+		go s.run(ctx, fail)
 	}
 }
 
-// send posts under keys of its own, each of which is a stream, and some without key.
-func (p *program) send(ctx context.Context, b *parley.Broker, name string) {
-	next := make(map[string]int)
+// connect opens a store, on a small pool of connections now and then.
+func (p *program) connect(ctx context.Context) (parley.Backend, error) {
+	conns := []int{0, 2, 3}[rand.IntN(3)]
+	switch scheme, _, _ := strings.Cut(p.db, ":"); scheme {
+	case "postgres":
+		return postgres.Open(ctx, p.db, &postgres.Options{MaxConns: conns})
+	case "mysql":
+		return mysql.Open(ctx, p.db, &mysql.Options{MaxConns: conns})
+	}
+	return backend.Open(ctx, p.db)
+}
+
+// work runs a worker with options that programs choose.
+func (p *program) work(ctx context.Context, b *parley.Broker, h *handlers, fail func(error), queue string, also ...string) {
+	w := b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
+		Also:        also,
+		MaxReaders:  1 + rand.IntN(4),
+		MaxBatch:    []int{0, 0, 1, 5}[rand.IntN(4)],
+		Hold:        []parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[rand.IntN(3)],
+		Isolation:   []parley.Isolation{parley.IsolateEach, parley.IsolateBatch}[rand.IntN(2)],
+		MaxAttempts: -1,
+		Backoff:     parley.Backoff(10*time.Millisecond, 200*time.Millisecond),
+	})
 	for {
-		if _, err := os.Stat(p.stop); err == nil {
+		if err := w.Run(ctx); !passing(err) {
+			fail(fmt.Errorf("worker: %w", err))
 			return
 		}
-		if p.open.Load() > inFlight {
-			time.Sleep(10 * time.Millisecond)
-			p.open.Add(-inFlight / 20) // other programs may have handled them
-			continue
-		}
-		var events []event
-		for range 1 + rand.IntN(5) {
-			e := event{Kind: sending, Stream: fmt.Sprint(name, "-k", rand.IntN(6))}
-			if rand.IntN(4) == 0 {
-				e.Stream = fmt.Sprint(name, "-p", p.serial.Add(1))
-				if rand.IntN(4) == 0 {
-					e.After = int64(delay)
-				}
-			}
-			e.Seq = next[e.Stream]
-			next[e.Stream]++
-			p.rec.write(e)
-			events = append(events, e)
-		}
-		p.outcome(events, p.transaction(ctx, b, events))
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-var errBack = errors.New("rolled back on purpose")
+// faulty are errors that no fault explains: the program, or the library, is wrong.
+var faulty = []error{parley.ErrNewerSchema, parley.ErrNotMigrated, parley.ErrPool, parley.ErrClosed, parley.ErrTxDone,
+	parley.ErrSettled, parley.ErrInvalidOption, parley.ErrInvalidName, parley.ErrInvalidBody, parley.ErrUnknownQueue,
+	parley.ErrUnknownService, parley.ErrUnknownContract, parley.ErrUnknownType, parley.ErrTypeNotAllowed,
+	parley.ErrNoConversation, parley.ErrEnded, parley.ErrPeerEnded, parley.ErrConversationError, parley.ErrSealed,
+	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, parley.ErrQueueDisabled, parley.ErrNoSchedule}
 
-// transaction sends, and says what became of it.
-func (p *program) transaction(ctx context.Context, b *parley.Broker, events []event) kind {
-	complete := false
-	err := b.InTx(ctx, func(tx *parley.Tx) error {
-		for _, e := range events {
-			text, err := json.Marshal(body{e.Stream, e.Seq})
-			if err != nil {
-				return err
-			}
-			var o []parley.PostOption
-			if e.Seq > 0 || e.Stream[len(e.Stream)-2] == 'k' {
-				o = append(o, parley.Key(e.Stream))
-			}
-			if e.After > 0 {
-				o = append(o, parley.After(time.Duration(e.After)))
-			}
-			if _, err := tx.Post(ctx, queue, parley.Payload{Type: parley.Default, Body: text}, o...); err != nil {
-				return err
-			}
-		}
-		if rand.IntN(20) == 0 {
-			return errBack
-		}
-		complete = true
-		return nil
-	})
-	switch {
-	case err == nil:
-		return sent
-	case complete && errors.Is(err, parley.ErrConnection):
-		return unknown
-	}
-	if !errors.Is(err, errBack) {
-		time.Sleep(20 * time.Millisecond)
-	}
-	return undone
-}
-
-func (p *program) outcome(events []event, k kind) {
-	for _, e := range events {
-		e.Kind = k
-		p.rec.write(e)
-	}
-	if k == sent {
-		p.open.Add(int64(len(events)))
-	}
-}
-
-// handle writes the effect of a message, and counts in a row that many handlers want.
-func (p *program) handle(ctx context.Context, m *parley.Message) (err error) {
-	var v body
-	if err := json.Unmarshal(m.Body, &v); err != nil {
-		return err
-	}
-	attempt := parley.NewID().String()
-	p.rec.write(event{Kind: began, Stream: v.Stream, Seq: v.Seq, Attempt: attempt})
-	defer func() {
-		p.rec.write(event{Kind: returned, Stream: v.Stream, Seq: v.Seq, Attempt: attempt})
-		p.open.Add(-1)
-	}()
-	tx, err := m.Tx(ctx)
-	if err != nil {
-		return err
-	}
-	// The values are the program's own, and need no quoting.
-	_, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("INSERT INTO faults_effect (stream, seq, attempt) VALUES ('%s', %d, '%s')", v.Stream, v.Seq, attempt))
-	if err == nil && rand.IntN(4) == 0 {
-		_, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("UPDATE faults_hot SET n = n + 1 WHERE id = %d", rand.IntN(hotRows)))
-	}
-	if err == nil && rand.IntN(50) == 0 {
-		err = errors.New("failed on purpose")
-	}
-	return err
+// passing says whether an error may be gone when the same is done again.
+func passing(err error) bool {
+	return err == nil || unless(err, faulty...) != nil
 }

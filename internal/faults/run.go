@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	_ "github.com/parleymq/parley/backend/mysql"
-	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 )
 
@@ -30,13 +27,6 @@ type options struct {
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
-
-// tables are the user's tables, by engine.
-var tables = map[string]string{
-	"sqlite":   "place INTEGER PRIMARY KEY AUTOINCREMENT",
-	"postgres": "place BIGSERIAL PRIMARY KEY",
-	"mysql":    "place BIGINT AUTO_INCREMENT PRIMARY KEY",
-}
 
 // suite is a run.
 type suite struct {
@@ -74,7 +64,7 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
 		return nil, err
 	}
-	left, err := s.drain(ctx)
+	left, err := drain(ctx, s.b)
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +77,13 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if err != nil {
 		return nil, err
 	}
-	effects, err := s.effects(ctx)
+	rows, err := readRows(ctx, s.b)
 	if err != nil {
 		return nil, err
 	}
-	v = check(history, effects, stall)
-	if left > 0 {
-		v.problem(&v.Stuck, "%d messages were left when the faults had stopped", left)
+	v = check(history, rows, stall)
+	for _, text := range left {
+		v.problem(&v.Stuck, "%s", text)
 	}
 	return v, nil
 }
@@ -108,21 +98,8 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if err := s.b.Migrate(ctx); err != nil {
 		return err
 	}
-	if err := s.b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: queue}}}); err != nil {
+	if err := define(ctx, s.b, s.engine()); err != nil {
 		return err
-	}
-	statements := []string{
-		"CREATE TABLE faults_effect (" + tables[s.engine()] + ", stream VARCHAR(80), seq INT, attempt VARCHAR(40))",
-		"CREATE TABLE faults_hot (id INT PRIMARY KEY, n INT)",
-	}
-	for i := range hotRows {
-		statements = append(statements, fmt.Sprintf("INSERT INTO faults_hot VALUES (%d, 0)", i))
-	}
-	for _, text := range statements {
-		err := s.b.InTx(ctx, func(tx *parley.Tx) error { _, err := tx.SQL().ExecContext(ctx, text); return err })
-		if err != nil {
-			return err
-		}
 	}
 	if s.engine() != "sqlite" {
 		u, err := url.Parse(s.db)
@@ -160,41 +137,4 @@ func (s *suite) end() {
 		cmd.Wait()
 	}
 	s.running = nil
-}
-
-// drain waits until nothing is left.
-func (s *suite) drain(ctx context.Context) (left int, err error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		list, err := s.b.Queues(ctx, queue)
-		switch {
-		case errors.Is(err, parley.ErrConnection):
-			continue
-		case err != nil:
-			return 0, err
-		}
-		q := list[0]
-		if left = q.Depth + q.Delayed + q.Leased + q.Deferred + q.Parked + q.Withheld; left == 0 {
-			break
-		}
-	}
-	return left, nil
-}
-
-func (s *suite) effects(ctx context.Context) (list []effect, err error) {
-	err = s.b.InTx(ctx, func(tx *parley.Tx) error {
-		rows, err := tx.SQL().QueryContext(ctx, "SELECT stream, seq, attempt FROM faults_effect ORDER BY place")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var e effect
-			if err := rows.Scan(&e.Stream, &e.Seq, &e.Attempt); err != nil {
-				return err
-			}
-			list = append(list, e)
-		}
-		return rows.Err()
-	})
-	return list, err
 }

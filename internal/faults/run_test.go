@@ -26,9 +26,15 @@ func TestFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d operations, faults %v: %s", v.Operations, v.Faults, v)
+	t.Logf("%d operations, %v, faults %v: %s", v.Operations, v.Load, v.Faults, v)
 	if v.bad() {
 		t.Errorf("want zeros\n%q", v.Problems)
+	}
+	for _, name := range []string{"key", "post", "side", "aside", "dialog", "diary", "entry", "ranked", "task",
+		"promoting", "parked", "unparking", "locked"} {
+		if v.Load[name] == 0 {
+			t.Errorf("no %s in the load", name)
+		}
 	}
 	if v.Operations < o.operations || sum(v.Faults) < o.faults {
 		t.Errorf("want %d operations and %d faults", o.operations, o.faults)

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// patience is how long the drain waits while nothing is settled, and in all.
+const (
+	patience     = time.Minute
+	longPatience = 5 * time.Minute
+)
+
+// drain waits until nothing is left, and tells what is if that takes too long: on a slow
+// machine it may take its time, but not stand still.
+func drain(ctx context.Context, b *parley.Broker) (left []string, err error) {
+	begun, last, moved := time.Now(), int64(-1), time.Now()
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		some, err := isLeft(ctx, b)
+		if err == nil && !some {
+			return nil, nil
+		}
+		if n, err := lastEffect(ctx, b); err == nil && n != last {
+			last, moved = n, time.Now()
+		}
+		switch {
+		case time.Since(moved) < patience && time.Since(begun) < longPatience:
+		case err != nil:
+			return nil, err
+		default:
+			return tellLeft(ctx, b)
+		}
+	}
+}
+
+// isLeft says whether messages, conversations, tasks or dead letters are left.
+func isLeft(ctx context.Context, b *parley.Broker) (bool, error) {
+	queues, err := b.Queues(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, q := range queues {
+		if waiting(q) > 0 {
+			return true, nil
+		}
+	}
+	conversations, err := b.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+	if err != nil || len(conversations) > 0 {
+		return true, err
+	}
+	dead, err := b.DeadLetters(ctx, "", 1)
+	if err != nil || len(dead) > 0 {
+		return true, err
+	}
+	tasks, err := unfinished(ctx, b)
+	return len(tasks) > 0, err
+}
+
+func waiting(q parley.QueueStatus) int {
+	return q.Depth + q.Delayed + q.Leased + q.Deferred + q.Parked + q.Withheld
+}
+
+// unfinished returns the schedules with tasks that are not done.
+func unfinished(ctx context.Context, b *parley.Broker) (list []parley.ScheduleStatus, err error) {
+	all, err := b.Schedules(ctx)
+	for _, s := range all {
+		for state, n := range s.Counts {
+			if n > 0 && state != parley.TaskDone {
+				list = append(list, s)
+				break
+			}
+		}
+	}
+	return list, err
+}
+
+// shown is how many things of a kind are told about.
+const shown = 5
+
+// tellLeft says what is left, where, in which state and why.
+func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) {
+	queues, err := b.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		if waiting(q) == 0 {
+			continue
+		}
+		left = append(left, fmt.Sprintf("queue %q was not empty at the end: %+v", q.Name, q))
+		groups, err := b.Groups(ctx, q.Name, 0, shown)
+		if err != nil {
+			return left, err
+		}
+		for _, g := range groups {
+			left = append(left, fmt.Sprintf("group %+v%s%s", g,
+				tellMessage(ctx, b, q.Name, g), diagnose(ctx, b, g.Group.String())))
+		}
+		left = append(left, diagnose(ctx, b, q.Name))
+	}
+	conversations, err := b.Conversations(ctx, parley.ConversationQuery{Limit: shown})
+	if err != nil {
+		return left, err
+	}
+	for _, c := range conversations {
+		left = append(left, fmt.Sprintf("conversation was left: %+v%s", c, diagnose(ctx, b, c.Handle.String())))
+	}
+	dead, err := b.DeadLetters(ctx, "", shown)
+	if err != nil {
+		return left, err
+	}
+	for _, d := range dead {
+		left = append(left, fmt.Sprintf("dead letter %v: %s", d.Message.ID, d.Reason))
+	}
+	tasks, err := unfinished(ctx, b)
+	for _, s := range tasks[:min(shown, len(tasks))] {
+		left = append(left, fmt.Sprintf("schedule was left: %+v%s", s, diagnose(ctx, b, s.Name)))
+	}
+	return left, err
+}
+
+// tellMessage tells of the first message of a group that is parked or deferred.
+func tellMessage(ctx context.Context, b *parley.Broker, queue string, g parley.GroupStatus) string {
+	if g.State != "parked" && g.State != "deferred" {
+		return ""
+	}
+	list, err := b.PeekParked(ctx, queue, g.Group, 1)
+	if err != nil || len(list) == 0 {
+		return fmt.Sprint(" without a message to be seen: ", err)
+	}
+	m := list[0]
+	return fmt.Sprintf(" message %v, type %s, body %s, attempt %d, redelivered %t, last error %q",
+		m.ID, m.Type, m.Body, m.Attempt, m.Redelivered, m.LastError)
+}
+
+// diagnose returns what the library itself says.
+func diagnose(ctx context.Context, b *parley.Broker, what string) string {
+	findings, err := b.Diagnose(ctx, what)
+	var text strings.Builder
+	for _, f := range findings {
+		if f.Code != "worker.dead" { // many were killed
+			fmt.Fprintf(&text, "; %s %s: %s", f.Code, f.Object, f.Text)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(&text, "; diagnosis: %v", err)
+	}
+	return text.String()
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// sender is one of a program's goroutines that make work. It is the only writer of the
+// streams that it names.
+type sender struct {
+	*program
+	b    *parley.Broker
+	name string
+	next map[string]int // the next number in each stream
+
+	diary    *parley.Sender    // by load_diary.go
+	session  *parley.Session   // by load_locks.go
+	schedule *parley.Scheduler // by load_tasks.go
+}
+
+// loads are what senders do, each as often as its weight says.
+var loads = []struct {
+	name   string
+	weight int
+	step   func(*sender, context.Context) error
+}{
+	{"posts", 20, (*sender).posts},
+	{"dialogs", 8, (*sender).dialogs},
+	{"diary", 6, (*sender).entries},
+	{"ranked", 2, (*sender).rankedPosts},
+	{"operators", 4, (*sender).operate},
+	{"tasks", 1, (*sender).submit},
+	{"locks", 4, (*sender).lock},
+}
+
+// kindsVariable narrows a run to some loads, with commas between.
+const kindsVariable = "PARLEY_FAULTS_KINDS"
+
+// run takes a step after the other, of loads that it draws, until the programs are told
+// to stop.
+func (s *sender) run(ctx context.Context, fail func(error)) {
+	var deck []func(*sender, context.Context) error
+	only := os.Getenv(kindsVariable)
+	for _, l := range loads {
+		for range l.weight {
+			if only == "" || strings.Contains(","+only+",", ","+l.name+",") {
+				deck = append(deck, l.step)
+			}
+		}
+	}
+	for !s.stopped() {
+		if s.open.Load() > inFlight {
+			time.Sleep(10 * time.Millisecond)
+			s.open.Add(-inFlight / 20) // other programs may have handled them
+			continue
+		}
+		switch err := deck[rand.IntN(len(deck))](s, ctx); {
+		case err == nil:
+		case passing(err):
+			time.Sleep(20 * time.Millisecond)
+		default:
+			fail(err)
+			return
+		}
+	}
+}
+
+var errBack = errors.New("rolled back on purpose")
+
+// send writes messages down and sends them in one transaction: f calls log for each of
+// them before it sends it.
+func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)) error) error {
+	var events []event
+	complete := false
+	err := s.b.InTx(ctx, func(tx *parley.Tx) error {
+		err := f(tx, func(e event) {
+			e.Kind = sending
+			s.rec.write(e)
+			events = append(events, e)
+		})
+		if err == nil && rand.IntN(20) == 0 {
+			err = errBack
+		}
+		complete = err == nil
+		return err
+	})
+	k := outcome(err, complete)
+	for _, e := range events {
+		e.Kind = k
+		s.rec.write(e)
+	}
+	if k == sent {
+		s.open.Add(int64(len(events)))
+	}
+	return err
+}
+
+// outcome says what became of a transaction that was begun to commit, or not.
+func outcome(err error, committing bool) kind {
+	switch {
+	case err == nil:
+		return sent
+	case committing && errors.Is(err, parley.ErrConnection) && !errors.Is(err, parley.ErrNotBegun):
+		return unknown
+	}
+	return undone
+}
+
+// unless returns an error, or nil if it is one of those.
+func unless(err error, those ...error) error {
+	if slices.ContainsFunc(those, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return err
+}
+
+// nextIn returns the event of the next message of a stream.
+func (s *sender) nextIn(stream string) event {
+	e := event{Stream: stream, Seq: s.next[stream]}
+	s.next[stream]++
+	return e
+}
+
+// single returns the event of the only message of a stream of its own.
+func (s *sender) single(load string) event { return event{Stream: load + "/" + s.serialName()} }
+
+// body is what a message carries.
+type body struct {
+	Stream string
+	Seq    int
+	Left   int `json:",omitempty"` // requests that follow in its dialog
+}
+
+func (b body) payload(typ string) parley.Payload {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic(err)
+	}
+	return parley.Payload{Type: typ, Body: text}
+}
+
+func bodyOf(m *parley.Message) (b body, err error) { return b, json.Unmarshal(m.Body, &b) }
+
+// handlers are a broker's.
+type handlers struct {
+	*program
+	b *parley.Broker
+}
+
+// mux has the handlers of all loads.
+func (h *handlers) mux() *parley.Mux {
+	mux := parley.NewMux()
+	mux.HandleFunc(parley.Default, h.post)
+	mux.HandleFunc(requestType, h.request)
+	mux.HandleFunc(replyType, h.reply)
+	mux.HandleFunc(parley.DialogTimer, h.timer)
+	mux.HandleFunc(parley.EndDialog, h.ended)
+	mux.HandleFunc(parley.ErrorType, h.errored)
+	mux.HandleFunc(entryType, h.entry)
+	return mux
+}
+
+// attempt is a call of a handler.
+type attempt struct {
+	name string
+	tx   *parley.Tx
+	rec  *recorder
+}
+
+// posts writes down that the attempt sends a message in its transaction.
+func (a *attempt) posts(stream string, seq int) {
+	a.rec.write(event{Kind: posted, Stream: stream, Seq: seq, Attempt: a.name})
+}
+
+// handle writes the effect of a message, and calls then for what follows from it in the
+// same transaction.
+func (h *handlers) handle(ctx context.Context, m *parley.Message, b body, then func(a *attempt) error) error {
+	return h.attempted(m.Group, b, func(a *attempt) (err error) {
+		if err := h.aside(ctx); err != nil {
+			return err
+		}
+		if a.tx, err = m.Tx(ctx); err == nil {
+			err = writeEffect(ctx, a.tx, effect{b.Stream, b.Seq, a.name, hotRow()})
+		}
+		if err == nil && then != nil {
+			err = then(a)
+		}
+		if err == nil && rand.IntN(50) == 0 {
+			err = errors.New("failed on purpose")
+		}
+		return err
+	})
+}
+
+// attempted writes down the call of a handler; tasks have no group.
+func (p *program) attempted(group parley.ID, b body, f func(a *attempt) error) error {
+	e := event{Kind: began, Stream: b.Stream, Seq: b.Seq, Attempt: p.serialName()}
+	if !group.IsZero() {
+		e.Group = group.String()
+	}
+	p.rec.write(e)
+	defer func() {
+		p.rec.write(event{Kind: returned, Stream: e.Stream, Seq: e.Seq, Attempt: e.Attempt})
+		p.open.Add(-1)
+	}()
+	return f(&attempt{name: e.Attempt, rec: p.rec})
+}
+
+// aside is what some handlers do outside of their transactions: they are slow, or post
+// by the broker. Such a post is there whatever becomes of the attempt, and each attempt
+// makes one of its own.
+func (h *handlers) aside(ctx context.Context) error {
+	switch n := rand.IntN(400); {
+	case n == 0:
+		time.Sleep(1100 * time.Millisecond) // long enough to go on by lease
+	case n < 10:
+		time.Sleep(20 * time.Millisecond)
+	case n < 30:
+		e := event{Kind: sending, Stream: "aside/" + h.serialName()}
+		h.rec.write(e)
+		_, err := h.b.Post(ctx, postQueue, body{Stream: e.Stream}.payload(parley.Default))
+		e.Kind = outcome(err, true)
+		h.rec.write(e)
+		return err
+	}
+	return nil
+}
+
+// writeEffect writes the effect of a message. The values are the program's own, and need
+// no quoting.
+func writeEffect(ctx context.Context, tx *parley.Tx, e effect) error {
+	_, err := tx.SQL().ExecContext(ctx, fmt.Sprintf(
+		"INSERT INTO faults_effect (stream, seq, attempt, hot) VALUES ('%s', %d, '%s', %d)",
+		e.Stream, e.Seq, e.Attempt, e.Hot))
+	if err == nil && e.Hot >= 0 {
+		_, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("UPDATE faults_hot SET n = n + 1 WHERE id = %d", e.Hot))
+	}
+	return err
+}
+
+// hotRow is a row that some effects count up, which many handlers want.
+func hotRow() int {
+	if rand.IntN(4) > 0 {
+		return -1
+	}
+	return rand.IntN(hotRows)
+}

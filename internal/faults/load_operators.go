@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// byOperator begins the reasons that operators give. A group that is parked for another
+// one is left alone, and so keeps the run from its end.
+const byOperator = "operator: "
+
+// operate interferes with one group: it parks, defers or retries it, or takes its message
+// out and puts it back.
+func (s *sender) operate(ctx context.Context) error {
+	queue := []string{postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(4)]
+	groups, err := s.b.Groups(ctx, queue, rand.IntN(20), 20)
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	g := groups[rand.IntN(len(groups))]
+	switch g.State {
+	case "ready", "held":
+		err = s.block(ctx, queue, g)
+	case "deferred":
+		err = s.unpark(ctx, s.b, g.Group)
+	}
+	// The group may have gone its way meanwhile.
+	return unless(err, parley.ErrUnknownGroup, parley.ErrNoMessage, parley.ErrFenced, parley.ErrNotPending)
+}
+
+// block takes a group, parks or defers it for a while, and makes it ready again.
+func (s *sender) block(ctx context.Context, queue string, g parley.GroupStatus) error {
+	d, err := s.b.Receive(ctx, queue, &parley.ReceiveOptions{Group: g.Group, MaxMessages: 1})
+	if err != nil {
+		return err
+	}
+	e := event{Kind: parked, Group: g.Group.String(), Since: time.Now()}
+	if rand.IntN(2) == 0 {
+		err = d.Park(ctx, errors.New(byOperator+"looks at it"))
+	} else {
+		after := time.Duration(50+rand.IntN(300)) * time.Millisecond
+		e.After = int64(after)
+		err = d.Defer(ctx, after)
+	}
+	if err != nil {
+		return err
+	}
+	s.rec.write(e)
+	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+	if g.Post && rand.IntN(2) == 0 {
+		return s.skip(ctx, queue, g.Group)
+	}
+	return s.unpark(ctx, s.b, g.Group)
+}
+
+// skip takes the message of a post out of the queue; tidy puts it back, or does so here.
+func (s *sender) skip(ctx context.Context, queue string, group parley.ID) error {
+	s.rec.write(event{Kind: unparking, Group: group.String()})
+	if _, err := s.b.SkipParked(ctx, queue, group, byOperator+"takes it out"); err != nil {
+		return err
+	}
+	return requeue(ctx, s.b, 0)
+}
+
+func (p *program) unpark(ctx context.Context, b *parley.Broker, group parley.ID) error {
+	p.rec.write(event{Kind: unparking, Group: group.String()})
+	return b.Unpark(ctx, group)
+}
+
+// requeue puts dead letters back that operators made, if they are so old.
+func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
+	dead, err := b.DeadLetters(ctx, postQueue, 20)
+	for i := 0; err == nil && i < len(dead); i++ {
+		if strings.HasPrefix(dead[i].Reason, byOperator) && dead[i].Age >= age {
+			_, err = b.RequeueDead(ctx, dead[i])
+			err = unless(err, parley.ErrNotPending) // another operator has done it
+		}
+	}
+	return err
+}
+
+// tidy goes on for operators that were killed.
+func (p *program) tidy(ctx context.Context, b *parley.Broker) {
+	const abandoned = 2 * time.Second
+	for {
+		time.Sleep(time.Second)
+		for _, queue := range []string{postQueue, askQueue, answerQueue, diaryQueue} {
+			list, err := b.Parked(ctx, queue, 100)
+			for i := 0; err == nil && i < len(list); i++ {
+				if strings.HasPrefix(list[i].Reason, byOperator) && list[i].Since > abandoned {
+					p.unpark(ctx, b, list[i].Group) // again in a second, if that fails
+				}
+			}
+		}
+		requeue(ctx, b, abandoned)
+	}
+}

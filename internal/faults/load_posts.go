@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// posts sends posts under keys of its own, each of which is a stream, and some without
+// key, of which some are delayed.
+func (s *sender) posts(ctx context.Context) error {
+	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
+		for range 1 + rand.IntN(8) {
+			var e event
+			var o []parley.PostOption
+			if rand.IntN(4) > 0 {
+				e = s.nextIn(fmt.Sprint("key/", s.name, "/", rand.IntN(6)))
+				o = append(o, parley.Key(e.Stream))
+			} else if e = s.single("post"); rand.IntN(3) == 0 {
+				delay := time.Duration(rand.IntN(600)) * time.Millisecond
+				e.After = int64(delay)
+				o = append(o, parley.After(delay))
+			}
+			log(e)
+			if _, err := tx.Post(ctx, postQueue, body{Stream: e.Stream, Seq: e.Seq}.payload(parley.Default), o...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// post handles a post, and posts another one on the side now and then.
+func (h *handlers) post(ctx context.Context, m *parley.Message) error {
+	b, err := bodyOf(m)
+	if err != nil {
+		return err
+	}
+	return h.handle(ctx, m, b, func(a *attempt) error {
+		if rand.IntN(10) > 0 || strings.HasPrefix(b.Stream, "side/") {
+			return nil
+		}
+		side := body{Stream: "side/" + a.name}
+		a.posts(side.Stream, 0)
+		_, err := a.tx.Post(ctx, postQueue, side.payload(parley.Default))
+		return err
+	})
+}
