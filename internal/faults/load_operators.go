@@ -17,7 +17,7 @@ const byOperator = "operator: "
 // operate interferes with one group: it parks or defers one that it has received, or
 // tries one again that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
-	queue := []string{postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(4)]
+	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
 	groups, err := s.b.Groups(ctx, queue, rand.IntN(20), 20)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 		return err
 	}
 	s.rec.write(e)
-	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	if m := d.Messages[0]; m.Key == "" && m.Conversation.IsZero() && rand.IntN(2) == 0 {
 		err = s.skip(ctx, queue, d.Group)
 	} else {
