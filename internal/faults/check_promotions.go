@@ -45,6 +45,7 @@ func (j *judge) promotions() {
 			if !slices.ContainsFunc(doubtful, func(d *claim) bool { return d.from.Before(c.to) && d.free.After(c.from) }) {
 				j.problem(&j.Broken, "%s was received while %s waited, whose promotion had committed %v before",
 					c.stream, stream, c.from.Sub(since).Round(time.Microsecond))
+				break // one of them tells enough
 			}
 		}
 	}

@@ -37,7 +37,7 @@ var loads = []struct {
 	{"dialogs", 8, (*sender).dialogs},
 	{"diary", 6, (*sender).entries},
 	{"ranked", 2, (*sender).rankedPosts},
-	{"operators", 4, (*sender).operate},
+	{"operators", 6, (*sender).operate},
 	{"tasks", 1, (*sender).submit},
 	{"locks", 4, (*sender).lock},
 }

@@ -14,32 +14,31 @@ import (
 // one is left alone, and so keeps the run from its end.
 const byOperator = "operator: "
 
-// operate interferes with one group: it parks, defers or retries it, or takes its message
-// out and puts it back.
+// operate interferes with one group: it parks or defers one that it has received, or
+// tries one again that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
-	queue := []string{postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(4)]
+	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
 	groups, err := s.b.Groups(ctx, queue, rand.IntN(20), 20)
-	if err != nil || len(groups) == 0 {
-		return err
-	}
-	g := groups[rand.IntN(len(groups))]
-	switch g.State {
-	case "ready", "held":
-		err = s.block(ctx, queue, g)
-	case "deferred":
-		err = s.unpark(ctx, s.b, g.Group)
-	}
-	// The group may have gone its way meanwhile.
-	return unless(err, parley.ErrUnknownGroup, parley.ErrNoMessage, parley.ErrFenced, parley.ErrNotPending)
-}
-
-// block takes a group, parks or defers it for a while, and makes it ready again.
-func (s *sender) block(ctx context.Context, queue string, g parley.GroupStatus) error {
-	d, err := s.b.Receive(ctx, queue, &parley.ReceiveOptions{Group: g.Group, MaxMessages: 1})
 	if err != nil {
 		return err
 	}
-	e := event{Kind: parked, Group: g.Group.String(), Since: time.Now()}
+	var chosen parley.ID // zero: the next one
+	if len(groups) > 0 {
+		g := groups[rand.IntN(len(groups))]
+		if chosen = g.Group; g.State == "deferred" {
+			return unless(s.unpark(ctx, s.b, chosen), parley.ErrUnknownGroup) // it may be handled already
+		}
+	}
+	return s.block(ctx, queue, chosen)
+}
+
+// block takes a group, parks or defers it for a while, and makes it ready again.
+func (s *sender) block(ctx context.Context, queue string, group parley.ID) error {
+	d, err := s.b.Receive(ctx, queue, &parley.ReceiveOptions{Group: group, MaxMessages: 1, Wait: 20 * time.Millisecond})
+	if err != nil {
+		return unless(err, parley.ErrNoMessage)
+	}
+	e := event{Kind: parked, Group: d.Group.String(), Since: time.Now()}
 	if rand.IntN(2) == 0 {
 		err = d.Park(ctx, errors.New(byOperator+"looks at it"))
 	} else {
@@ -51,11 +50,13 @@ func (s *sender) block(ctx context.Context, queue string, g parley.GroupStatus) 
 		return err
 	}
 	s.rec.write(e)
-	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-	if g.Post && rand.IntN(2) == 0 {
-		return s.skip(ctx, queue, g.Group)
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+	if m := d.Messages[0]; m.Key == "" && m.Conversation.IsZero() && rand.IntN(2) == 0 {
+		err = s.skip(ctx, queue, d.Group)
+	} else {
+		err = s.unpark(ctx, s.b, d.Group)
 	}
-	return s.unpark(ctx, s.b, g.Group)
+	return unless(err, parley.ErrUnknownGroup, parley.ErrNotPending) // it was due, or tidy was quicker
 }
 
 // skip takes the message of a post out of the queue; tidy puts it back, or does so here.

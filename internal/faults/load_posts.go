@@ -14,7 +14,7 @@ import (
 // key, of which some are delayed.
 func (s *sender) posts(ctx context.Context) error {
 	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
-		for range 1 + rand.IntN(8) {
+		for range 1 + rand.IntN(16) {
 			var e event
 			var o []parley.PostOption
 			if rand.IntN(4) > 0 {

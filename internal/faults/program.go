@@ -99,7 +99,9 @@ func (p *program) connect(ctx context.Context) (parley.Backend, error) {
 }
 
 // work runs a worker with options that programs choose.
-func (p *program) work(ctx context.Context, b *parley.Broker, h *handlers, fail func(error), queue string, also ...string) {
+func (p *program) work(
+	ctx context.Context, b *parley.Broker, h *handlers, fail func(error), queue string, also ...string,
+) {
 	w := b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
 		Also:        also,
 		MaxReaders:  1 + rand.IntN(4),
