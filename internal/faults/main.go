@@ -11,6 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -22,12 +24,18 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.db, "db", "", "the database, like sqlite:/tmp/faults.db or postgres://user@host/db")
+	flag.StringVar(&o.server, "server", "", "instead of --db: start a server, like sqlite, postgres, mariadb, mysql")
+	flag.StringVar(&o.tool, "testservers", ".cache/testservers", "the program that starts it")
+	flag.StringVar(&o.diskSize, "disk", "", "the size of a file system for it, like 1G, which takes root; it will be full at times")
 	flag.IntVar(&o.operations, "operations", 10_000, "sends and handler calls")
 	flag.IntVar(&o.faults, "faults", 20, "faults")
 	flag.IntVar(&o.programs, "programs", 3, "processes")
 	flag.DurationVar(&o.limit, "limit", time.Minute, "the longest time for both")
 	flag.Parse()
-	v, err := run(context.Background(), o)
+	// What the run has started ends with it.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	v, err := run(ctx, o)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		os.Exit(1)
@@ -35,7 +43,7 @@ func main() {
 	for _, p := range v.Problems {
 		fmt.Fprintln(os.Stderr, p)
 	}
-	fmt.Printf("%s: %d operations, %v, faults %v: %s\n", o.engine(), v.Operations, v.Load, v.Faults, v)
+	fmt.Printf("%s: %d operations, %v, faults %v: %s\n", o.kind(), v.Operations, v.Load, v.Faults, v)
 	if v.bad() || v.Operations < o.operations || sum(v.Faults) < o.faults {
 		os.Exit(1)
 	}
