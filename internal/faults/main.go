@@ -27,6 +27,7 @@ func main() {
 	flag.StringVar(&o.server, "server", "", "instead of --db: start a server, like sqlite, postgres, mariadb, mysql")
 	flag.StringVar(&o.tool, "testservers", ".cache/testservers", "the program that starts it")
 	flag.StringVar(&o.diskSize, "disk", "", "the size of a file system for it, like 1G, which takes root; it will be full at times")
+	flag.StringVar(&o.only, "only", "", "the kinds of faults, with commas between; all by default")
 	flag.IntVar(&o.operations, "operations", 10_000, "sends and handler calls")
 	flag.IntVar(&o.faults, "faults", 20, "faults")
 	flag.IntVar(&o.programs, "programs", 3, "processes")

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +46,8 @@ func ownServer(s *suite) bool   { return s.own != nil && !s.own.pair() }
 // possible are the kinds that this run can inject.
 func (s *suite) possible() (list []affliction) {
 	for _, a := range afflictions {
-		if a.can == nil || a.can(s) {
+		wanted := s.only == "" || slices.Contains(strings.Split(s.only, ","), a.name)
+		if wanted && (a.can == nil || a.can(s)) {
 			list = append(list, a)
 		}
 	}

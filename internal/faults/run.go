@@ -25,6 +25,7 @@ type options struct {
 	db                           string
 	server, tool                 string // instead of db: a server of the run's own, which tool runs
 	diskSize                     string // of a file system for it, or ""
+	only                         string // the kinds of faults, with commas between, or ""
 	operations, faults, programs int
 	limit                        time.Duration
 }
