@@ -63,7 +63,7 @@ func (m mariadb) Kill(ctx context.Context, in *instance) error { return m.Stop(c
 
 // Revive implements reviver.
 func (m mariadb) Revive(ctx context.Context, in *instance) error {
-	port, err := in.port(ctx, "sql")
+	port, err := in.lastPort(ctx, "sql")
 	if err != nil {
 		return err
 	}

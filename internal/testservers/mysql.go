@@ -86,7 +86,7 @@ func (m mysql) Kill(ctx context.Context, in *instance) error { return m.Stop(ctx
 
 // Revive implements reviver.
 func (m mysql) Revive(ctx context.Context, in *instance) error {
-	port, err := in.port(ctx, "sql")
+	port, err := in.lastPort(ctx, "sql")
 	if err != nil {
 		return err
 	}
