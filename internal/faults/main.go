@@ -39,16 +39,27 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
-		os.Exit(1)
+		os.Exit(codeError)
 	}
 	for _, p := range v.Problems {
 		fmt.Fprintln(os.Stderr, p)
 	}
 	fmt.Printf("%s: %d operations, %v, faults %v: %s\n", o.kind(), v.Operations, v.Load, v.Faults, v)
-	if v.bad() || v.Operations < o.operations || sum(v.Faults) < o.faults {
-		os.Exit(1)
+	switch {
+	case v.bad():
+		os.Exit(codeFound)
+	case v.Operations < o.operations || sum(v.Faults) < o.faults:
+		fmt.Fprintf(os.Stderr, "faults: want %d operations and %d faults\n", o.operations, o.faults)
+		os.Exit(codeShort)
 	}
 }
+
+// Exit codes: a promise was broken, the run failed, it was too short to count.
+const (
+	codeFound = 1 + iota
+	codeError
+	codeShort
+)
 
 func sum(m map[string]int) (n int) {
 	for _, k := range m {
