@@ -80,7 +80,8 @@ func (s *suite) failOver(context.Context) error {
 	}
 	s.proxy.lead(u.Host)
 	s.proxy.cut()
-	return nil
+	_, err = s.own.do("repair")
+	return err
 }
 
 // answers says whether anything listens where the server should.

@@ -10,7 +10,7 @@ import (
 )
 
 const ownUsage = `a server of one user's own: start, kill, revive, restart,
-                                                    failover, folder, stop`
+                                                    failover, repair, folder, stop`
 
 // codeMissing is the exit code when a server cannot be had here.
 const codeMissing = 3
@@ -31,9 +31,12 @@ type reviver interface {
 
 // successor is implemented by engines with a standby.
 type successor interface {
-	// Failover kills the server in charge, puts its standby in its place, gives that
-	// one a standby, and returns the new address.
+	// Failover kills the server in charge, puts its standby in its place, and returns
+	// the new address.
 	Failover(ctx context.Context, in *instance) (string, error)
+
+	// Repair makes a standby of the one that was killed.
+	Repair(ctx context.Context, in *instance) error
 }
 
 // ownCommand does something with the server of a name that belongs to a label.
@@ -98,6 +101,8 @@ func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) erro
 		}
 		fmt.Fprintln(stdout, address)
 		return in.write("address", address)
+	case verb == "repair" && pair:
+		return s.Repair(ctx, in)
 	case verb == "kill" && can:
 		return r.Kill(ctx, in)
 	case verb == "revive" && can:

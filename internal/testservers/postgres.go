@@ -79,16 +79,21 @@ max_prepared_transactions = 50
 	} else {
 		settings += "shared_buffers = 1GB\n" // for benchmarks, as a server of its own would have
 	}
-	// The file stays the server's user's, even when root appends to it.
-	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(settings)
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := in.configure(settings); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), p.control(ctx, in, "start")
+}
+
+// configure adds settings to the server's, which count more than earlier ones. The
+// file stays the server's user's, even when root appends to it.
+func (in *instance) configure(settings string) error {
+	f, err := os.OpenFile(filepath.Join(in.home(), "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(settings)
+	return errors.Join(err, f.Close())
 }
 
 // control has pg_ctl do something, and wait for it.
