@@ -18,6 +18,7 @@ import (
 
 func main() {
 	if os.Getenv(childVariable) != "" {
+		go endWith(os.Getppid())
 		err := runProgram(os.Args[1], os.Args[2], os.Args[3])
 		fmt.Fprintln(os.Stderr, "faults: program:", err)
 		os.Exit(1)
@@ -52,6 +53,14 @@ func main() {
 		fmt.Fprintf(os.Stderr, "faults: want %d operations and %d faults\n", o.operations, o.faults)
 		os.Exit(codeShort)
 	}
+}
+
+// endWith ends a program whose parent is gone.
+func endWith(parent int) {
+	for os.Getppid() == parent {
+		time.Sleep(time.Second)
+	}
+	os.Exit(0)
 }
 
 // Exit codes: a promise was broken, the run failed, it was too short to count.

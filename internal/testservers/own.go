@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 )
 
 const ownUsage = `a server of one user's own: start, kill, revive, restart,
@@ -78,6 +79,20 @@ func ownCommand(ctx context.Context, env environment, args []string, stdout io.W
 	return 0, in.own(ctx, verb, stdout)
 }
 
+// revive starts the server again, which fails while a process that was killed has not
+// let go of its files, or while processes that it has left behind are there.
+func (in *instance) revive(ctx context.Context, r reviver) (err error) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		if err = r.Revive(ctx, in); err == nil || sleep(ctx, 200*time.Millisecond) != nil {
+			break
+		}
+		if e := r.Kill(ctx, in); e != nil {
+			return errors.Join(err, e)
+		}
+	}
+	return err
+}
+
 // own does what a verb says. The caller holds setup.lock.
 func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) error {
 	r, can := in.spec.engine.(reviver)
@@ -106,9 +121,12 @@ func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) erro
 	case verb == "kill" && can:
 		return r.Kill(ctx, in)
 	case verb == "revive" && can:
-		return r.Revive(ctx, in)
+		return in.revive(ctx, r)
 	case verb == "restart" && can:
-		return errors.Join(r.Quit(ctx, in), r.Revive(ctx, in))
+		if err := r.Quit(ctx, in); err != nil {
+			return err
+		}
+		return in.revive(ctx, r)
 	}
 	return fmt.Errorf("%s cannot %s", in.name(), verb)
 }

@@ -123,15 +123,8 @@ func (p postgres) Kill(ctx context.Context, in *instance) error {
 	return nil
 }
 
-// Revive implements reviver. It fails while processes of a killed server are there.
-func (p postgres) Revive(ctx context.Context, in *instance) (err error) {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		if err = p.control(ctx, in, "start"); err == nil || sleep(ctx, 200*time.Millisecond) != nil {
-			break
-		}
-	}
-	return err
-}
+// Revive implements reviver.
+func (p postgres) Revive(ctx context.Context, in *instance) error { return p.control(ctx, in, "start") }
 
 // Quit implements reviver.
 func (p postgres) Quit(ctx context.Context, in *instance) error {
