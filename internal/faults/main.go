@@ -33,6 +33,7 @@ func main() {
 	flag.IntVar(&o.faults, "faults", 20, "faults")
 	flag.IntVar(&o.programs, "programs", 3, "processes")
 	flag.DurationVar(&o.limit, "limit", time.Minute, "the longest time for both")
+	flag.DurationVar(&o.drain, "drain", time.Minute, "how long nothing may be settled while messages are left after the last fault")
 	flag.Parse()
 	// What the run has started ends with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -27,7 +27,7 @@ type options struct {
 	diskSize                     string // of a file system for it, or ""
 	only                         string // the kinds of faults, with commas between, or ""
 	operations, faults, programs int
-	limit                        time.Duration
+	limit, drain                 time.Duration // of the faults, of the time after them
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
 		return nil, err
 	}
-	left, err := drain(ctx, s.b)
+	left, err := drain(ctx, s.b, s.drain)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ func TestFaults(t *testing.T) {
 		t.Run(o.server, func(t *testing.T) {
 			t.Parallel() // they wait, for servers that start and programs that stand still
 			o.tool, o.faults, o.programs, o.limit = tool, 20, 3, 90*time.Second
+			o.drain = time.Minute
 			if os.Geteuid() == 0 && o.server == "sqlite" {
 				o.diskSize = "256M"
 			}

@@ -69,7 +69,7 @@ func (b bug) find(tool string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	args := []string{"--server", b.server, "--testservers", tool, "--limit", "15s", "--operations", "1000000"}
+	args := []string{"--server", b.server, "--testservers", tool, "--limit", "15s", "--drain", "30s", "--operations", "1000000"}
 	cmd := exec.CommandContext(ctx, program, append(args, b.flags...)...)
 	// A run that is stopped stops its server.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
