@@ -1,11 +1,14 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestBugsCanBePlanted has the source, as it is now, take each of the bugs. make
 // planted runs them.
 func TestBugsCanBePlanted(t *testing.T) {
-	for _, b := range bugs {
+	for _, b := range slices.Concat(bugs, clocks) {
 		t.Run(b.name, func(t *testing.T) {
 			if _, err := b.plant("../../..", t.TempDir()); err != nil {
 				t.Fatal(err)

@@ -32,7 +32,7 @@ func main() {
 	tool := flag.String("testservers", ".cache/testservers", "the program that starts servers")
 	flag.Parse()
 	missed := 0
-	for _, b := range bugs {
+	for _, b := range slices.Concat(bugs, clocks) {
 		if flag.NArg() > 0 && !slices.Contains(flag.Args(), b.name) {
 			continue
 		}
@@ -41,10 +41,10 @@ func main() {
 		took := time.Since(begun).Round(time.Second)
 		if err != nil {
 			missed++
-			fmt.Printf("%-24s %-9s missed after %v: %v\n", b.name, b.server, took, err)
+			fmt.Printf("%-24s %-9s FAILED after %v: %v\n", b.name, b.server, took, err)
 			continue
 		}
-		fmt.Printf("%-24s %-9s found in %v: %s\n", b.name, b.server, took, text)
+		fmt.Printf("%-24s %-9s %v: %s\n", b.name, b.server, took, text)
 	}
 	if missed > 0 {
 		os.Exit(1)
@@ -69,8 +69,14 @@ func (b bug) find(tool string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	args := []string{"--server", b.server, "--testservers", tool, "--limit", "15s", "--drain", "30s", "--operations", "1000000"}
+	args := []string{"--server", b.server, "--testservers", tool, "--limit", "20s", "--drain", "30s", "--operations", "1000"}
+	if !b.sound {
+		args = append(args, "--faults", "1000") // up to the limit
+	} else {
+		args = append(args, "--faults", "10")
+	}
 	cmd := exec.CommandContext(ctx, program, append(args, b.flags...)...)
+	cmd.Env = append(os.Environ(), b.env)
 	// A run that is stopped stops its server.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
@@ -79,11 +85,12 @@ func (b bug) find(tool string) (string, error) {
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil && !b.sound:
 		return "", errors.New("nothing was found")
+	case err == nil:
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case !errors.As(err, &exit) || exit.ExitCode() != codeFound:
+	case !errors.As(err, &exit) || exit.ExitCode() != codeFound || b.sound:
 		return "", fmt.Errorf("%w: %s%s", err, said.Bytes(), out)
 	}
 	_, text, _ := strings.Cut(strings.TrimSpace(string(out)), "]: ")
@@ -97,9 +104,17 @@ func (b bug) plant(root, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", err
+	}
+	goroot := strings.TrimSpace(string(out))
 	texts := make(map[string]string)
 	for _, c := range b.changes {
 		path := filepath.Join(root, c.file)
+		if file, is := strings.CutPrefix(c.file, "GOROOT/"); is {
+			path = filepath.Join(goroot, file)
+		}
 		text, known := texts[path]
 		if !known && c.old != "" {
 			read, err := os.ReadFile(path)
