@@ -41,10 +41,10 @@ func main() {
 		took := time.Since(begun).Round(time.Second)
 		if err != nil {
 			missed++
-			fmt.Printf("%-24s %-9s FAILED after %v: %v\n", b.name, b.server, took, err)
+			fmt.Printf("%-30s %-9s FAILED after %v: %v\n", b.name, b.server, took, err)
 			continue
 		}
-		fmt.Printf("%-24s %-9s %v: %s\n", b.name, b.server, took, text)
+		fmt.Printf("%-30s %-9s %v: %s\n", b.name, b.server, took, text)
 	}
 	if missed > 0 {
 		os.Exit(1)
