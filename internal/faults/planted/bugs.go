@@ -79,11 +79,9 @@ func skewed(lease time.Duration) time.Duration {
 	return fail("commit", "", err)
 `},
 	}},
-	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"}, env: "PARLEY_FAULTS_KINDS=dialogs", changes: []change{
-		// Receivers are not told, and look by themselves too seldom to hide it.
+	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"}, env: "PARLEY_FAULTS_KINDS=dialogs", changes: append([]change{
 		{file: "tx.go", old: "		tx.b.wake(tx.touched)\n", new: ""},
-		{file: "internal/faults/program.go", old: "Poll: 200 * time.Millisecond", new: "Poll: 10 * time.Minute"},
-	}},
+	}, seldom...)},
 	{name: "unbounded Attend", server: "postgres", flags: []string{"--only", "catalog"}, changes: []change{
 		// A claim that has a connection waits for another one, without limit.
 		{file: "suspicion.go", old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n", new: "	bounded := ctx\n"},

@@ -8,7 +8,7 @@ import (
 // TestBugsCanBePlanted has the source, as it is now, take each of the bugs. make
 // planted runs them.
 func TestBugsCanBePlanted(t *testing.T) {
-	for _, b := range slices.Concat(bugs, clocks) {
+	for _, b := range slices.Concat(bugs, controls) {
 		t.Run(b.name, func(t *testing.T) {
 			if _, err := b.plant("../../..", t.TempDir()); err != nil {
 				t.Fatal(err)

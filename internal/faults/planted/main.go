@@ -32,7 +32,7 @@ func main() {
 	tool := flag.String("testservers", ".cache/testservers", "the program that starts servers")
 	flag.Parse()
 	missed := 0
-	for _, b := range slices.Concat(bugs, clocks) {
+	for _, b := range slices.Concat(bugs, controls) {
 		if flag.NArg() > 0 && !slices.Contains(flag.Args(), b.name) {
 			continue
 		}

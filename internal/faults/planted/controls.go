@@ -1,13 +1,20 @@
 package main
 
-// clocks are runs in which nothing may be found, though clocks are wrong. Go asks the
+// controls are runs in which nothing may be found: what bugs change besides, and clocks
+// that are wrong. Go asks the
 // kernel for the time by itself, so the clock is that of a changed package time. Histories
 // keep the right time.
-var clocks = []bug{
+var controls = []bug{
+	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"}, env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
 	{name: "clocks an hour apart", server: "postgres", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
 	{name: "clocks an hour apart", server: "mariadb", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
 	// There the clock of the programs is that of the database.
 	{name: "clock steps back", server: "sqlite", env: "PARLEY_FAULTS_CLOCK=back", sound: true, changes: wrongClock},
+}
+
+// seldom has receivers look by themselves too seldom to hide that they are not told.
+var seldom = []change{
+	{file: "internal/faults/program.go", old: "Poll: 200 * time.Millisecond", new: "Poll: 10 * time.Minute"},
 }
 
 var wrongClock = []change{
