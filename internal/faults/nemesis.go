@@ -157,9 +157,9 @@ func (s *suite) retry(ctx context.Context, do func(context.Context, *parley.Tx) 
 	})
 }
 
-// again does something until it succeeds, for half a minute.
+// again does something until it succeeds, for a minute and a half.
 func (s *suite) again(ctx context.Context, do func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
 		if err = do(ctx); err == nil {
