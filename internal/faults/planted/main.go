@@ -69,11 +69,11 @@ func (b bug) find(tool string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	args := []string{"--server", b.server, "--testservers", tool, "--limit", "20s", "--drain", "30s", "--operations", "1000"}
-	if !b.sound {
-		args = append(args, "--faults", "1000") // up to the limit
+	args := []string{"--server", b.server, "--testservers", tool, "--operations", "1000"}
+	if b.sound {
+		args = append(args, "--limit", "1m", "--faults", "10")
 	} else {
-		args = append(args, "--faults", "10")
+		args = append(args, "--limit", "20s", "--faults", "1000", "--drain", "30s") // up to the limit
 	}
 	cmd := exec.CommandContext(ctx, program, append(args, b.flags...)...)
 	cmd.Env = append(os.Environ(), b.env)
