@@ -86,7 +86,7 @@ func skewed(lease time.Duration) time.Duration {
 		// A claim that has a connection waits for another one, without limit.
 		{file: "suspicion.go", old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n", new: "	bounded := ctx\n"},
 		{file: "suspicion.go", old: "const recordWait = time.Second\n", new: ""},
-		{file: "admission.go", old: "if room := a.room(); room >= 0 && a.held >= room {", new: "if false {"},
+		{file: "admission.go", old: "if room := a.room(); room >= 0 && a.held >= max(room, least) {", new: "if false {"},
 		{file: "admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
 	}},
 	{name: "one snapshot, no count", server: "postgres", changes: append([]change{
