@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,11 +57,15 @@ func (s *suite) possible() (list []affliction) {
 // the time is over.
 func (s *suite) inject(ctx context.Context) error {
 	list := s.possible()
-	for n, end := 0, time.Now().Add(s.limit); ctx.Err() == nil && time.Now().Before(end) && (n < s.faults || s.operationsSoFar() < s.operations); n++ {
+	for n, end := 0, time.Now().Add(s.limit); ctx.Err() == nil && time.Now().Before(end); n++ {
+		done, err := s.operationsSoFar()
+		if err != nil || n >= s.faults && done >= s.operations {
+			return err
+		}
 		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
 		a := list[n%len(list)]
 		s.rec.write(event{Kind: fault, Name: a.name})
-		err := a.inject(s, ctx)
+		err = a.inject(s, ctx)
 		s.rec.write(event{Kind: healed, Name: a.name})
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
@@ -71,17 +74,13 @@ func (s *suite) inject(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// operationsSoFar estimates by the size of the histories, whose lines differ little:
-// an operation has 160 bytes of them.
-func (s *suite) operationsSoFar() int {
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.history"))
-	size := int64(0)
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			size += info.Size()
-		}
+// operationsSoFar are those in the histories, as the checker counts them.
+func (s *suite) operationsSoFar() (int, error) {
+	paths, err := filepath.Glob(filepath.Join(s.dir, "*.history"))
+	if err != nil {
+		return 0, err
 	}
-	return int(size / 160)
+	return s.tally.update(paths)
 }
 
 // killProgram kills a program and starts another one in its place.

@@ -54,6 +54,7 @@ type suite struct {
 	running []*exec.Cmd
 	started int // programs
 	changes int // of the catalog
+	tally   tally
 }
 
 // run runs programs under faults and judges their histories.
