@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	alters = regexp.MustCompile(`(?mi)^\s*(?:ALTER TABLE(?: IF EXISTS)?(?: ONLY)?|CREATE (?:UNIQUE )?INDEX [^;(]* ON|DROP TABLE(?: IF EXISTS)?)\s+(parley_\w+)`)
+	alters = regexp.MustCompile(`(?mi)^\s*(?:ALTER TABLE(?: IF EXISTS)?(?: ONLY)?|` +
+		`CREATE (?:UNIQUE )?INDEX [^;(]* ON|DROP TABLE(?: IF EXISTS)?)\s+(parley_\w+)`)
 	makes  = regexp.MustCompile(`(?mi)^\s*CREATE TABLE(?: IF NOT EXISTS)?\s+(parley_\w+)`)
 )
 
@@ -40,7 +41,11 @@ func TestStepLocksOneTable(t *testing.T) {
 			t.Errorf("step %d locks %q, want one table", i+1, tables)
 		}
 	}
-	const two = "ALTER TABLE parley_post ADD COLUMN a int;\nCREATE TABLE parley_new (a int);\nALTER TABLE parley_new ADD b int;\nCREATE INDEX x ON parley_grp (name);\n"
+	const two = `
+		ALTER TABLE parley_post ADD COLUMN a int;
+		CREATE TABLE parley_new (a int);
+		ALTER TABLE parley_new ADD b int;
+		CREATE INDEX x ON parley_grp (name);`
 	if got := altered(two); len(got) != 2 {
 		t.Errorf("of two tables %q are seen", got)
 	}

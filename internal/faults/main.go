@@ -27,13 +27,14 @@ func main() {
 	flag.StringVar(&o.db, "db", "", "the database, like sqlite:/tmp/faults.db or postgres://user@host/db")
 	flag.StringVar(&o.server, "server", "", "instead of --db: start a server, like sqlite, postgres, mariadb, mysql")
 	flag.StringVar(&o.tool, "testservers", ".cache/testservers", "the program that starts it")
-	flag.StringVar(&o.diskSize, "disk", "", "the size of a file system for it, like 1G, which takes root; it will be full at times")
+	flag.StringVar(&o.diskSize, "disk", "", "the size of a file system for it, like 1G: it will be full at times; takes root")
 	flag.StringVar(&o.only, "only", "", "the kinds of faults, with commas between; all by default")
 	flag.IntVar(&o.operations, "operations", 10_000, "sends and handler calls")
 	flag.IntVar(&o.faults, "faults", 20, "faults")
 	flag.IntVar(&o.programs, "programs", 3, "processes")
 	flag.DurationVar(&o.limit, "limit", time.Minute, "the longest time for both")
-	flag.DurationVar(&o.drain, "drain", time.Minute, "how long nothing may be settled while messages are left after the last fault")
+	flag.DurationVar(&o.drain, "drain", time.Minute,
+		"how long nothing may be settled while messages are left after the last fault")
 	flag.Parse()
 	// What the run has started ends with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

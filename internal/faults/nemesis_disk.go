@@ -16,7 +16,8 @@ type disk struct{ folder string }
 
 // mount makes one in an empty folder. It takes root, and what a container may not do.
 func mount(folder, size string) (*disk, error) {
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=755,size="+size, "parley-faults", folder).CombinedOutput(); err != nil {
+	cmd := exec.Command("mount", "-t", "tmpfs", "-o", "mode=755,size="+size, "parley-faults", folder)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mount: %w: %s", err, out)
 	}
 	return &disk{folder}, nil

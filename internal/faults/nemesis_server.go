@@ -101,7 +101,8 @@ type setting struct{ on, off string }
 var settings = map[string][3]setting{
 	"postgres": {
 		{"ALTER ROLE CURRENT_USER SET statement_timeout = '15ms'", "ALTER ROLE CURRENT_USER RESET statement_timeout"},
-		{"ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '3ms'", "ALTER ROLE CURRENT_USER RESET idle_in_transaction_session_timeout"},
+		{"ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '3ms'",
+			"ALTER ROLE CURRENT_USER RESET idle_in_transaction_session_timeout"},
 		{"ALTER ROLE CURRENT_USER SET lock_timeout = '2ms'", "ALTER ROLE CURRENT_USER RESET lock_timeout"},
 	},
 	"mysql": {
@@ -111,7 +112,8 @@ var settings = map[string][3]setting{
 	},
 	"mariadb": {
 		{"SET GLOBAL max_statement_time = 0.015", "SET GLOBAL max_statement_time = DEFAULT"},
-		{"SET GLOBAL idle_transaction_timeout = 1, GLOBAL wait_timeout = 1", "SET GLOBAL idle_transaction_timeout = DEFAULT, GLOBAL wait_timeout = DEFAULT"},
+		{"SET GLOBAL idle_transaction_timeout = 1, GLOBAL wait_timeout = 1",
+			"SET GLOBAL idle_transaction_timeout = DEFAULT, GLOBAL wait_timeout = DEFAULT"},
 		{"SET GLOBAL innodb_lock_wait_timeout = 0", "SET GLOBAL innodb_lock_wait_timeout = DEFAULT"},
 	},
 }

@@ -16,7 +16,8 @@ func TestTallyCountsAsTheCheckerDoes(t *testing.T) {
 	}
 	var counted tally
 	for range 2 {
-		for _, k := range []kind{sending, sent, undone, unknown, posted, began, returned, promoting, parked, unparking, locked, fault, healed} {
+		for _, k := range []kind{sending, sent, undone, unknown, posted, began, returned,
+			promoting, parked, unparking, locked, fault, healed} {
 			rec.write(event{Kind: k, Stream: "s", Attempt: "a", Name: "sending"})
 		}
 		history, err := readHistory([]string{path})

@@ -81,8 +81,8 @@ func (e postgresPair) follow(ctx context.Context, primary, standby *instance, ad
 	if err != nil {
 		return err
 	}
-	err = standby.program(ctx, filepath.Join(bin, "pg_basebackup"), "-h", "127.0.0.1", "-p", primary.read("port-sql"), "-U", "postgres",
-		"-D", filepath.Join(standby.home(), "data"), "-R", "-X", "stream", "-C", "-S", "standby", "-c", "fast", "--no-sync")
+	err = standby.program(ctx, filepath.Join(bin, "pg_basebackup"), "-h", "127.0.0.1", "-p", primary.read("port-sql"),
+		"-U", "postgres", "-D", filepath.Join(standby.home(), "data"), "-R", "-X", "stream", "-C", "-S", "standby", "-c", "fast", "--no-sync")
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,15 @@ const skipLocked = "FOR NO KEY UPDATE SKIP LOCKED"
 // uncounted are settlements that do not look at what they have removed. They are part
 // of bugs that the count would hide: it rolls back a receiver that comes second.
 var uncounted = []change{
-	{file: "backend/postgres/settle.go", old: "if removed != len(streams) {", new: "if removed > len(streams) {"},
-	{file: "backend/sqlstore/settle.go", old: "if err == nil && n < int64(len(ids)) {", new: "if err == nil && n > int64(len(ids)) {"},
-	{file: "backend/sqlstore/settle.go", old: "if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {", new: "if false {"},
+	{file: "backend/postgres/settle.go",
+		old: "if removed != len(streams) {",
+		new: "if removed > len(streams) {"},
+	{file: "backend/sqlstore/settle.go",
+		old: "if err == nil && n < int64(len(ids)) {",
+		new: "if err == nil && n > int64(len(ids)) {"},
+	{file: "backend/sqlstore/settle.go",
+		old: "if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {",
+		new: "if false {"},
 	{file: "backend/sqlstore/settle.go", old: `		if n == 0 {
 			return backend.ErrFenced
 		}
@@ -38,8 +44,12 @@ var bugs = []bug{
 	}, uncounted...)},
 	{name: "no fence, no count", server: "sqlite", flags: []string{"--only", "stop"}, changes: append([]change{
 		// A receiver whose lease has run out takes its hold back.
-		{file: "backend/sqlstore/hold.go", old: "	if n == 0 {\n		return t.fenced(ctx)\n	}\n", new: ""},
-		{file: "backend/sqlstore/release.go", old: "	if n < int64(len(posts)) {\n		return t.fenced(ctx)\n	}\n", new: "	_ = n\n"},
+		{file: "backend/sqlstore/hold.go",
+			old: "	if n == 0 {\n		return t.fenced(ctx)\n	}\n",
+			new: ""},
+		{file: "backend/sqlstore/release.go",
+			old: "	if n < int64(len(posts)) {\n		return t.fenced(ctx)\n	}\n",
+			new: "	_ = n\n"},
 	}, uncounted...)},
 	{name: "finish without guard", server: "postgres", flags: []string{"--only", "kill"}, changes: []change{
 		// The marker of a stream goes while a sender relies on it.
@@ -64,8 +74,12 @@ func skewed(lease time.Duration) time.Duration {
 	return lease + time.Duration(os.Getpid()%2)*time.Hour
 }
 `},
-		{file: "backend/postgres/claim.go", old: "uuids(leases), r.Lease, r.Owner)", new: "uuids(leases), skewed(r.Lease), r.Owner)"},
-		{file: "backend/postgres/claim.go", old: "r.Lease, r.Owner, r.LockOnly)", new: "skewed(r.Lease), r.Owner, r.LockOnly)"},
+		{file: "backend/postgres/claim.go",
+			old: "uuids(leases), r.Lease, r.Owner)",
+			new: "uuids(leases), skewed(r.Lease), r.Owner)"},
+		{file: "backend/postgres/claim.go",
+			old: "r.Lease, r.Owner, r.LockOnly)",
+			new: "skewed(r.Lease), r.Owner, r.LockOnly)"},
 	}},
 	{name: "retry after a commit", server: "postgres", flags: []string{"--only", "cut,terminate"}, changes: []change{
 		// A commit whose outcome is unknown is done again.
@@ -79,27 +93,39 @@ func skewed(lease time.Duration) time.Duration {
 	return fail("commit", "", err)
 `},
 	}},
-	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"}, env: "PARLEY_FAULTS_KINDS=dialogs", changes: append([]change{
-		{file: "tx.go", old: "		tx.b.wake(tx.touched)\n", new: ""},
-	}, seldom...)},
+	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"},
+		env: "PARLEY_FAULTS_KINDS=dialogs", changes: append([]change{
+			{file: "tx.go", old: "		tx.b.wake(tx.touched)\n", new: ""},
+		}, seldom...)},
 	{name: "unbounded Attend", server: "postgres", flags: []string{"--only", "catalog"}, changes: []change{
 		// A claim that has a connection waits for another one, without limit.
-		{file: "suspicion.go", old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n", new: "	bounded := ctx\n"},
+		{file: "suspicion.go",
+			old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n",
+			new: "	bounded := ctx\n"},
 		{file: "suspicion.go", old: "const recordWait = time.Second\n", new: ""},
-		{file: "admission.go", old: "if room := a.room(); room >= 0 && a.held >= max(room, least) {", new: "if false {"},
+		{file: "admission.go",
+			old: "if room := a.room(); room >= 0 && a.held >= max(room, least) {",
+			new: "if false {"},
 		{file: "admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
 	}},
 	{name: "one snapshot, no count", server: "postgres", changes: append([]change{
 		// What a claim reads is older than its locks.
-		{file: "backend/postgres/locks.go", old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}", new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
+		{file: "backend/postgres/locks.go",
+			old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}",
+			new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
 	}, uncounted...)},
-	{name: "lost savepoint lock, no count", server: "postgres", flags: []string{"--only", "kill"}, changes: append([]change{
-		// What was locked behind a savepoint is kept after the rollback to it.
-		{file: "backend/postgres/claim.go", old: "	f, err = find(first)\n	return f, err == nil, err\n", new: "	_ = first\n	return f, true, nil\n"},
-	}, uncounted...)},
+	{name: "lost savepoint lock, no count", server: "postgres", flags: []string{"--only", "kill"},
+		changes: append([]change{
+			// What was locked behind a savepoint is kept after the rollback to it.
+			{file: "backend/postgres/claim.go",
+				old: "	f, err = find(first)\n	return f, err == nil, err\n",
+				new: "	_ = first\n	return f, true, nil\n"},
+		}, uncounted...)},
 	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop,kill"}, changes: []change{
 		// What is held at the head of the order hides the rest.
 		{file: "backend/postgres/sql_claim.go", old: "return 8*n + 50", new: "return n"},
-		{file: "backend/postgres/sql_claim.go", old: "const deepWindow = 10000", new: "const deepWindow = 1"},
+		{file: "backend/postgres/sql_claim.go",
+			old: "const deepWindow = 10000",
+			new: "const deepWindow = 1"},
 	}},
 }

@@ -5,7 +5,8 @@ package main
 // kernel for the time by itself, so the clock is that of a changed package time. Histories
 // keep the right time.
 var controls = []bug{
-	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"}, env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
+	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"},
+		env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
 	{name: "clocks an hour apart", server: "postgres", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
 	{name: "clocks an hour apart", server: "mariadb", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
 	// There the clock of the programs is that of the database.
@@ -18,8 +19,9 @@ var seldom = []change{
 }
 
 var wrongClock = []change{
-	{file: "GOROOT/src/time/time.go", old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unixToInternal, Local}",
-		new: "	sec, nsec, mono := runtimeNow()\n	sec += faultsStep()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unixToInternal, Local}"},
+	{file: "GOROOT/src/time/time.go",
+		old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unix",
+		new: "	sec, nsec, mono := runtimeNow()\n	sec += faultsStep()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unix"},
 	{file: "GOROOT/src/time/faults.go", new: `package time
 
 import "syscall"

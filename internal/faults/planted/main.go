@@ -64,7 +64,8 @@ func (b bug) find(tool string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "faults")
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./internal/faults").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./internal/faults")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
