@@ -55,7 +55,7 @@ func TestFaults(t *testing.T) {
 			}
 			for _, name := range []string{"key", "post", "side", "aside", "dialog", "diary", "entry", "ranked", "task",
 				"promoting", "parked", "unparking", "locked"} {
-				if v.Load[name] == 0 {
+				if v.Load[name] == 0 && o.operations >= 10_000 { // fewer may miss what is rare
 					t.Errorf("no %s in the load", name)
 				}
 			}
