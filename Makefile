@@ -18,7 +18,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress faults bench servers stop
+.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,17 +75,18 @@ fuzz: ## each fuzz target for a while (FUZZTIME=)
 		done; \
 	done
 
-# Servers of its own, whose clients it cuts off: another cache folder, with the programs
-# of the usual one. SQLite needs none.
-FAULTS       := --operations 200000 --faults 300 --limit 20m
-FAULTS_CACHE := $(CURDIR)/.cache/faults-servers
-faults: $(SERVERS) ## programs that are killed, stopped and cut off, on each engine, for about an hour
+# On servers of its own, which it kills. The disk takes root to make, and is left out
+# without; the server with a standby has a run of its own, which is short.
+FAULTS := --testservers $(SERVERS) --limit 20m
+faults: $(SERVERS) ## programs and servers that are killed, stopped and cut off, on each engine, for an hour and more (FAULTS=)
 	go build -o .cache/faults ./internal/faults
-	dir=$$(mktemp -d) && .cache/faults --db "sqlite:$$dir/faults.db" $(FAULTS); code=$$?; rm -rf "$$dir"; exit $$code
-	for e in POSTGRES MYSQL MARIADB; do \
-		env -u PARLEY_TEST_$$e PARLEY_TEST_CACHE=$(FAULTS_CACHE) $(SERVERS) exec -only $$(echo $$e | tr A-Z a-z) -- \
-			sh -c ".cache/faults --db \"\$$PARLEY_TEST_$$e\" $(FAULTS)" || exit 1; \
-	done
+	@code=0; for e in sqlite postgres mysql mariadb; do \
+		.cache/faults --server $$e --disk 2G --operations 200000 --faults 300 $(FAULTS) || code=1; \
+	done; \
+	.cache/faults --server postgres-pair --operations 10000 --faults 30 $(FAULTS) || code=1; exit $$code
+
+planted: $(SERVERS) ## bugs that are put into the source, each of which the faults have to bring to light (BUG=: one of them)
+	go run ./internal/faults/planted --testservers $(SERVERS) $(if $(BUG),"$(BUG)")
 
 bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
 	cd bench && go run . $(or $(BENCH),-quick)

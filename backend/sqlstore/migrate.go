@@ -95,7 +95,7 @@ type migration struct {
 
 func (m *migration) report(format string, args ...any) { m.o.Report(fmt.Sprintf(format, args...)) }
 
-// next takes the next step, or those next steps that go in one transaction.
+// next takes the next step, or all of them if nobody uses the store yet.
 func (m *migration) next(ctx context.Context) (done bool, err error) {
 	var wait, online step // that has been announced; that is done beside
 	err = m.alone(ctx, func(tx *Tx) error {
@@ -118,8 +118,8 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 			return nil
 		}
 		for i, x := range list {
-			if i > 0 && !fresh && (x.contract || x.online) {
-				break
+			if i > 0 && !fresh {
+				break // together they would keep the locks of several tables
 			}
 			m.report("schema %d", x.n)
 			text := x.text

@@ -9,15 +9,10 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// patience is how long the drain waits while nothing is settled, and in all.
-const (
-	patience     = time.Minute
-	longPatience = 5 * time.Minute
-)
-
-// drain waits until nothing is left, and tells what is if that takes too long: on a slow
-// machine it may take its time, but not stand still.
-func drain(ctx context.Context, b *parley.Broker) (left []string, err error) {
+// drain waits until nothing is left, and tells what is if nothing is settled for longer
+// than patience, or if it takes five times as long in all: on a slow machine it may take
+// its time, but not stand still.
+func drain(ctx context.Context, b *parley.Broker, patience time.Duration) (left []string, err error) {
 	begun, last, moved := time.Now(), int64(-1), time.Now()
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		some, err := isLeft(ctx, b)
@@ -28,7 +23,7 @@ func drain(ctx context.Context, b *parley.Broker) (left []string, err error) {
 			last, moved = n, time.Now()
 		}
 		switch {
-		case time.Since(moved) < patience && time.Since(begun) < longPatience:
+		case time.Since(moved) < patience && time.Since(begun) < 5*patience:
 		case err != nil:
 			return nil, err
 		default:

@@ -4,75 +4,117 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/parleymq/parley"
 )
 
+// affliction is a kind of fault. It is over when inject returns.
+type affliction struct {
+	name   string
+	can    func(s *suite) bool // nil: always
+	inject func(s *suite, ctx context.Context) error
+}
+
+// afflictions are all kinds, in the order in which they come.
+var afflictions = []affliction{
+	{"kill", nil, (*suite).killProgram},
+	{"cut", behindProxy, func(s *suite, ctx context.Context) error { s.proxy.cut(); return nil }},
+	{"server killed", ownServer, (*suite).killServer},
+	{"statement timeout", hasTimeouts, timeout(0)},
+	{"blackhole", behindProxy, (*suite).blackhole},
+	{"catalog", nil, (*suite).changeCatalog},
+	{"idle timeout", hasTimeouts, timeout(1)},
+	{"stop", nil, (*suite).stopProgram},
+	{"disk full", func(s *suite) bool { return s.disk != nil }, (*suite).fillDisk},
+	{"terminate", behindProxy, (*suite).terminate},
+	{"failover", func(s *suite) bool { return s.own.pair() }, (*suite).failOver},
+	{"lock timeout", hasTimeouts, timeout(2)},
+	{"migration", nil, (*suite).migrate},
+	{"lag", behindProxy, (*suite).lag},
+	{"server restarted", ownServer, (*suite).restartServer},
+}
+
+func behindProxy(s *suite) bool { return s.proxy != nil }
+func ownServer(s *suite) bool   { return s.own != nil && !s.own.pair() }
+
+// possible are the kinds that this run can inject.
+func (s *suite) possible() (list []affliction) {
+	for _, a := range afflictions {
+		wanted := s.only == "" || slices.Contains(strings.Split(s.only, ","), a.name)
+		if wanted && (a.can == nil || a.can(s)) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
 // inject injects faults until there were enough of them, and enough operations, or
 // the time is over.
 func (s *suite) inject(ctx context.Context) error {
-	names := []string{"kill", "stop"}
-	if s.proxy != nil {
-		names = append(names, "cut", "blackhole", "lag", "terminate")
-	}
-	for n, end := 0, time.Now().Add(s.limit); time.Now().Before(end) && (n < s.faults || s.operationsSoFar() < s.operations); n++ {
-		time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond)
-		name := names[n%len(names)]
-		s.rec.write(event{Kind: fault, Name: name})
-		err := s.fault(ctx, name, rand.IntN(len(s.running)))
-		s.rec.write(event{Kind: healed, Name: name})
+	list := s.possible()
+	for n, end := 0, time.Now().Add(s.limit); ctx.Err() == nil && time.Now().Before(end); n++ {
+		done, err := s.operationsSoFar()
+		if err != nil || n >= s.faults && done >= s.operations {
+			return err
+		}
+		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
+		a := list[n%len(list)]
+		s.rec.write(event{Kind: fault, Name: a.name})
+		err = a.inject(s, ctx)
+		s.rec.write(event{Kind: healed, Name: a.name})
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", a.name, err)
 		}
 	}
+	return ctx.Err()
+}
+
+// operationsSoFar are those in the histories, as the checker counts them.
+func (s *suite) operationsSoFar() (int, error) {
+	paths, err := filepath.Glob(filepath.Join(s.dir, "*.history"))
+	if err != nil {
+		return 0, err
+	}
+	return s.tally.update(paths)
+}
+
+// killProgram kills a program and starts another one in its place.
+func (s *suite) killProgram(context.Context) error {
+	i := rand.IntN(len(s.running))
+	s.running[i].Process.Kill()
+	s.running[i].Wait()
+	return s.start(i)
+}
+
+// stopProgram keeps a program from running for longer than its leases last.
+func (s *suite) stopProgram(context.Context) error {
+	p := s.running[rand.IntN(len(s.running))].Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(lease * 3 / 2)
+	return p.Signal(syscall.SIGCONT)
+}
+
+// blackhole has answers vanish, and closes the connections then: what vanished will
+// not come again.
+func (s *suite) blackhole(context.Context) error {
+	s.proxy.set(true, 0)
+	time.Sleep(500 * time.Millisecond)
+	s.proxy.cut()
+	s.proxy.set(false, 0)
 	return nil
 }
 
-// operationsSoFar estimates by the size of the histories, whose lines differ little:
-// an operation has 160 bytes of them.
-func (s *suite) operationsSoFar() int {
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.history"))
-	size := int64(0)
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			size += info.Size()
-		}
-	}
-	return int(size / 160)
-}
-
-// fault injects one, on a program if it is one of a program's, and ends it.
-func (s *suite) fault(ctx context.Context, name string, program int) error {
-	p := s.running[program].Process
-	switch name {
-	case "kill":
-		p.Kill()
-		s.running[program].Wait()
-		return s.start(program)
-	case "stop":
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		time.Sleep(lease * 3 / 2)
-		return p.Signal(syscall.SIGCONT)
-	case "cut":
-		s.proxy.cut()
-	case "blackhole":
-		s.proxy.set(true, 0)
-		time.Sleep(500 * time.Millisecond)
-		s.proxy.cut() // what vanished will not come again
-		s.proxy.set(false, 0)
-	case "lag":
-		s.proxy.set(false, 20*time.Millisecond)
-		time.Sleep(time.Second)
-		s.proxy.set(false, 0)
-	case "terminate":
-		return s.terminate(ctx)
-	}
+func (s *suite) lag(context.Context) error {
+	s.proxy.set(false, 20*time.Millisecond)
+	time.Sleep(time.Second)
+	s.proxy.set(false, 0)
 	return nil
 }
 
@@ -84,7 +126,7 @@ func (s *suite) terminate(ctx context.Context) error {
 		list = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
 		end = "KILL %d"
 	}
-	return s.b.InTx(ctx, func(tx *parley.Tx) error {
+	return s.retry(ctx, func(ctx context.Context, tx *parley.Tx) error {
 		rows, err := tx.SQL().QueryContext(ctx, list)
 		if err != nil {
 			return err
@@ -104,4 +146,25 @@ func (s *suite) terminate(ctx context.Context) error {
 		}
 		return rows.Err()
 	})
+}
+
+// retry does something in a transaction, again if its connection was one that a fault
+// before has broken, or another transaction was in its way.
+func (s *suite) retry(ctx context.Context, do func(context.Context, *parley.Tx) error) error {
+	return s.again(ctx, func(ctx context.Context) error {
+		return s.b.InTx(ctx, func(tx *parley.Tx) error { return do(ctx, tx) })
+	})
+}
+
+// again does something until it succeeds, for a minute and a half.
+func (s *suite) again(ctx context.Context, do func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		if err = do(ctx); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
 }

@@ -10,12 +10,12 @@ import (
 // proxy stands between programs and a server.
 type proxy struct {
 	net.Listener
-	target string
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	hole  bool          // what the server answers vanishes
-	lag   time.Duration // before each piece of data
+	mu     sync.Mutex
+	target string
+	conns  map[net.Conn]bool
+	hole   bool          // what the server answers vanishes
+	lag    time.Duration // before each piece of data
 }
 
 func newProxy(target string) (*proxy, error) {
@@ -33,7 +33,7 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", p.leads())
 		if err != nil {
 			client.Close()
 			continue
@@ -44,6 +44,19 @@ func (p *proxy) serve() {
 		go p.copy(server, client, false)
 		go p.copy(client, server, true)
 	}
+}
+
+// lead has new connections go to another server.
+func (p *proxy) lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *proxy) leads() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 func (p *proxy) copy(to, from net.Conn, answers bool) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -22,31 +23,51 @@ const stall = 15 * time.Second
 
 type options struct {
 	db                           string
+	server, tool                 string // instead of db: a server of the run's own, which tool runs
+	diskSize                     string // of a file system for it, or ""
+	only                         string // the kinds of faults, with commas between, or ""
 	operations, faults, programs int
-	limit                        time.Duration
+	limit, drain                 time.Duration // of the faults, of the time after them
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
+
+// kind tells MariaDB and MySQL apart.
+func (o options) kind() string {
+	if o.server == "" {
+		return o.engine()
+	}
+	kind, _, _ := strings.Cut(o.server, "-")
+	return kind
+}
 
 // suite is a run.
 type suite struct {
 	options
 	dir     string
 	b       *parley.Broker
-	proxy   *proxy // nil for SQLite
-	through string // the database's name through the proxy
+	own     *ownedServer // nil if nothing else is known of the server than its address
+	disk    *disk        // nil: it cannot be filled
+	proxy   *proxy       // nil for SQLite
+	through string       // the database's name through the proxy
 	rec     *recorder
 	running []*exec.Cmd
-	started int
+	started int // programs
+	changes int // of the catalog
+	tally   tally
 }
 
 // run runs programs under faults and judges their histories.
 func run(ctx context.Context, o options) (v *verdict, err error) {
-	s := &suite{options: o, through: o.db}
+	s := &suite{options: o}
 	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(s.dir)
+	defer func() { err = errors.Join(err, s.leave()) }()
+	if err := s.serve(); err != nil {
+		return nil, err
+	}
 	if err := s.setup(ctx); err != nil {
 		return nil, err
 	}
@@ -64,7 +85,7 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
 		return nil, err
 	}
-	left, err := drain(ctx, s.b)
+	left, err := drain(ctx, s.b, s.drain)
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +111,69 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 
 func (s *suite) stopFile() string { return filepath.Join(s.dir, "stop") }
 
-// setup makes the tables, and the proxy if there is a server.
+// serve starts the run's own server, if it shall have one, and the proxy before any.
+func (s *suite) serve() (err error) {
+	s.through = s.db
+	folder := filepath.Join(s.dir, "db")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	if s.server != "" && s.server != "sqlite" {
+		s.own = &ownedServer{s.tool, fmt.Sprint("faults-", os.Getpid(), "-", s.server), s.server}
+		if folder, err = s.own.do("folder"); err != nil {
+			return err
+		}
+	}
+	if s.diskSize != "" {
+		if s.disk, err = mount(folder, s.diskSize); err != nil {
+			fmt.Fprintln(os.Stderr, "faults: no full disk:", err)
+		}
+	}
+	switch {
+	case s.own != nil:
+		if s.db, err = s.own.begin(); err != nil {
+			return err
+		}
+	case s.server == "sqlite":
+		s.db = "sqlite:" + filepath.Join(folder, "faults.db")
+		s.through = s.db
+		return nil
+	case s.engine() == "sqlite":
+		return nil
+	}
+	u, err := url.Parse(s.db)
+	if err != nil {
+		return err
+	}
+	if s.proxy, err = newProxy(u.Host); err != nil {
+		return err
+	}
+	u.Host = s.proxy.Addr().String()
+	s.through = u.String()
+	return nil
+}
+
+// leave stops what the run has started.
+func (s *suite) leave() (err error) {
+	if s.proxy != nil {
+		s.proxy.Close()
+		s.proxy.cut()
+	}
+	folder := ""
+	if s.own != nil {
+		folder, _ = s.own.do("folder")
+		_, err = s.own.do("stop")
+	}
+	err = errors.Join(err, s.disk.unmount())
+	if folder != "" {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	return err
+}
+
+// setup makes the tables.
 func (s *suite) setup(ctx context.Context) (err error) {
-	if s.b, err = parley.Open(ctx, s.db, nil); err != nil {
+	if s.b, err = parley.Open(ctx, s.through, nil); err != nil {
 		return err
 	}
 	if err := s.b.Migrate(ctx); err != nil {
@@ -100,17 +181,6 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	}
 	if err := define(ctx, s.b, s.engine()); err != nil {
 		return err
-	}
-	if s.engine() != "sqlite" {
-		u, err := url.Parse(s.db)
-		if err != nil {
-			return err
-		}
-		if s.proxy, err = newProxy(u.Host); err != nil {
-			return err
-		}
-		u.Host = s.proxy.Addr().String()
-		s.through = u.String()
 	}
 	s.rec, err = newRecorder(filepath.Join(s.dir, "nemesis.history"))
 	return err

@@ -67,6 +67,7 @@ var specs = []spec{
 	{name: "pgbouncer-1.18", variable: "PARLEY_TEST_PGBOUNCER", needs: "postgres-15", engine: pgbouncer{pgbouncer118}, onDemand: true},
 	{name: "mariadb-10.11", variable: "PARLEY_TEST_MARIADB", engine: mariadb{release: mariadb1011}, onDemand: true},
 	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
+	{name: "postgres-pair", variable: "PARLEY_TEST_POSTGRES", engine: postgresPair{postgres{postgres18}}, onDemand: true},
 	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{}, onDemand: true},
 }
 

@@ -17,6 +17,7 @@ type instance struct {
 	upstream string // the address of the server that it needs, or ""
 	behind   string // a digest of upstream, which may hold a password, to keep in a file
 	fast     bool   // do not wait for the disk
+	torn     bool   // guard against half written pages: it will be killed while it writes
 	path     string // a folder of programs that the server runs, or ""
 }
 
@@ -28,11 +29,12 @@ func newInstance(env environment, s spec, upstream string, ours bool) (*instance
 	if err != nil {
 		return nil, err
 	}
-	name, behind := s.name, fmt.Sprintf("%x", sha256.Sum256([]byte(upstream)))
+	name, behind := s.name+env.own, fmt.Sprintf("%x", sha256.Sum256([]byte(upstream)))
 	if !ours {
 		name += "@" + behind[:8]
 	}
-	in := &instance{spec: s, dir: filepath.Join(cache, name), upstream: upstream, behind: behind, fast: env.get("PARLEY_TEST_FAST") == "1"}
+	in := &instance{spec: s, dir: filepath.Join(cache, name), upstream: upstream, behind: behind,
+		fast: env.get("PARLEY_TEST_FAST") == "1" || env.own != "", torn: env.own != ""}
 	if err := os.MkdirAll(in.dir, 0o755); err != nil || os.Geteuid() != 0 {
 		return in, err
 	}

@@ -5,6 +5,7 @@
 //	go run ./internal/testservers stop [names]
 //	go run ./internal/testservers status
 //	go run ./internal/testservers matrix [-logs folder] [names]
+//	go run ./internal/testservers own LABEL VERB NAME
 //
 // exec runs a command with one environment variable per server
 // (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER, PARLEY_TEST_MARIADB,
@@ -28,6 +29,9 @@
 // them by name (exec -only postgres-15): they have the same variables. matrix runs
 // the backends' tests on each version, one after the other.
 //
+// own gives a test a server that only it uses, and that it may kill, restart and fail
+// over: it starts beside the others, whatever the variables say.
+//
 // These environment variables change that:
 //
 //	PARLEY_TEST_REQUIRE    names, with commas between, that must not be missing
@@ -45,6 +49,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -55,6 +60,7 @@ const usage = `usage:
   testservers stop [names]                          stop them
   testservers status                                engine, version and address of each
   testservers matrix [-logs folder] [names]         the backends' tests on each version there is
+  testservers own LABEL VERB NAME                   ` + ownUsage + `
 `
 
 func main() {
@@ -67,6 +73,19 @@ type environment struct {
 	get     func(name string) string
 	log     io.Writer // for people; commands print their results elsewhere
 	install func(ctx context.Context, log io.Writer, packages []string) error
+	own     string // the label of servers that only one user has
+}
+
+// withoutAddresses leaves aside the servers that variables name.
+func (env environment) withoutAddresses() environment {
+	asked := env.get
+	env.get = func(name string) string {
+		if slices.ContainsFunc(specs, func(s spec) bool { return s.variable == name }) {
+			return ""
+		}
+		return asked(name)
+	}
+	return env
 }
 
 func (env environment) logf(format string, args ...any) {
@@ -92,6 +111,8 @@ func run(env environment, args []string, stdout io.Writer) int {
 		err = stopCommand(ctx, env, args)
 	case "status":
 		err = statusCommand(ctx, env, stdout)
+	case "own":
+		code, err = ownCommand(ctx, env, args, stdout)
 	case "matrix":
 		code, err = matrixCommand(ctx, env, signals, args, stdout)
 	case "help", "-h", "-help", "--help":
@@ -106,7 +127,7 @@ func run(env environment, args []string, stdout io.Writer) int {
 	}
 	if err != nil {
 		env.logf("%v", err)
-		return 1
+		return max(code, 1)
 	}
 	return code
 }

@@ -47,11 +47,40 @@ func (m mariadb) Start(ctx context.Context, in *instance) (string, error) {
 	if err := m.init(ctx, in, data); err != nil {
 		return "", err
 	}
-	if err := m.run(in, "server", data, port, m.options...); err != nil {
-		return "", err
+	return mysqlAddress(port), m.serve(ctx, in, port)
+}
+
+// serve starts the server on the data that are there.
+func (m mariadb) serve(ctx context.Context, in *instance, port int) error {
+	if err := m.run(in, "server", filepath.Join(in.home(), "data"), port, m.options...); err != nil {
+		return err
 	}
-	address := mysqlAddress(port)
-	return address, in.answers(ctx, "server", address)
+	return in.answers(ctx, "server", mysqlAddress(port))
+}
+
+// Kill implements reviver.
+func (m mariadb) Kill(ctx context.Context, in *instance) error { return m.Stop(ctx, in) }
+
+// Revive implements reviver.
+func (m mariadb) Revive(ctx context.Context, in *instance) error {
+	port, err := in.lastPort(ctx, "sql")
+	if err != nil {
+		return err
+	}
+	return m.serve(ctx, in, port)
+}
+
+// Quit implements reviver.
+func (m mariadb) Quit(ctx context.Context, in *instance) error { return in.quit(ctx, "server") }
+
+// quit asks a process that runs in the background to end, and waits until it has.
+func (in *instance) quit(ctx context.Context, name string) error {
+	if pid := in.pid(name + ".pid"); pid != 0 {
+		if err := kill(pid, "TERM"); err != nil || !gone(ctx, time.Minute, func() bool { return in.pid(name+".pid") != 0 }) {
+			return fmt.Errorf("process %d does not end", pid)
+		}
+	}
+	return nil
 }
 
 // mysqlAddress is the address of a server on this machine.
@@ -87,7 +116,7 @@ func (m mariadb) run(in *instance, name, data string, port int, options ...strin
 	args = append(args, m.base()...)
 	args = append(args, in.mysqlOptions(port)...)
 	if in.fast {
-		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0")
+		args = append(args, "--innodb-flush-log-at-trx-commit=2", in.doublewrite())
 	}
 	init, err := in.initFile()
 	if err != nil {
@@ -105,6 +134,15 @@ func (in *instance) mysqlOptions(port int) []string {
 	}
 	return []string{"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=socket",
 		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=" + memory}
+}
+
+// doublewrite is off if the disk need not be waited for, unless the server will be
+// killed while it writes a page.
+func (in *instance) doublewrite() string {
+	if in.torn {
+		return "--innodb-doublewrite=ON"
+	}
+	return "--innodb-doublewrite=OFF"
 }
 
 // initFile writes the statements that a server runs when it starts.

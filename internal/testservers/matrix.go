@@ -50,13 +50,7 @@ func matrixCommand(ctx context.Context, env environment, signals *signals, args 
 	if err := os.MkdirAll(*logs, 0o755); err != nil {
 		return 1, err
 	}
-	asked := env.get
-	env.get = func(name string) string {
-		if slices.ContainsFunc(specs, func(s spec) bool { return s.variable == name }) {
-			return ""
-		}
-		return asked(name)
-	}
+	env = env.withoutAddresses()
 	for _, row := range matrix {
 		if len(names) > 0 && !contains(names, row.server) {
 			continue

@@ -39,7 +39,7 @@ func (m mysql) command() ([]string, error) {
 }
 
 func (m mysql) Start(ctx context.Context, in *instance) (string, error) {
-	command, err := m.command()
+	command, err := m.onData(in)
 	if err != nil {
 		return "", err
 	}
@@ -47,26 +47,54 @@ func (m mysql) Start(ctx context.Context, in *instance) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The folder for files that its user may read is compiled in, and is not there.
-	command = append(command, "--datadir="+filepath.Join(in.home(), "data"), "--secure-file-priv=", "--innodb-redo-log-capacity=96M")
 	if err := in.program(ctx, command[0], append(command[1:], "--initialize-insecure")...); err != nil {
 		return "", err
 	}
+	return mysqlAddress(port), m.serve(ctx, in, port)
+}
+
+// onData is the command line up to the data. The folder for files that the server's
+// user may read is compiled in, and is not there.
+func (m mysql) onData(in *instance) ([]string, error) {
+	command, err := m.command()
+	return append(command, "--datadir="+filepath.Join(in.home(), "data"), "--secure-file-priv=", "--innodb-redo-log-capacity=96M"), err
+}
+
+// serve starts the server on the data that are there.
+func (m mysql) serve(ctx context.Context, in *instance, port int) error {
+	command, err := m.onData(in)
+	if err != nil {
+		return err
+	}
 	init, err := in.initFile()
 	if err != nil {
-		return "", err
+		return err
 	}
 	args := append(command[1:], in.mysqlOptions(port)...)
 	args = append(args, "--mysqlx=OFF", "--init-file="+init)
 	if in.fast {
-		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=OFF")
+		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", in.doublewrite())
 	}
 	if err := in.background("server", command[0], args...); err != nil {
-		return "", err
+		return err
 	}
-	address := mysqlAddress(port)
-	return address, in.answers(ctx, "server", address)
+	return in.answers(ctx, "server", mysqlAddress(port))
 }
+
+// Kill implements reviver.
+func (m mysql) Kill(ctx context.Context, in *instance) error { return m.Stop(ctx, in) }
+
+// Revive implements reviver.
+func (m mysql) Revive(ctx context.Context, in *instance) error {
+	port, err := in.lastPort(ctx, "sql")
+	if err != nil {
+		return err
+	}
+	return m.serve(ctx, in, port)
+}
+
+// Quit implements reviver.
+func (m mysql) Quit(ctx context.Context, in *instance) error { return in.quit(ctx, "server") }
 
 func (mysql) Running(in *instance) bool { return in.pid("server.pid") != 0 }
 

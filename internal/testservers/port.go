@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Ports come from below the range that systems hand out for outgoing
@@ -58,6 +59,16 @@ func (in *instance) port(ctx context.Context, name string) (int, error) {
 		}
 	}
 	return 0, errors.New("no free port on 127.0.0.1")
+}
+
+// lastPort returns the instance's port of that name as soon as it is free: a process
+// that was killed keeps it for a moment longer than it can be seen.
+func (in *instance) lastPort(ctx context.Context, name string) (int, error) {
+	port, err := strconv.Atoi(in.read("port-" + name))
+	if err == nil && !gone(ctx, 10*time.Second, func() bool { return !portFree(port) }) {
+		err = fmt.Errorf("port %d is still in use", port)
+	}
+	return port, err
 }
 
 // lostPort says whether something else listens on a port of the instance,

@@ -75,24 +75,60 @@ max_connections = 300            # test packages run side by side, with many rea
 max_prepared_transactions = 50
 `, port)
 	if in.fast {
-		settings += "fsync = off\nfull_page_writes = off\n"
+		settings += fmt.Sprintf("fsync = off\nfull_page_writes = %t\n", in.torn)
 	} else {
 		settings += "shared_buffers = 1GB\n" // for benchmarks, as a server of its own would have
 	}
-	// The file stays the server's user's, even when root appends to it.
-	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
+	if err := in.configure(settings); err != nil {
 		return "", err
+	}
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), p.control(ctx, in, "start")
+}
+
+// configure adds settings to the server's, which count more than earlier ones. The
+// file stays the server's user's, even when root appends to it.
+func (in *instance) configure(settings string) error {
+	f, err := os.OpenFile(filepath.Join(in.home(), "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
 	}
 	_, err = f.WriteString(settings)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return "", err
+	return errors.Join(err, f.Close())
+}
+
+// control has pg_ctl do something, and wait for it.
+func (p postgres) control(ctx context.Context, in *instance, args ...string) error {
+	bin, err := p.programs()
+	if err != nil {
+		return err
 	}
 	log := filepath.Join(in.home(), "log")
-	if err := in.program(ctx, filepath.Join(bin, "pg_ctl"), "-D", data, "-l", log, "-s", "-w", "-t", "60", "start"); err != nil {
-		return "", fmt.Errorf("%w%s", err, tail(log))
+	args = append([]string{"-D", filepath.Join(in.home(), "data"), "-l", log, "-s", "-w", "-t", "60"}, args...)
+	if err := in.program(ctx, filepath.Join(bin, "pg_ctl"), args...); err != nil {
+		return fmt.Errorf("%w%s", err, tail(log))
 	}
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), nil
+	return nil
+}
+
+// Kill implements reviver. The processes of connections end by themselves when they
+// notice that the first one has.
+func (p postgres) Kill(ctx context.Context, in *instance) error {
+	pid := in.pid(filepath.Join("data", "postmaster.pid"))
+	if pid == 0 {
+		return nil
+	}
+	if err := kill(pid, "KILL"); err != nil || !gone(ctx, 10*time.Second, func() bool { return p.Running(in) }) {
+		return fmt.Errorf("process %d does not end", pid)
+	}
+	return nil
+}
+
+// Revive implements reviver.
+func (p postgres) Revive(ctx context.Context, in *instance) error { return p.control(ctx, in, "start") }
+
+// Quit implements reviver.
+func (p postgres) Quit(ctx context.Context, in *instance) error {
+	return p.control(ctx, in, "-m", "fast", "stop")
 }
 
 func (postgres) Running(in *instance) bool {

@@ -25,6 +25,8 @@ type found struct {
 
 type foundList []found
 
+var errMissing = errors.New("missing")
+
 // resolve finds or starts the servers of these names, all when there are none,
 // and whatever they need. A server that is not to be had is no error, one that
 // does not start is. The list is to be left even after an error.
@@ -132,7 +134,7 @@ func (l foundList) checkRequired(require string) error {
 		case i < 0:
 			errs = append(errs, fmt.Errorf("%s is required, but left out here", name))
 		case l[i].missing != nil:
-			errs = append(errs, fmt.Errorf("%s is required, but missing: %w", name, l[i].missing))
+			errs = append(errs, fmt.Errorf("%s is required, but %w: %w", name, errMissing, l[i].missing))
 		}
 	}
 	return errors.Join(errs...)

@@ -85,6 +85,7 @@ func Versions(t *testing.T, site func(t *testing.T) Site) {
 		"a contract step stops old programs and waits":        testContract,
 		"a contract step waits no longer than it may":         testContractBounded,
 		"a migration that was interrupted goes on":            testInterrupted,
+		"each step is a transaction of its own":               testStepByStep,
 		"a migration by hand goes from the version there is":  testByHand,
 		"a migration tells what it does":                      testReport,
 		"a version is looked at in a joined transaction, too": testJoinedVersion,
@@ -364,6 +365,25 @@ func testInterrupted(t *testing.T, s Site) {
 			t.Errorf("after interrupted migrations: %s: %s", w.Object, w.Text)
 		}
 	}
+}
+
+// testStepByStep has the second of two steps fail. The first stays: it does not keep the
+// locks of its tables until the second has those of others.
+func testStepByStep(t *testing.T, s Site) {
+	f := &Fixture{T: t, Ctx: t.Context()}
+	f.OK(s.Open(t).Migrate(f.Ctx))
+	b := s.Open(t)
+	f.OK(b.SetMigrations(func(known []string) []string {
+		return append(slices.Clone(known),
+			fmt.Sprintf("UPDATE parley_meta SET schema_version = %d WHERE id = 1;\n", len(known)+1),
+			"SELECT * FROM parley_there_is_no_such_table;\n")
+	}))
+	if err := b.Migrate(f.Ctx); err == nil {
+		t.Error("a step that fails was migrated")
+	}
+	info, err := b.Info(f.Ctx)
+	f.OK(err)
+	f.Equal("schema", info.Schema, info.Program-1)
 }
 
 func testByHand(t *testing.T, s Site) {

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// ownedServer is a server that internal/testservers runs for this run alone. A nil one
+// is somebody else's.
+type ownedServer struct{ tool, label, name string }
+
+// errMissing: the server's programs cannot be had here.
+var errMissing = errors.New("the server cannot be had here")
+
+// codeMissing is the exit code with which testservers says so.
+const codeMissing = 3
+
+func (o *ownedServer) pair() bool { return o != nil && strings.HasSuffix(o.name, "-pair") }
+
+// do has testservers do something and returns what it prints.
+func (o *ownedServer) do(verb string) (string, error) {
+	cmd := exec.Command(o.tool, "own", o.label, verb, o.name)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == codeMissing {
+		err = errMissing
+	}
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w: %s", verb, o.name, err, bytes.TrimSpace(said.Bytes()))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// begin starts it and returns its address.
+func (o *ownedServer) begin() (string, error) {
+	line, err := o.do("start")
+	if err != nil {
+		return "", err
+	}
+	_, address, _ := strings.Cut(line, "=")
+	return strings.Trim(address, "'"), nil
+}
+
+// killServer kills the server, and starts it a moment later.
+func (s *suite) killServer(context.Context) error {
+	if _, err := s.own.do("kill"); err != nil {
+		return err
+	}
+	time.Sleep(300 * time.Millisecond)
+	_, err := s.own.do("revive")
+	return err
+}
+
+// restartServer has it end as an operator does.
+func (s *suite) restartServer(context.Context) error {
+	_, err := s.own.do("restart")
+	return err
+}
+
+// failOver kills the primary, and has the proxy lead to the standby.
+func (s *suite) failOver(context.Context) error {
+	address, err := s.own.do("failover")
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	s.proxy.lead(u.Host)
+	s.proxy.cut()
+	_, err = s.own.do("repair")
+	return err
+}
+
+// answers says whether anything listens where the server should.
+func (s *suite) answers() bool {
+	conn, err := net.DialTimeout("tcp", s.proxy.leads(), time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// A setting is switched on for new sessions, and off again.
+type setting struct{ on, off string }
+
+// settings are the timeouts of statements, of idle transactions or else sessions, and
+// of waits for locks, each of which is short enough to be met by chance.
+var settings = map[string][3]setting{
+	"postgres": {
+		{"ALTER ROLE CURRENT_USER SET statement_timeout = '15ms'", "ALTER ROLE CURRENT_USER RESET statement_timeout"},
+		{"ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '3ms'",
+			"ALTER ROLE CURRENT_USER RESET idle_in_transaction_session_timeout"},
+		{"ALTER ROLE CURRENT_USER SET lock_timeout = '2ms'", "ALTER ROLE CURRENT_USER RESET lock_timeout"},
+	},
+	"mysql": {
+		{"SET GLOBAL max_execution_time = 5", "SET GLOBAL max_execution_time = DEFAULT"},
+		{"SET GLOBAL wait_timeout = 1", "SET GLOBAL wait_timeout = DEFAULT"},
+		{"SET GLOBAL innodb_lock_wait_timeout = 1", "SET GLOBAL innodb_lock_wait_timeout = DEFAULT"},
+	},
+	"mariadb": {
+		{"SET GLOBAL max_statement_time = 0.015", "SET GLOBAL max_statement_time = DEFAULT"},
+		{"SET GLOBAL idle_transaction_timeout = 1, GLOBAL wait_timeout = 1",
+			"SET GLOBAL idle_transaction_timeout = DEFAULT, GLOBAL wait_timeout = DEFAULT"},
+		{"SET GLOBAL innodb_lock_wait_timeout = 0", "SET GLOBAL innodb_lock_wait_timeout = DEFAULT"},
+	},
+}
+
+// hasTimeouts leaves out a pair: a statement that waits for the standby counts as
+// committed when its time is over, which no program can see.
+func hasTimeouts(s *suite) bool {
+	return s.proxy != nil && !s.own.pair() && settings[s.kind()] != [3]setting{}
+}
+
+// timeout has sessions with a timeout for a while.
+func timeout(which int) func(*suite, context.Context) error {
+	return func(s *suite, ctx context.Context) error {
+		set := settings[s.kind()][which]
+		if err := s.exec(ctx, set.on); err != nil {
+			return err
+		}
+		s.proxy.cut()
+		time.Sleep(1500 * time.Millisecond)
+		err := s.exec(ctx, set.off)
+		s.proxy.cut()
+		return err
+	}
+}
+
+// exec runs a statement, by a connection that the timeouts do not matter to.
+func (s *suite) exec(ctx context.Context, text string) error {
+	return s.retry(ctx, func(ctx context.Context, tx *parley.Tx) error {
+		_, err := tx.SQL().ExecContext(ctx, text)
+		return err
+	})
+}

@@ -1,0 +1,131 @@
+package main
+
+// bug is a mistake that somebody could make, on the server where it shows.
+type bug struct {
+	name, server string
+	flags        []string // for the run
+	env          string   // for the run as well, like name=value
+	sound        bool     // it is none: nothing may be found
+	changes      []change
+}
+
+// change replaces text in a file of the project. An empty old text makes the file.
+type change struct {
+	file, old, new string
+	times          int // how often the old text is there, 0 is once
+}
+
+// skipLocked is how PostgreSQL takes a lock that can be had.
+const skipLocked = "FOR NO KEY UPDATE SKIP LOCKED"
+
+// uncounted are settlements that do not look at what they have removed. They are part
+// of bugs that the count would hide: it rolls back a receiver that comes second.
+var uncounted = []change{
+	{file: "backend/postgres/settle.go",
+		old: "if removed != len(streams) {",
+		new: "if removed > len(streams) {"},
+	{file: "backend/sqlstore/settle.go",
+		old: "if err == nil && n < int64(len(ids)) {",
+		new: "if err == nil && n > int64(len(ids)) {"},
+	{file: "backend/sqlstore/settle.go",
+		old: "if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {",
+		new: "if false {"},
+	{file: "backend/sqlstore/settle.go", old: `		if n == 0 {
+			return backend.ErrFenced
+		}
+`, new: "		_ = n\n"},
+}
+
+// bugs are the mistakes.
+var bugs = []bug{
+	{name: "no lock, no count", server: "postgres", changes: append([]change{
+		// Two claims read the same messages.
+		{file: "backend/postgres/sql_claim.go", old: skipLocked, new: "", times: 8},
+	}, uncounted...)},
+	{name: "no fence, no count", server: "sqlite", flags: []string{"--only", "stop"}, changes: append([]change{
+		// A receiver whose lease has run out takes its hold back.
+		{file: "backend/sqlstore/hold.go",
+			old: "	if n == 0 {\n		return t.fenced(ctx)\n	}\n",
+			new: ""},
+		{file: "backend/sqlstore/release.go",
+			old: "	if n < int64(len(posts)) {\n		return t.fenced(ctx)\n	}\n",
+			new: "	_ = n\n"},
+	}, uncounted...)},
+	{name: "finish without guard", server: "postgres", flags: []string{"--only", "kill"}, changes: []change{
+		// The marker of a stream goes while a sender relies on it.
+		{file: "backend/postgres/sql_settle.go", old: `FROM parley_stream z WHERE z.stream_id = k.id
+	                     FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
+		{file: "backend/postgres/sql_settle.go", old: `FROM parley_stream z WHERE z.stream_id = k.id
+	            FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
+	}},
+	{name: "lease by client clock", server: "postgres", flags: []string{"--only", "kill,stop"}, changes: []change{
+		// The clocks of half of the programs are an hour ahead.
+		{file: "backend/postgres/planted.go", new: `package postgres
+
+import (
+	"os"
+	"time"
+)
+
+func skewed(lease time.Duration) time.Duration {
+	if lease == 0 {
+		return 0
+	}
+	return lease + time.Duration(os.Getpid()%2)*time.Hour
+}
+`},
+		{file: "backend/postgres/claim.go",
+			old: "uuids(leases), r.Lease, r.Owner)",
+			new: "uuids(leases), skewed(r.Lease), r.Owner)"},
+		{file: "backend/postgres/claim.go",
+			old: "r.Lease, r.Owner, r.LockOnly)",
+			new: "skewed(r.Lease), r.Owner, r.LockOnly)"},
+	}},
+	{name: "retry after a commit", server: "postgres", flags: []string{"--only", "cut,terminate"}, changes: []change{
+		// A commit whose outcome is unknown is done again.
+		{file: "broker.go", old: `	over = true
+	return fail("commit", "", tx.commit(ctx))
+`, new: `	over = true
+	err = tx.commit(ctx)
+	if errors.Is(err, ErrConnection) {
+		return b.InTx(ctx, f)
+	}
+	return fail("commit", "", err)
+`},
+	}},
+	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"},
+		env: "PARLEY_FAULTS_KINDS=dialogs", changes: append([]change{
+			{file: "tx.go", old: "		tx.b.wake(tx.touched)\n", new: ""},
+		}, seldom...)},
+	{name: "unbounded Attend", server: "postgres", flags: []string{"--only", "catalog"}, changes: []change{
+		// A claim that has a connection waits for another one, without limit.
+		{file: "suspicion.go",
+			old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n",
+			new: "	bounded := ctx\n"},
+		{file: "suspicion.go", old: "const recordWait = time.Second\n", new: ""},
+		{file: "admission.go",
+			old: "if room := a.room(); room >= 0 && a.held >= max(room, least) {",
+			new: "if false {"},
+		{file: "admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
+	}},
+	{name: "one snapshot, no count", server: "postgres", changes: append([]change{
+		// What a claim reads is older than its locks.
+		{file: "backend/postgres/locks.go",
+			old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}",
+			new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
+	}, uncounted...)},
+	{name: "lost savepoint lock, no count", server: "postgres", flags: []string{"--only", "kill"},
+		changes: append([]change{
+			// What was locked behind a savepoint is kept after the rollback to it.
+			{file: "backend/postgres/claim.go",
+				old: "	f, err = find(first)\n	return f, err == nil, err\n",
+				new: "	_ = first\n	return f, true, nil\n"},
+		}, uncounted...)},
+	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop,kill"}, changes: []change{
+		// What is held at the head of the order hides the rest.
+		{file: "backend/postgres/sql_claim.go", old: "return 8*n + 50", new: "return n"},
+		{file: "backend/postgres/sql_claim.go",
+			old: "const deepWindow = 10000",
+			new: "const deepWindow = 1"},
+	}},
+}

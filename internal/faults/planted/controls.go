@@ -1,0 +1,56 @@
+package main
+
+// controls are runs in which nothing may be found: what bugs change besides, and clocks
+// that are wrong. Go asks the
+// kernel for the time by itself, so the clock is that of a changed package time. Histories
+// keep the right time.
+var controls = []bug{
+	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"},
+		env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
+	{name: "clocks an hour apart", server: "postgres", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
+	{name: "clocks an hour apart", server: "mariadb", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
+	// There the clock of the programs is that of the database.
+	{name: "clock steps back", server: "sqlite", env: "PARLEY_FAULTS_CLOCK=back", sound: true, changes: wrongClock},
+}
+
+// seldom has receivers look by themselves too seldom to hide that they are not told.
+var seldom = []change{
+	{file: "internal/faults/program.go", old: "Poll: 200 * time.Millisecond", new: "Poll: 10 * time.Minute"},
+}
+
+var wrongClock = []change{
+	{file: "GOROOT/src/time/time.go",
+		old: "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unix",
+		new: "	sec, nsec, mono := runtimeNow()\n	sec += faultsStep()\n	if mono == 0 {\n		return Time{uint64(nsec), sec + unix"},
+	{file: "GOROOT/src/time/faults.go", new: `package time
+
+import "syscall"
+
+var faultsClock = func() string {
+	mode, _ := syscall.Getenv("PARLEY_FAULTS_CLOCK")
+	return mode
+}()
+
+var faultsChild = func() bool {
+	_, child := syscall.Getenv("PARLEY_FAULTS_PROGRAM")
+	return child
+}()
+
+// faultsStep is how many seconds the clock is wrong. The steps back are at the same
+// moment in all processes.
+func faultsStep() int64 {
+	switch {
+	case faultsClock == "back":
+		return -2 * (runtimeNano() / 8e9)
+	case faultsClock == "apart" && faultsChild:
+		return int64(syscall.Getpid()%3-1) * 3600
+	}
+	return 0
+}
+
+// FaultsNow is the right time.
+func FaultsNow() Time { return Now().Add(Duration(-faultsStep()) * Second) }
+`},
+	{file: "internal/faults/history.go", old: "e.At = time.Now()", new: "e.At = time.FaultsNow()"},
+	{file: "internal/faults/load_operators.go", old: "Since: time.Now()", new: "Since: time.FaultsNow()"},
+}
