@@ -1,6 +1,7 @@
 package mssql_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,13 +27,16 @@ func TestPrintedMigration(t *testing.T) {
 			t.Errorf("from version %d the text begins with\n%.100s", from, text)
 		}
 	}
+	known := 0
 	err := b.SetMigrations(func(files []string) []string {
+		known = len(files)
 		return append(files[:len(files):len(files)], "-- step: contract\nDROP TABLE parley_once;\n")
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := b.MigrationSQL(2); !strings.Contains(text, "EXEC (N'UPDATE app.parley_meta SET min_program = 3, ") {
+	announced := fmt.Sprintf("EXEC (N'UPDATE app.parley_meta SET min_program = %d, ", known)
+	if text := b.MigrationSQL(2); !strings.Contains(text, announced) {
 		t.Errorf("a contract step is printed as\n%s", text)
 	}
 }

@@ -35,6 +35,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		{"unpark beside sender", unparkBesideSender},
 		{"deferral beside sender", deferralBesideSender},
 		{"locked due groups", lockedDueGroups},
+		{"locked rows that are due hide nothing", lockedDueRows},
 		{"move beside sender", moveBesideSender},
 		{"keys wait", keysWait},
 		{"send beside end", sendBesideEnd},
