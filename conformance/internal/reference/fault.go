@@ -125,6 +125,9 @@ const (
 	FaultAnnouncementUnheard   Fault = "announcement-unheard"
 	FaultHistoryLost           Fault = "history-lost"
 	FaultNeverRemoved          Fault = "never-removed"
+	FaultLockedHides           Fault = "locked-hides"
+	FaultDisabledHides         Fault = "disabled-hides"
+	FaultGroupsHead            Fault = "groups-head"
 )
 
 // Faults is the list of all faults.
@@ -233,6 +236,9 @@ var Faults = []FaultInfo{
 	{FaultAnnouncementUnheard, "M02", "a program does not hear that it has become too old"},
 	{FaultHistoryLost, "M04", "what was defined before is forgotten"},
 	{FaultNeverRemoved, "M05", "what is removed from the catalog stays there"},
+	{FaultLockedHides, "A27", "a duty ends at the first row that is locked"},
+	{FaultDisabledHides, "A28", "the batch of a duty is filled with posts of disabled queues"},
+	{FaultGroupsHead, "A29", "groups are looked at from the same end each time, as many as a batch has"},
 }
 
 // What only faults need.
