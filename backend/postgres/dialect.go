@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,6 +189,11 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		         ORDER BY x.group_id LIMIT 1000) g
 		 ORDER BY g.group_id
 		 LIMIT $2`
+	// Of two bounds of a range the planner expects that they leave next to nothing, and
+	// sorts all that is due; of a row that is compared it does not.
+	for _, q := range []*string{&s.DueDelayed, &s.DueTimers, &s.DuePosts} {
+		*q = behind.ReplaceAllString(*q, "($1, $2) > (greatest(?::bigint, ?::bigint), ?)")
+	}
 	// Of two indexes that have the order the planner may take the one without the queue,
 	// and pass all that others have. So one of them has it as an expression.
 	for _, q := range []*string{&s.DueDelayed, &s.DelayedFirsts, &s.DueTimers, &s.TimerFirsts} {
@@ -204,6 +210,9 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	}
 	return s
 }
+
+// behind matches how the portable statements go on behind a place.
+var behind = regexp.MustCompile(`([\w.]+) >= \? AND \([\w.]+ > \? OR ([\w.]+) > \?\)`)
 
 // hot are the statements that do in one trip what package sqlstore does row by
 // row.

@@ -72,4 +72,37 @@ func TestDuePlans(t *testing.T) {
 	look("rows that the planner does not know of")
 	run("ANALYZE")
 	look("rows that it knows")
+
+	// A batch of many that are due reads what it moves, and none of other queues.
+	run(`INSERT INTO parley_queue VALUES (2, 'other', 0, 0, 0)`)
+	for _, queue := range []string{"1", "2"} {
+		run(`INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
+		     SELECT gen_random_uuid(), ` + queue + `, '', 5, 'm', 0, 1 + (n * 7919) % 20000 FROM generate_series(1, 20000) n`)
+		run(`INSERT INTO parley_timer (handle, kind, due, queue_id)
+		     SELECT gen_random_uuid(), n % 2, 1 + (n * 7919) % 20000, ` + queue + ` FROM generate_series(1, 20000) n`)
+	}
+	run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, blocked, blocked_until)
+	     SELECT gen_random_uuid(), 1, 5, n, 'm', 1, 1 + (n * 7919) % 20000 FROM generate_series(1, 20000) n`)
+	for range 2 {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []execution{
+			{q.DelayedFirsts, nil},
+			{q.TimerFirsts, []any{0}},
+			{q.DueDelayed, []any{1, 1, 0, 0, none}},
+			{q.DueDelayed, []any{1, 1, 10000, 10000, none}},
+			{q.DueDelayed, []any{2, 2, 0, 0, none}},
+			{q.DueTimers, []any{0, 1, 1, 0, 0, none}},
+			{q.DueTimers, []any{0, 2, 2, 0, 0, none}},
+			{q.DuePosts, []any{0, 0, none}},
+		} {
+			if pages, plan := explain(t, conn, x.q, x.args); pages > 250 {
+				t.Errorf("a batch of many that are due, %s %v: %d pages\n%s", x.q.Name, x.args, pages, plan)
+			}
+		}
+		conn.Close()
+		run("ANALYZE")
+	}
 }
