@@ -264,13 +264,18 @@ func TestDueBatches(t *testing.T) {
 			_, err := db.Exec(text)
 			f.OK(err)
 		}
-		run("INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed) VALUES (1, 'q', 1, 0, 0), (2, 'r', 0, 0, 0)")
-		const numbers = " FROM (SELECT row_number() OVER () AS n FROM information_schema.columns a, information_schema.tables b LIMIT 5000) x"
+		run(`INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
+		     VALUES (1, 'q', 1, 0, 0), (2, 'r', 0, 0, 0)`)
+		const numbers = ` FROM (SELECT row_number() OVER () AS n
+		                          FROM information_schema.columns a, information_schema.tables b LIMIT 5000) x`
 		for _, queue := range []string{"1", "2"} {
-			run("INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due) SELECT RANDOM_BYTES(16), " + queue + ", '', 5, 'm', 0, 1 + n * 7919 % 5000" + numbers)
-			run("INSERT INTO parley_timer (handle, kind, due, queue_id) SELECT RANDOM_BYTES(16), 0, 1 + n * 7919 % 5000, " + queue + numbers)
+			run(`INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
+			     SELECT RANDOM_BYTES(16), ` + queue + `, '', 5, 'm', 0, 1 + n * 7919 % 5000` + numbers)
+			run(`INSERT INTO parley_timer (handle, kind, due, queue_id)
+			     SELECT RANDOM_BYTES(16), 0, 1 + n * 7919 % 5000, ` + queue + numbers)
 		}
-		run("INSERT INTO parley_post (post_id, queue_id, priority, since, type, blocked, blocked_until) SELECT RANDOM_BYTES(16), 1, 5, n, 'm', 1, 1 + n * 7919 % 5000" + numbers)
+		run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, blocked, blocked_until)
+		     SELECT RANDOM_BYTES(16), 1, 5, n, 'm', 1, 1 + n * 7919 % 5000` + numbers)
 		none := make([]byte, 16)
 		q := s.Q()
 		for _, x := range []struct {

@@ -74,7 +74,8 @@ func (s *Store) walk(ctx context.Context, duty backend.Duty, q *Stmt, limit int,
 
 // walked tells the other processes how far the walk has come. It reports whether it is
 // this one's turn, which lasts for some time then.
-func (s *Store) walked(ctx context.Context, duty backend.Duty, from, last backend.ID, turn time.Duration) (mine bool, err error) {
+func (s *Store) walked(ctx context.Context, duty backend.Duty, from, last backend.ID, turn time.Duration,
+) (mine bool, err error) {
 	err = s.atomically(ctx, func(tx *Tx) error {
 		n, err := tx.Exec(ctx, s.q.WalkPut, last, s.id, turn, int(duty), s.id)
 		if mine = n > 0; err != nil || mine {
@@ -88,7 +89,8 @@ func (s *Store) walked(ctx context.Context, duty backend.Duty, from, last backen
 
 // removeEach removes things, each in a transaction of its own, until limit are gone. It
 // returns how many went and how many it has tried.
-func (s *Store) removeEach(ctx context.Context, ids []backend.ID, limit int, remove func(tx *Tx, id backend.ID) (bool, error),
+func (s *Store) removeEach(ctx context.Context, ids []backend.ID, limit int,
+	remove func(tx *Tx, id backend.ID) (bool, error),
 ) (moved, tried int, err error) {
 	for _, id := range ids {
 		removed := false

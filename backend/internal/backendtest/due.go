@@ -31,6 +31,14 @@ var fallings = []falling{
 			return d.A.Handle
 		},
 		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.SetTimer(f.Ctx, id, time.Hour) }},
+	{"deferred groups", backend.DutyDeferred,
+		func(f *Fixture) backend.ID {
+			d := f.Open()
+			f.Send(d.A.Handle, "1")
+			f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QB)), Defer: inAMoment})
+			return d.B.Group
+		},
+		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.LockGroup(f.Ctx, id) }},
 	{"deferred posts", backend.DutyDeferred,
 		func(f *Fixture) backend.ID {
 			id := f.Post(backend.Posting{})
