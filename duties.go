@@ -182,31 +182,28 @@ func (c *caretaker) denied(duty string, err error) bool {
 	return true
 }
 
-// tend does one duty until nothing of it is left to do now.
+// tend does a batch of one duty. Where more is left the next round goes on, when the
+// other duties have had their turns.
 func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err error) {
-	for {
-		n, next, err := c.b.be.Tend(ctx, duty, dutyLimit)
-		moved += n
-		if err != nil || n < dutyLimit {
-			wait := jitter(every[duty])
-			switch {
-			case errors.Is(err, ErrDenied):
-				wait = jitter(deniedEvery)
-			case err != nil: // most are of the moment: a deadlock, a connection that was cut
-				next = jitter(time.Second)
-			}
-			if next > 0 && next < wait {
-				wait = next
-			}
-			c.mu.Lock()
-			c.next[duty] = time.Now().Add(wait)
-			c.mu.Unlock()
-			if moved > 0 && duty <= backend.DutyDeferred {
-				c.b.wake(map[int64]bool{0: true})
-			}
-			return moved, err
-		}
+	moved, next, err := c.b.be.Tend(ctx, duty, dutyLimit)
+	wait := jitter(every[duty])
+	switch {
+	case errors.Is(err, ErrDenied):
+		wait = jitter(deniedEvery)
+	case err != nil: // most are of the moment: a deadlock, a connection that was cut
+		wait = min(wait, jitter(time.Second))
+	case moved >= dutyLimit:
+		wait = 0
+	case next > 0:
+		wait = min(wait, next)
 	}
+	c.mu.Lock()
+	c.next[duty] = time.Now().Add(wait)
+	c.mu.Unlock()
+	if moved > 0 && duty <= backend.DutyDeferred {
+		c.b.wake(map[int64]bool{0: true})
+	}
+	return moved, err
 }
 
 // due makes due what is due, for a receiver that found nothing, unless that was

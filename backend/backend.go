@@ -41,8 +41,9 @@ type Backend interface {
 
 	// Tend does one background duty, at most about limit items of it, in short
 	// transactions of its own, skipping what is locked. It returns how many
-	// items it moved and in how long the next item is due (zero: none known).
-	// Many processes call it at once.
+	// items it moved and in how long the next item is due (zero: none known), or
+	// in how long to go on with a walk through all there is. Many processes call
+	// it at once.
 	Tend(ctx context.Context, duty Duty, limit int) (moved int, next time.Duration, err error)
 
 	Reader

@@ -547,15 +547,15 @@ func claimStatements(s *sqlstore.Statements[string]) {
 		-- locks timer row X end wait option
 		-- locks timer row insert end wait option
 		SET XACT_ABORT OFF;
-		UPDATE parley_timer SET due = :now + @p3 WHERE handle = @p1 AND kind = @p2;
+		UPDATE parley_timer SET due = :now + @p3, queue_id = @p4 WHERE handle = @p1 AND kind = @p2;
 		IF @@ROWCOUNT = 0
 		BEGIN
 		  BEGIN TRY
-		    INSERT INTO parley_timer (handle, kind, due) VALUES (@p1, @p2, :now + @p3);
+		    INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (@p1, @p2, :now + @p3, @p4);
 		  END TRY
 		  BEGIN CATCH
 		    IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-		    UPDATE parley_timer SET due = :now + @p3 WHERE handle = @p1 AND kind = @p2;
+		    UPDATE parley_timer SET due = :now + @p3, queue_id = @p4 WHERE handle = @p1 AND kind = @p2;
 		  END CATCH
 		END`
 	s.TimerTry = `
@@ -570,41 +570,40 @@ func claimStatements(s *sqlstore.Statements[string]) {
 func dutyStatements(s *sqlstore.Statements[string]) {
 	// Duties skip what is locked and come again.
 	s.DueDelayed = `
-		-- locks delayed key S row skip current
+		-- locks delayed row none row never dirty
 		-- locks queue key S row wait current
-		SELECT TOP (@p1) d.post_id
-		  FROM parley_delayed d WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		  JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = d.queue_id
-		 WHERE d.due <= :now AND q.enabled = 1
+		SELECT TOP (100) d.post_id, d.due, d.name
+		  FROM parley_delayed d WITH (READUNCOMMITTED)
+		 WHERE d.queue_id = @p1
+		   AND (SELECT q.enabled FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE q.queue_id = @p2) = 1
+		   AND d.due <= :now AND d.due >= @p3 AND (d.due > @p4 OR d.post_id > @p5)
 		 ORDER BY d.due, d.post_id`
 	s.DueTimers = `
-		-- locks timer key S row skip current
-		-- locks endpoint row none row never dirty
+		-- locks timer row none row never dirty
 		-- locks queue key S row wait current
-		SELECT TOP (@p2) t.handle
-		  FROM parley_timer t WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		  JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = t.handle
-		  JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = e.queue_id
-		 WHERE t.kind = @p1 AND t.due <= :now AND q.enabled = 1
-		 ORDER BY t.due`
-	s.NextDelayed = `
-		-- locks delayed key S row skip current
+		SELECT TOP (100) t.handle, t.due, N''
+		  FROM parley_timer t WITH (READUNCOMMITTED)
+		 WHERE t.kind = @p1 AND t.queue_id = @p2
+		   AND coalesce((SELECT q.enabled FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE q.queue_id = @p3), 1) = 1
+		   AND t.due <= :now AND t.due >= @p4 AND (t.due > @p5 OR t.handle > @p6)
+		 ORDER BY t.due, t.handle`
+	s.DelayedFirsts = `
+		-- locks delayed row none row never dirty
 		-- locks queue key S row wait current
-		SELECT TOP (1) d.due - :now
-		  FROM parley_delayed d WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		  JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = d.queue_id
-		 WHERE q.enabled = 1
-		 ORDER BY d.due`
-	s.NextTimer = `
-		-- locks timer key S row skip current
-		-- locks endpoint row none row never dirty
+		SELECT q.queue_id,
+		       (SELECT TOP (1) d.due FROM parley_delayed d WITH (READUNCOMMITTED)
+		         WHERE d.queue_id = q.queue_id ORDER BY d.due) - :now
+		  FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK)
+		 WHERE q.enabled = 1`
+	s.TimerFirsts = `
+		-- locks timer row none row never dirty
 		-- locks queue key S row wait current
-		SELECT TOP (1) t.due - :now
-		  FROM parley_timer t WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-		  JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = t.handle
-		  JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = e.queue_id
-		 WHERE t.kind = @p1 AND q.enabled = 1
-		 ORDER BY t.due`
+		SELECT f.queue_id,
+		       (SELECT TOP (1) t.due FROM parley_timer t WITH (READUNCOMMITTED)
+		         WHERE t.kind = @p1 AND t.queue_id = f.queue_id ORDER BY t.due) - :now
+		  FROM (SELECT q.queue_id FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE q.enabled = 1
+		         UNION ALL
+		        SELECT 0) f`
 	s.DueGroups = `
 		-- locks grp row none row never dirty
 		SELECT TOP (@p1) x.group_id
@@ -618,12 +617,13 @@ func dutyStatements(s *sqlstore.Statements[string]) {
 		 WHERE blocked = 1 AND blocked <> 0 ORDER BY blocked_until`
 	s.DuePosts = `
 		-- locks post row none row never dirty
-		SELECT TOP (@p1) post_id FROM parley_post WITH (READUNCOMMITTED)
-		 WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= :now`
+		SELECT TOP (100) post_id, blocked_until, N'' FROM parley_post WITH (READUNCOMMITTED)
+		 WHERE blocked = 1 AND blocked_until <= :now AND blocked_until >= @p1 AND (blocked_until > @p2 OR post_id > @p3)
+		 ORDER BY blocked_until, post_id`
 	s.NextPost = `
 		-- locks post row none row never dirty
-		SELECT TOP (1) blocked_until - :now FROM parley_post WITH (READUNCOMMITTED)
-		 WHERE blocked = 1 AND blocked <> 0 ORDER BY blocked_until`
+		SELECT TOP (1) 0, blocked_until - :now FROM parley_post WITH (READUNCOMMITTED)
+		 WHERE blocked = 1 ORDER BY blocked_until`
 	s.DueProcessed = `
 		-- locks processed key S row skip current
 		SELECT TOP (@p1) post_id FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
@@ -697,6 +697,9 @@ func dutyStatements(s *sqlstore.Statements[string]) {
 		  FROM parley_grp g WITH (READUNCOMMITTED)
 		 WHERE g.group_id > @p1 AND g.queue_id > 0
 		 ORDER BY g.group_id OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY`
+	s.WalkPlace = `
+		-- locks walk key S row wait current
+		SELECT place FROM parley_walk WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE duty = @p1`
 	s.LostPromotions = `
 		-- locks promotion key S row skip current
 		-- locks grp row none row never dirty

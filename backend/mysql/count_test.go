@@ -10,6 +10,8 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // counted is a handle on a fresh database whose statements are counted.
@@ -245,4 +247,62 @@ func unlocked(t *testing.T, db *sql.DB) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestDueBatches reads a batch of many posts and timers that are due: how many rows are
+// read does not depend on how many there are.
+func TestDueBatches(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db := connect(t, server, database(t, server), nil)
+		db.SetMaxOpenConns(1)
+		s := mysql.New(db, nil)
+		t.Cleanup(func() { s.Close() })
+		f := &backendtest.Fixture{T: t, Ctx: t.Context()}
+		f.OK(s.Migrate(f.Ctx))
+		run := func(text string) {
+			t.Helper()
+			_, err := db.Exec(text)
+			f.OK(err)
+		}
+		run(`INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
+		     VALUES (1, 'q', 1, 0, 0), (2, 'r', 0, 0, 0)`)
+		const numbers = ` FROM (SELECT row_number() OVER () AS n
+		                          FROM information_schema.columns a, information_schema.tables b LIMIT 5000) x`
+		for _, queue := range []string{"1", "2"} {
+			run(`INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
+			     SELECT RANDOM_BYTES(16), ` + queue + `, '', 5, 'm', 0, 1 + n * 7919 % 5000` + numbers)
+			run(`INSERT INTO parley_timer (handle, kind, due, queue_id)
+			     SELECT RANDOM_BYTES(16), 0, 1 + n * 7919 % 5000, ` + queue + numbers)
+		}
+		run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, blocked, blocked_until)
+		     SELECT RANDOM_BYTES(16), 1, 5, n, 'm', 1, 1 + n * 7919 % 5000` + numbers)
+		none := make([]byte, 16)
+		q := s.Q()
+		for _, x := range []struct {
+			q    *sqlstore.Stmt
+			args []any
+			rows int
+		}{
+			{q.DelayedFirsts, nil, 1},
+			{q.DueDelayed, []any{1, 1, 0, 0, none}, 100},
+			{q.DueDelayed, []any{1, 1, 2000, 2000, none}, 100},
+			{q.DueDelayed, []any{2, 2, 0, 0, none}, 0},
+			{q.TimerFirsts, []any{0}, 2},
+			{q.DueTimers, []any{0, 1, 1, 0, 0, none}, 100},
+			{q.DuePosts, []any{0, 0, none}, 100},
+		} {
+			before, got := rowsRead(t, db), 0
+			rows, err := db.Query(x.q.Text, x.args...)
+			f.OK(err)
+			for rows.Next() {
+				got++
+			}
+			f.OK(rows.Err())
+			f.OK(rows.Close())
+			f.Equal("rows of "+x.q.Name, got, x.rows)
+			if n := rowsRead(t, db) - before; n > 300 {
+				t.Errorf("%s reads %d rows for %d", x.q.Name, n, got)
+			}
+		}
+	})
 }

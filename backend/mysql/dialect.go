@@ -176,8 +176,11 @@ func statements(prefix string) sqlstore.Statements[string] {
 		       caller, purpose, made)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, :now)`
 	s.TimerPut = `
-		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
-		ON DUPLICATE KEY UPDATE due = VALUES(due)`
+		INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?, ?, :now + ?, ?)
+		ON DUPLICATE KEY UPDATE due = VALUES(due), queue_id = VALUES(queue_id)`
+	s.TimerQueue = `
+		UPDATE parley_timer SET queue_id = ? WHERE handle = ? AND kind = ?`
+	sqlstore.Hint(&s, "FORCE INDEX (place)", "FORCE INDEX (place)", "FORCE INDEX (blocked)")
 	s.FailurePut = `
 		INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
 		ON DUPLICATE KEY UPDATE attempts = VALUES(attempts), suspicion = VALUES(suspicion),

@@ -15,7 +15,8 @@ func site(t *testing.T, server string) backendtest.Site {
 	db := connect(t, server, name, nil)
 	several := connect(t, server, name, func(c *driver.Config) { c.MultiStatements = true })
 	return backendtest.Site{
-		DB: db,
+		RandomID: "RANDOM_BYTES(16)",
+		DB:       db,
 		Open: func(t *testing.T) backendtest.Versioned {
 			b := mysql.New(db, nil)
 			t.Cleanup(func() { b.Close() })
@@ -33,5 +34,11 @@ func site(t *testing.T, server string) backendtest.Site {
 func TestVersions(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		backendtest.Versions(t, func(t *testing.T) backendtest.Site { return site(t, server) })
+	})
+}
+
+func TestDue(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		backendtest.Due(t, func(t *testing.T) backendtest.Site { return site(t, server) })
 	})
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,22 +145,6 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		                        AND (g.lease_until < :now OR $2 = 0) LIMIT 1) g
 		 CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
 		 LIMIT $3`
-	s.DueTimers = `
-		SELECT t.handle
-		  FROM (SELECT x.handle, x.due FROM parley_timer x
-		         WHERE x.kind = $1 AND x.due <= :now ORDER BY x.due) t
-		 CROSS JOIN LATERAL (SELECT x.queue_id FROM parley_endpoint x WHERE x.handle = t.handle LIMIT 1) e
-		 CROSS JOIN LATERAL (SELECT 1 FROM parley_queue x
-		                      WHERE x.queue_id = e.queue_id AND x.enabled = 1 LIMIT 1) q
-		 LIMIT $2`
-	s.NextTimer = `
-		SELECT t.due - :now
-		  FROM (SELECT x.handle, x.due FROM parley_timer x
-		         WHERE x.kind = $1 AND x.due < 9223372036854775807 ORDER BY x.due) t
-		 CROSS JOIN LATERAL (SELECT x.queue_id FROM parley_endpoint x WHERE x.handle = t.handle LIMIT 1) e
-		 CROSS JOIN LATERAL (SELECT 1 FROM parley_queue x
-		                      WHERE x.queue_id = e.queue_id AND x.enabled = 1 LIMIT 1) q
-		 LIMIT 1`
 	s.Stale = `
 		SELECT r.stream_id, r.group_id, g.blocked
 		  FROM (SELECT x.stream_id, x.group_id
@@ -204,6 +189,16 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 		         ORDER BY x.group_id LIMIT 1000) g
 		 ORDER BY g.group_id
 		 LIMIT $2`
+	// Of two bounds of a range the planner expects that they leave next to nothing, and
+	// sorts all that is due; of a row that is compared it does not.
+	for _, q := range []*string{&s.DueDelayed, &s.DueTimers, &s.DuePosts} {
+		*q = behind.ReplaceAllString(*q, "($1, $2) > (greatest(?::bigint, ?::bigint), ?)")
+	}
+	// Of two indexes that have the order the planner may take the one without the queue,
+	// and pass all that others have. So one of them has it as an expression.
+	for _, q := range []*string{&s.DueDelayed, &s.DelayedFirsts, &s.DueTimers, &s.TimerFirsts} {
+		*q = strings.NewReplacer("d.due", "(d.due + 0)", "t.due", "(t.due + 0)").Replace(*q)
+	}
 	// clock_timestamp is volatile: what is compared with it is looked up in no index,
 	// and to find that nothing is due all rows would be read. As a subquery it is
 	// called once.
@@ -215,6 +210,9 @@ func statements(schemaName, prefix string) sqlstore.Statements[string] {
 	}
 	return s
 }
+
+// behind matches how the portable statements go on behind a place.
+var behind = regexp.MustCompile(`([\w.]+) >= \? AND \([\w.]+ > \? OR ([\w.]+) > \?\)`)
 
 // hot are the statements that do in one trip what package sqlstore does row by
 // row.

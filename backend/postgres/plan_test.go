@@ -194,9 +194,10 @@ func TestPlans(t *testing.T) {
 			{q.ConversationCounts, []any{one}},
 			{q.PostStatusKeyed, []any{one, 1}},
 			{q.PostStatusPost, []any{one, 1}},
-			{q.DueTimers, []any{0, 100}},
-			{q.NextTimer, []any{0}},
-			{q.DueDelayed, []any{100}},
+			{q.DueTimers, []any{0, 1, 1, 0, 0, one}},
+			{q.TimerFirsts, []any{0}},
+			{q.DueDelayed, []any{1, 1, 0, 0, one}},
+			{q.DelayedFirsts, nil},
 			{q.LostPromotions, []any{100}},
 		} {
 			buffers, plan := explain(t, conn, x.q, x.args)

@@ -12,7 +12,7 @@ import (
 var (
 	alters = regexp.MustCompile(`(?mi)^\s*(?:ALTER TABLE(?: IF EXISTS)?(?: ONLY)?|` +
 		`CREATE (?:UNIQUE )?INDEX [^;(]* ON|DROP TABLE(?: IF EXISTS)?)\s+(parley_\w+)`)
-	makes  = regexp.MustCompile(`(?mi)^\s*CREATE TABLE(?: IF NOT EXISTS)?\s+(parley_\w+)`)
+	makes = regexp.MustCompile(`(?mi)^\s*CREATE TABLE(?: IF NOT EXISTS)?\s+(parley_\w+)`)
 )
 
 // altered returns the tables of before that a step of the schema locks.

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"database/sql"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -36,8 +37,9 @@ func lonely(t *testing.T) backendtest.Site {
 func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 	name := schema(t, db)
 	return backendtest.Site{
-		DB:     db,
-		Schema: name + ".",
+		RandomID: "gen_random_uuid()",
+		DB:       db,
+		Schema:   name + ".",
 		Open: func(t *testing.T) backendtest.Versioned {
 			b := postgres.New(db, &postgres.Options{Schema: name, Pooler: postgres.PoolerNever})
 			t.Cleanup(func() { b.Close() })
@@ -54,11 +56,17 @@ func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 
 func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
 
+func TestDue(t *testing.T) { backendtest.Due(t, site) }
+
 // later opens a program with one more file of the schema.
 func later(t *testing.T, s backendtest.Site, file string) backendtest.Versioned {
 	t.Helper()
 	b := s.Open(t)
-	if err := b.SetMigrations(func(files []string) []string { return append(files[:len(files):len(files)], file) }); err != nil {
+	err := b.SetMigrations(func(files []string) []string {
+		n := len(files)
+		return append(files[:n:n], fmt.Sprintf("%sUPDATE parley_meta SET schema_version = %d;\n", file, n+1))
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -67,7 +75,6 @@ func later(t *testing.T, s backendtest.Site, file string) backendtest.Versioned 
 const online = `
 -- step: online
 CREATE INDEX CONCURRENTLY parley_post_later ON parley_post (queue_id);
-UPDATE parley_meta SET schema_version = schema_version + 1;
 `
 
 // TestInvalidIndex: an index that a migration was interrupted at is made anew, and so
@@ -127,7 +134,7 @@ func TestMigrationLetsOthersPass(t *testing.T) {
 	if _, err := reader.SQL().ExecContext(ctx, "SELECT count(*) FROM "+schemaOf(t, now)+".parley_post"); err != nil {
 		t.Fatal(err)
 	}
-	next := later(t, s, "ALTER TABLE parley_post ADD COLUMN later integer;\nUPDATE parley_meta SET schema_version = schema_version + 1;\n")
+	next := later(t, s, "ALTER TABLE parley_post ADD COLUMN later integer;\n")
 	again, done := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		done <- next.MigrateWith(ctx, backend.MigrateOptions{Report: func(text string) {

@@ -15,6 +15,7 @@ import (
 // The name of the table meta stands in quotes, where no prefix is put in.
 func statements(prefix string) sqlstore.Statements[string] {
 	s := sqlstore.Portable()
+	sqlstore.Hint(&s, "INDEXED BY parley_delayed_order", "INDEXED BY parley_timer_order", "INDEXED BY parley_post_due")
 	s.SchemaExists = `
 		SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '` + prefix + `meta'`
 	s.SchemaTables = `

@@ -41,6 +41,10 @@ func TestPlans(t *testing.T) {
 			m := scanned.FindStringSubmatch(detail)
 			return m != nil && !slices.Contains(small, m[1]) && !slices.Contains(plan, "CO-ROUTINE "+m[1])
 		}
+		sorts := func(detail string) bool { return strings.HasPrefix(detail, "USE TEMP B-TREE") }
+		if strings.HasPrefix(name, "Due") && slices.ContainsFunc(plan, sorts) {
+			t.Errorf("%s sorts all that is due:\n  %s", name, strings.Join(plan, "\n  "))
+		}
 		if slices.ContainsFunc(plan, large) {
 			t.Errorf("%s reads a whole table:\n  %s", name, strings.Join(plan, "\n  "))
 		}

@@ -11,7 +11,8 @@ import (
 func site(t *testing.T) backendtest.Site {
 	file := path(t)
 	return backendtest.Site{
-		DB: user(t, file),
+		RandomID: "randomblob(16)",
+		DB:       user(t, file),
 		Open: func(t *testing.T) backendtest.Versioned {
 			b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
 			if err != nil {
@@ -30,3 +31,5 @@ func site(t *testing.T) backendtest.Site {
 }
 
 func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
+
+func TestDue(t *testing.T) { backendtest.Due(t, site) }

@@ -87,7 +87,7 @@ func (t *Tx) putEndpoint(ctx context.Context, e backend.Endpoint) error {
 	_, err := t.Exec(ctx, t.s.q.EndpointInsert, e.Handle, e.Conversation, e.Peer, e.Initiator,
 		e.Service, e.Far, e.Contract, e.Queue, e.Group, e.Priority, life)
 	if err == nil && e.Lifetime > 0 {
-		_, err = t.Exec(ctx, t.s.q.TimerPut, e.Handle, timerLifetime, e.Lifetime)
+		_, err = t.Exec(ctx, t.s.q.TimerPut, e.Handle, timerLifetime, e.Lifetime, e.Queue)
 	}
 	return err
 }
@@ -339,7 +339,7 @@ func (t *Tx) SetTimer(ctx context.Context, handle backend.ID, after time.Duratio
 	case after <= 0:
 		_, err = t.Exec(ctx, t.s.q.TimerDelete, handle, timerDialog)
 	default:
-		_, err = t.Exec(ctx, t.s.q.TimerPut, handle, timerDialog, after)
+		_, err = t.Exec(ctx, t.s.q.TimerPut, handle, timerDialog, after, h.queue)
 	}
 	return err
 }

@@ -121,7 +121,8 @@ type object struct{ table, index string }
 
 var (
 	createTable = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(?:\w+\.)?(\w+) \(`)
-	createIndex = regexp.MustCompile(`^CREATE INDEX (\w+) ON (?:\w+\.)?(\w+) \(`)
+	createIndex = regexp.MustCompile(`^(?:EXEC\(N')?CREATE INDEX (?:CONCURRENTLY )?(\w+) ON (?:\w+\.)?(\w+) \(`)
+	addIndex    = regexp.MustCompile(`^ +'ALTER TABLE (\w+) ADD INDEX (\w+) `)
 	inTable     = regexp.MustCompile(`^  INDEX (\w+) \(`)
 )
 
@@ -135,6 +136,8 @@ func (d *Dialect) objects() (all []object) {
 				all = append(all, object{table: table})
 			} else if m := createIndex.FindStringSubmatch(line); m != nil {
 				all = append(all, object{m[2], m[1]})
+			} else if m := addIndex.FindStringSubmatch(line); m != nil {
+				all = append(all, object{m[1], m[2]})
 			} else if m := inTable.FindStringSubmatch(line); m != nil {
 				all = append(all, object{table, m[1]})
 			}

@@ -58,9 +58,11 @@ func portableClaim(s *Statements[string]) {
 		DELETE FROM parley_promotion WHERE group_id = ?`
 
 	s.TimerPut = `
-		INSERT INTO parley_timer (handle, kind, due) VALUES (?, ?, :now + ?)
-		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due`
-	// The sum keeps planners from taking the index of kind and due for these.
+		INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?, ?, :now + ?, ?)
+		ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due, queue_id = excluded.queue_id`
+	s.TimerQueue = `
+		UPDATE parley_timer SET queue_id = ? WHERE handle = ? AND kind + 0 = ?`
+	// The sum keeps planners from taking the indexes that begin with the kind for these.
 	s.TimerDelete = `
 		DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ?`
 	s.TimerExpire = `

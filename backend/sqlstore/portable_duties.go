@@ -1,35 +1,40 @@
 package sqlstore
 
+import "strings"
+
 // portableDuties has those for duties.
 func portableDuties(s *Statements[string]) {
+	// A page goes on behind the last row of the one before. Its limit is a literal: for
+	// a parameter some planners expect a tenth of all rows, and sort them.
 	s.DueDelayed = `
-		SELECT d.post_id
+		SELECT d.post_id, d.due, d.name
 		  FROM parley_delayed d
-		  JOIN parley_queue q ON q.queue_id = d.queue_id
-		 WHERE d.due <= :now AND q.enabled = 1
+		 WHERE d.queue_id = ? AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?) = 1
+		   AND d.due <= :now AND d.due >= ? AND (d.due > ? OR d.post_id > ?)
 		 ORDER BY d.due, d.post_id
-		 LIMIT ?`
+		 LIMIT 100`
+	// Queue 0 has the timers that older programs have set.
 	s.DueTimers = `
-		SELECT t.handle
+		SELECT t.handle, t.due, ''
 		  FROM parley_timer t
-		  JOIN parley_endpoint e ON e.handle = t.handle
-		  JOIN parley_queue q ON q.queue_id = e.queue_id
-		 WHERE t.kind = ? AND t.due <= :now AND q.enabled = 1
-		 ORDER BY t.due
-		 LIMIT ?`
-	s.NextDelayed = `
-		SELECT d.due - :now
-		  FROM parley_delayed d
-		  JOIN parley_queue q ON q.queue_id = d.queue_id
-		 WHERE q.enabled = 1
-		 ORDER BY d.due LIMIT 1`
-	s.NextTimer = `
-		SELECT t.due - :now
-		  FROM parley_timer t
-		  JOIN parley_endpoint e ON e.handle = t.handle
-		  JOIN parley_queue q ON q.queue_id = e.queue_id
-		 WHERE t.kind = ? AND q.enabled = 1
-		 ORDER BY t.due LIMIT 1`
+		 WHERE t.kind = ? AND t.queue_id = ?
+		   AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?), 1) = 1
+		   AND t.due <= :now AND t.due >= ? AND (t.due > ? OR t.handle > ?)
+		 ORDER BY t.due, t.handle
+		 LIMIT 100`
+	s.DelayedFirsts = `
+		SELECT q.queue_id,
+		       (SELECT d.due FROM parley_delayed d
+		         WHERE d.queue_id = q.queue_id AND d.due < 9223372036854775807
+		         ORDER BY d.queue_id, d.due LIMIT 1) - :now
+		  FROM parley_queue q
+		 WHERE q.enabled = 1`
+	s.TimerFirsts = `
+		SELECT f.queue_id,
+		       (SELECT t.due FROM parley_timer t
+		         WHERE t.kind = ? AND t.queue_id = f.queue_id AND t.due < 9223372036854775807
+		         ORDER BY t.kind, t.queue_id, t.due LIMIT 1) - :now
+		  FROM (SELECT q.queue_id FROM parley_queue q WHERE q.enabled = 1 UNION ALL SELECT 0) f`
 	// The second condition is for SQLite, which looks for the one of the partial
 	// index word by word, and reads the whole table if it isn't there.
 	s.DueGroups = `
@@ -46,13 +51,13 @@ func portableDuties(s *Statements[string]) {
 		SELECT 1 FROM parley_grp
 		 WHERE group_id = ? AND (blocked = 1 AND blocked_until <= :now OR blocked = 0 AND resweep = 1)`
 	s.DuePosts = `
-		SELECT post_id FROM parley_post
-		 WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= :now
-		 ORDER BY blocked_until
-		 LIMIT ?`
+		SELECT post_id, blocked_until, '' FROM parley_post
+		 WHERE blocked = 1 AND blocked_until <= :now AND blocked_until >= ? AND (blocked_until > ? OR post_id > ?)
+		 ORDER BY blocked_until, post_id
+		 LIMIT 100`
 	s.NextPost = `
-		SELECT blocked_until - :now FROM parley_post
-		 WHERE blocked = 1 AND blocked <> 0
+		SELECT 0, blocked_until - :now FROM parley_post
+		 WHERE blocked = 1
 		 ORDER BY blocked_until LIMIT 1`
 	s.DueProcessed = `
 		SELECT post_id FROM parley_processed WHERE keep_until <= :now ORDER BY keep_until LIMIT ?`
@@ -111,6 +116,13 @@ func portableDuties(s *Statements[string]) {
 		 WHERE g.group_id > ? AND g.queue_id > 0
 		 ORDER BY g.group_id
 		 LIMIT ?`
+	s.WalkPlace = `
+		SELECT place FROM parley_walk WHERE duty = ?`
+	s.WalkPut = `
+		UPDATE parley_walk SET place = ?, owner = ?, until = :now + ?
+		 WHERE duty = ? AND (owner = ? OR until <= :now)`
+	s.WalkStep = `
+		UPDATE parley_walk SET place = ? WHERE duty = ? AND place = ?`
 
 	s.LostPromotions = `
 		SELECT p.group_id FROM parley_promotion p
@@ -119,4 +131,22 @@ func portableDuties(s *Statements[string]) {
 		   AND NOT EXISTS (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id)
 		   AND NOT EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
 		 LIMIT ?`
+}
+
+// Hint puts something behind the tables delayed, timer and post where the statements of
+// what falls due walk them in order: what has an engine take the index for that.
+func Hint(s *Statements[string], delayed, timer, post string) {
+	for _, x := range []struct {
+		q           *string
+		table, hint string
+	}{
+		{&s.DueDelayed, "parley_delayed d", delayed},
+		{&s.DelayedFirsts, "parley_delayed d", delayed},
+		{&s.DueTimers, "parley_timer t", timer},
+		{&s.TimerFirsts, "parley_timer t", timer},
+		{&s.DuePosts, "parley_post", post},
+		{&s.NextPost, "parley_post", post},
+	} {
+		*x.q = strings.Replace(*x.q, "FROM "+x.table, "FROM "+x.table+" "+x.hint, 1)
+	}
 }

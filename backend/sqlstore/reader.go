@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -404,28 +405,30 @@ func (s *Store) Promotions(ctx context.Context, limit int) (list []backend.Promo
 func (s *Store) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
 	overdue := make(map[backend.Duty]time.Duration)
 	err := s.reading(ctx, func(r run) error {
-		for _, x := range []struct {
-			duty backend.Duty
-			q    *Stmt
-			args []any
-		}{
-			{backend.DutyDelayed, s.q.NextDelayed, nil},
-			{backend.DutyTimers, s.q.NextTimer, []any{timerDialog}},
-			{backend.DutyLifetimes, s.q.NextTimer, []any{timerLifetime}},
-			{backend.DutyDeferred, s.q.NextGroup, nil},
-			{backend.DutyDeferred, s.q.NextPost, nil},
-			{backend.DutyClosed, s.q.NextFinished, nil},
-			{backend.DutyProcessed, s.q.NextProcessed, nil},
+		late := func(duty backend.Duty, in time.Duration) { overdue[duty] = max(overdue[duty], -in) }
+		for _, f := range []falling{
+			s.delayed(), s.timers(backend.DutyTimers, timerDialog), s.timers(backend.DutyLifetimes, timerLifetime), s.posts(),
 		} {
-			var us int64
-			found, err := r.Row(ctx, []any{&us}, x.q, x.args...)
+			err := r.firsts(ctx, f.firsts, f.kind, func(_ int64, in time.Duration) { late(f.duty, in) })
 			if err != nil {
 				return err
 			}
-			if late := -time.Duration(us) * time.Microsecond; found && late > overdue[x.duty] {
-				overdue[x.duty] = late
+		}
+		for duty, q := range map[backend.Duty]*Stmt{
+			backend.DutyDeferred:  s.q.NextGroup,
+			backend.DutyClosed:    s.q.NextFinished,
+			backend.DutyProcessed: s.q.NextProcessed,
+		} {
+			var us int64
+			found, err := r.Row(ctx, []any{&us}, q)
+			if err != nil {
+				return err
+			}
+			if found {
+				late(duty, time.Duration(us)*time.Microsecond)
 			}
 		}
+		maps.DeleteFunc(overdue, func(_ backend.Duty, by time.Duration) bool { return by <= 0 })
 		return nil
 	})
 	return overdue, err

@@ -158,18 +158,20 @@ type Statements[T any] struct {
 	TimerPut, // insert or replace
 	TimerDelete,
 	TimerExpire, // deletes it if it is due
+	TimerQueue, // of a timer that an older program has set
 	TimersDelete,
 	TimerTry,
 	OnceInsert T // nothing if it exists
 
-	// Duties.
+	// Duties. What falls due is read in pages of duePage rows: id, due and key. Firsts
+	// are the queues that are on, with the time until the first of each is due.
 	DueDelayed,
 	DueTimers,
 	DueGroups,
 	DuePosts,
 	DueProcessed,
-	NextDelayed,
-	NextTimer,
+	DelayedFirsts,
+	TimerFirsts,
 	NextGroup,
 	NextPost,
 	NextProcessed,
@@ -182,6 +184,9 @@ type Statements[T any] struct {
 	FinishedEndpoints,
 	EndpointsAfter,
 	GroupsAfter,
+	WalkPlace,
+	WalkPut, // if it is the handle's turn
+	WalkStep, // unless another process was faster
 	LostPromotions T
 
 	// Application locks. LockTurn locks a stripe of names and draws the next

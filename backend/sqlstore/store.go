@@ -27,14 +27,15 @@ type Store struct {
 	// need not look first whether it is worth a transaction.
 	busy sync.Map
 
+	id       backend.ID    // of the handle, in slow walks
 	turns    atomic.Uint64 // of claims of several schedules
 	released bell          // rings when an application lock was released
 
 	mu      sync.Mutex
-	cursors [backend.DutyCount]backend.ID // where slow walks go on
-	open    map[*Tx]struct{}              // transactions that Close has to end
-	stall   time.Duration                 // how long to leave due groups that are locked
-	lines   map[*session]struct{}         // native sessions, whose lines it has to close
+	overdue [backend.DutyCount]*overdue  // walks through what is due that go on
+	stall   [dueGroups + 1]time.Duration // how long to leave what is due and locked
+	open    map[*Tx]struct{}             // transactions that Close has to end
+	lines   map[*session]struct{}        // native sessions, whose lines it has to close
 
 	kept atomic.Int32 // connections of the pool that the store has for itself
 }
@@ -47,7 +48,7 @@ var (
 
 // New makes a store of a dialect.
 func New(d *Dialect) (*Store, error) {
-	s := &Store{d: d, open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}
+	s := &Store{d: d, id: backend.NewID(), open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}
 	return s, s.compile()
 }
 

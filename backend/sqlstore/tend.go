@@ -18,17 +18,11 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 	limit = max(limit, 1)
 	switch duty {
 	case backend.DutyDelayed:
-		if moved, err = s.tendDelayed(ctx, limit); err == nil {
-			next, err = s.next(ctx, s.q.NextDelayed)
-		}
+		moved, next, err = s.tendFalling(ctx, s.delayed(), limit)
 	case backend.DutyTimers:
-		if moved, err = s.tendTimers(ctx, timerDialog, limit); err == nil {
-			next, err = s.next(ctx, s.q.NextTimer, timerDialog)
-		}
+		moved, next, err = s.tendFalling(ctx, s.timers(duty, timerDialog), limit)
 	case backend.DutyLifetimes:
-		if moved, err = s.tendTimers(ctx, timerLifetime, limit); err == nil {
-			next, err = s.next(ctx, s.q.NextTimer, timerLifetime)
-		}
+		moved, next, err = s.tendFalling(ctx, s.timers(duty, timerLifetime), limit)
 	case backend.DutyDeferred:
 		moved, next, err = s.tendDeferred(ctx, limit)
 	case backend.DutyMarkers:
@@ -36,7 +30,7 @@ func (s *Store) Tend(ctx context.Context, duty backend.Duty, limit int) (moved i
 	case backend.DutyClosed:
 		moved, next, err = s.tendClosed(ctx, limit)
 	case backend.DutyGroups:
-		moved, err = s.tendGroups(ctx)
+		moved, next, err = s.tendGroups(ctx, limit)
 	case backend.DutyWorkers:
 		moved, err = s.tendWorkers(ctx)
 	case backend.DutyProcessed:

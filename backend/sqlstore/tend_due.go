@@ -7,70 +7,48 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// tendDelayed lets posts that are due join their queues. Those without key join
-// together. Those with one join one by one, in the order in which they are due,
-// since each needs the guard of its key, and is left for later when it is not
-// to be had: then the others of the key must wait as well.
-func (s *Store) tendDelayed(ctx context.Context, limit int) (moved int, err error) {
-	ids, err := s.due(ctx, s.q.DueDelayed, limit)
-	if err != nil || len(ids) == 0 {
-		return 0, err
-	}
-	var keyed []*backend.Posting
-	err = s.atomically(ctx, func(tx *Tx) error {
-		for _, id := range ids {
-			locked, err := tx.TryLock(ctx, s.q.DelayedTry, id)
-			if err != nil {
-				return err
-			}
-			if !locked {
-				continue
-			}
-			p, err := tx.delayed(ctx, id)
-			if err != nil {
-				return err
-			}
-			switch {
-			case p == nil:
-			case p.Key != "":
-				keyed = append(keyed, p)
-			default:
-				if err := tx.join(ctx, p); err != nil {
-					return err
-				}
-				moved++
-			}
+// delayed lets posts that are due join their queues. Those without key join together.
+// Those with one join one by one, in the order in which they are due, since each needs
+// the guard of its key, and is left for later when it is not to be had: then the others
+// of the key must wait as well.
+func (s *Store) delayed() falling {
+	return falling{duty: backend.DutyDelayed, firsts: s.q.DelayedFirsts, page: s.q.DueDelayed, move: s.joinDue}
+}
+
+func (s *Store) joinDue(ctx context.Context, w *overdue, queue int64, rows []dueRow) (moved int, err error) {
+	var plain, keyed []dueRow
+	for _, row := range rows {
+		if row.key == "" {
+			plain = append(plain, row)
+		} else {
+			keyed = append(keyed, row)
 		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
 	}
-	type key struct {
-		queue int64
-		name  string
+	if len(plain) > 0 {
+		moved, err = s.unlocked(ctx, plain, s.q.DelayedTry, nil, func(tx *Tx, id backend.ID) (bool, error) {
+			p, err := tx.delayed(ctx, id)
+			if err != nil || p == nil {
+				return false, err
+			}
+			return true, tx.join(ctx, p)
+		})
 	}
-	busy := make(map[key]bool)
-	for _, p := range keyed {
-		k := key{p.Queue, p.Key}
-		if busy[k] {
+	for _, row := range keyed {
+		k := Key{queue, row.key}
+		if err != nil || w.busy[k] {
 			continue
 		}
 		joined := false
-		err := s.atomically(ctx, func(tx *Tx) (err error) {
-			joined, err = tx.joinKeyed(ctx, p.ID)
+		err = s.atomically(ctx, func(tx *Tx) (err error) {
+			joined, err = tx.joinKeyed(ctx, row.id)
 			return err
 		})
-		if err != nil {
-			return moved, err
-		}
-		if joined {
+		if err == nil && joined {
 			moved++
-		} else {
-			busy[k] = true
 		}
+		w.busy[k] = !joined
 	}
-	return moved, nil
+	return moved, err
 }
 
 // join moves a delayed post, whose row is locked, to where it belongs.
@@ -115,43 +93,34 @@ func (t *Tx) joinKeyed(ctx context.Context, id backend.ID) (bool, error) {
 	return true, t.join(ctx, p)
 }
 
-// tendTimers turns timers and lifetimes that are due into messages.
-func (s *Store) tendTimers(ctx context.Context, kind, limit int) (moved int, err error) {
-	ids, err := s.due(ctx, s.q.DueTimers, kind, limit)
-	if err != nil || len(ids) == 0 {
-		return 0, err
+// timers turns timers or lifetimes that are due into messages.
+func (s *Store) timers(duty backend.Duty, kind int) falling {
+	return falling{duty: duty, firsts: s.q.TimerFirsts, page: s.q.DueTimers, kind: []any{kind},
+		move: func(ctx context.Context, _ *overdue, queue int64, rows []dueRow) (int, error) {
+			return s.unlocked(ctx, rows, s.q.TimerTry, []any{kind}, func(tx *Tx, handle backend.ID) (bool, error) {
+				if queue == 0 {
+					return false, tx.adopt(ctx, kind, handle)
+				}
+				n, err := tx.Exec(ctx, s.q.TimerExpire, handle, kind)
+				if err != nil || n == 0 { // it has been set anew since we looked
+					return false, err
+				}
+				return tx.expire(ctx, kind, handle)
+			})
+		}}
+}
+
+// adopt gives a timer that an older program has set its queue.
+func (t *Tx) adopt(ctx context.Context, kind int, handle backend.ID) error {
+	h, err := t.home(ctx, handle)
+	switch {
+	case err != nil:
+	case h == nil:
+		_, err = t.Exec(ctx, t.s.q.TimerExpire, handle, kind)
+	default:
+		_, err = t.Exec(ctx, t.s.q.TimerQueue, h.queue, handle, kind)
 	}
-	err = s.atomically(ctx, func(tx *Tx) error {
-		for _, handle := range ids {
-			locked, err := tx.TryLock(ctx, s.q.TimerTry, handle, kind)
-			if err != nil {
-				return err
-			}
-			if !locked {
-				continue
-			}
-			// It may have been set anew since we looked.
-			n, err := tx.Exec(ctx, s.q.TimerExpire, handle, kind)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				continue
-			}
-			told, err := tx.expire(ctx, kind, handle)
-			if err != nil {
-				return err
-			}
-			if told {
-				moved++
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	return moved, nil
+	return err
 }
 
 func (t *Tx) expire(ctx context.Context, kind int, handle backend.ID) (told bool, err error) {
@@ -197,64 +166,47 @@ func (s *Store) reopenDue(ctx context.Context, limit int) (moved int, err error)
 	}
 }
 
-// stalled returns when to look again at groups that are due but locked: ever later
-// while there is nothing else.
-func (s *Store) stalled(still bool) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pause := max(s.stall, soon)
-	s.stall = 0
-	if still {
-		s.stall = min(2*pause, time.Second)
-	}
-	return pause
+// posts makes posts ready whose deferral is over.
+func (s *Store) posts() falling {
+	return falling{duty: backend.DutyDeferred, firsts: s.q.NextPost, page: s.q.DuePosts, whole: true,
+		move: func(ctx context.Context, _ *overdue, _ int64, rows []dueRow) (int, error) {
+			return s.unlocked(ctx, rows, s.q.PostTry, nil, func(tx *Tx, id backend.ID) (bool, error) {
+				n, err := tx.Exec(ctx, s.q.PostDue, id)
+				return n > 0, err
+			})
+		}}
 }
 
 // tendDeferred makes deferred groups and posts ready that are due, and looks
 // again at groups of which a stream was missed when they became ready. Guards
 // are locked for each group, so each has transactions of its own.
 func (s *Store) tendDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
-	if moved, err = s.reopenDue(ctx, limit); err != nil {
-		return moved, 0, err
+	groups, err := s.reopenDue(ctx, limit)
+	if err != nil {
+		return groups, 0, err
 	}
-	posts, err := s.due(ctx, s.q.DuePosts, limit)
+	posts, post, err := s.tendFalling(ctx, s.posts(), limit)
+	moved = groups + posts
 	if err != nil {
 		return moved, 0, err
-	}
-	if len(posts) > 0 {
-		err := s.atomically(ctx, func(tx *Tx) error {
-			for _, id := range posts {
-				locked, err := tx.TryLock(ctx, s.q.PostTry, id)
-				if err != nil {
-					return err
-				}
-				if !locked {
-					continue
-				}
-				n, err := tx.Exec(ctx, s.q.PostDue, id)
-				if err != nil {
-					return err
-				}
-				moved += int(n)
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, 0, err
-		}
 	}
 	again, err := s.due(ctx, s.q.DueGroups, 1)
-	if err != nil || len(again) > 0 {
-		return moved, s.stalled(moved == 0), err
-	}
-	s.stalled(false)
-	next, err = s.next(ctx, s.q.NextGroup)
-	if err != nil {
+	switch {
+	case err != nil:
 		return moved, 0, err
+	case len(again) > 0:
+		next = s.stalled(dueGroups, groups == 0)
+	default:
+		s.stalled(dueGroups, false)
+		next, err = s.next(ctx, s.q.NextGroup)
 	}
-	post, err := s.next(ctx, s.q.NextPost)
-	if post > 0 && (next == 0 || post < next) {
-		next = post
+	return moved, sooner(next, post), err
+}
+
+// sooner returns the shorter of two waits, of which zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
 	}
-	return moved, next, err
+	return a
 }

@@ -8,71 +8,25 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// after runs a query that walks a table by id from where the last walk of the
-// duty ended, and returns the ids that it marks. At the end it begins anew.
-func (s *Store) after(ctx context.Context, duty backend.Duty, q *Stmt) (ids []backend.ID, err error) {
-	s.mu.Lock()
-	from := s.cursors[duty]
-	s.mu.Unlock()
-	seen, last := 0, from
-	err = s.reading(ctx, func(r run) error {
-		return r.Rows(ctx, func(rows *sql.Rows) error {
-			var hit bool
-			if err := rows.Scan(ID(&last), Bool(&hit)); err != nil {
-				return err
-			}
-			if hit {
-				ids = append(ids, last)
-			}
-			seen++
-			return nil
-		}, q, from, walkSize)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if seen < walkSize {
-		last = backend.ID{}
-	}
-	s.mu.Lock()
-	s.cursors[duty] = last
-	s.mu.Unlock()
-	return ids, nil
-}
-
-// walkSize is how many rows a slow walk looks at in one call; a dialect's statement
-// may have it in its text.
-const walkSize = 1000
-
 // tendClosed removes conversations that both sides have ended. Most of them are
 // on a list. Two sides that end at the same time do not see each other, and
 // their conversation is found by a slow walk. What is locked is looked at again
 // after a second.
 func (s *Store) tendClosed(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
+	remove := func(tx *Tx, handle backend.ID) (bool, error) { return tx.removeClosed(ctx, handle) }
 	ids, err := s.due(ctx, s.q.FinishedEndpoints, limit)
 	if err != nil {
 		return 0, 0, err
 	}
-	late, err := s.after(ctx, backend.DutyClosed, s.q.EndpointsAfter)
+	moved, _, err = s.removeEach(ctx, ids, limit, remove)
 	if err != nil {
-		return 0, 0, err
+		return moved, 0, err
 	}
-	for _, handle := range append(ids, late...) {
-		removed := false
-		err := s.atomically(ctx, func(tx *Tx) (err error) {
-			removed, err = tx.removeClosed(ctx, handle)
-			return err
-		})
-		if err != nil {
-			return moved, 0, err
-		}
-		if removed {
-			moved++
-		} else {
-			next = time.Second
-		}
+	if moved < len(ids) {
+		next = time.Second
 	}
-	return moved, next, nil
+	late, pause, err := s.walk(ctx, backend.DutyClosed, s.q.EndpointsAfter, limit, remove)
+	return moved + late, sooner(next, pause), err
 }
 
 // removeClosed removes the conversation of an endpoint that has ended, if the
@@ -100,27 +54,15 @@ func (t *Tx) removeClosed(ctx context.Context, handle backend.ID) (bool, error) 
 	return t.removeConversation(ctx, handle, mine.peer, true)
 }
 
-// tendGroups removes groups and keys that nothing refers to, by a slow walk.
-func (s *Store) tendGroups(ctx context.Context) (moved int, err error) {
-	ids, err := s.after(ctx, backend.DutyGroups, s.q.GroupsAfter)
-	if err != nil {
-		return 0, err
+// tendGroups removes groups and keys that nothing refers to, by a slow walk, and with
+// each of its passes the promotions of posts that are gone.
+func (s *Store) tendGroups(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
+	moved, next, err = s.walk(ctx, backend.DutyGroups, s.q.GroupsAfter, limit,
+		func(tx *Tx, id backend.ID) (bool, error) { return tx.removeGroup(ctx, id) })
+	if err == nil && next == 0 {
+		_, err = s.dropPromotions(ctx)
 	}
-	for _, id := range ids {
-		removed := false
-		err := s.atomically(ctx, func(tx *Tx) (err error) {
-			removed, err = tx.removeGroup(ctx, id)
-			return err
-		})
-		if err != nil {
-			return moved, err
-		}
-		if removed {
-			moved++
-		}
-	}
-	_, err = s.dropPromotions(ctx)
-	return moved, err
+	return moved, next, err
 }
 
 // removeGroup removes a group that nothing refers to, with its key.

@@ -32,6 +32,7 @@ DROP TABLE IF EXISTS parley_closing;
 DROP TABLE IF EXISTS parley_endpoint;
 DROP TABLE IF EXISTS parley_grp;
 DROP TABLE IF EXISTS parley_queue;
+DROP TABLE IF EXISTS parley_walk;
 DROP TABLE IF EXISTS parley_definition;
 DROP TABLE IF EXISTS parley_object;
 DROP TABLE IF EXISTS parley_meta;

@@ -34,7 +34,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		{"take out beside sender", takeOutBesideSender},
 		{"unpark beside sender", unparkBesideSender},
 		{"deferral beside sender", deferralBesideSender},
-		{"locked due groups", lockedDueGroups},
+		{"locked rows that are due hide nothing", lockedDueRows},
 		{"move beside sender", moveBesideSender},
 		{"keys wait", keysWait},
 		{"send beside end", sendBesideEnd},
@@ -237,50 +237,6 @@ func deferralBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.soon("rollback", s.Rollback)
 	f.TendUntil(backend.DutyDeferred, 1)
 	f.Equal("drained", f.Drain(f.QB), []string{"1"})
-}
-
-// Groups that are due and locked hide none that is free, and are looked at ever more
-// rarely.
-func lockedDueGroups(t *testing.T, fresh func(*testing.T) *interleaving) {
-	const groups, limit = 12, 5
-	for _, free := range []int{0, groups - 1} {
-		f := fresh(t)
-		var due []Dialog
-		for range groups {
-			due = append(due, f.Open())
-			f.Send(due[len(due)-1].A.Handle, "1")
-			f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QB)), Defer: time.Microsecond})
-		}
-		time.Sleep(2 * time.Millisecond)
-		holder := f.Begin()
-		for i, d := range due {
-			if i != free {
-				f.OK(holder.LockGroup(f.Ctx, d.B.Group))
-			}
-		}
-		tend := func() (moved int, next time.Duration) {
-			f.soon("tend", func(ctx context.Context) (err error) {
-				moved, next, err = f.Backend.Tend(ctx, backend.DutyDeferred, limit)
-				return err
-			})
-			return moved, next
-		}
-		n, _ := tend()
-		f.Equal("moved", n, 1)
-		f.Equal("received", f.Drain(f.QB), []string{"1"})
-		_, first := tend()
-		_, second := tend()
-		if second <= first {
-			t.Errorf("what is locked is looked at in %v and then in %v", first, second)
-		}
-		f.OK(holder.Rollback(f.Ctx))
-		for moved := n; moved < groups; moved += n {
-			if n, _ = tend(); n == 0 {
-				t.Fatalf("%d of %d groups became ready", moved, groups)
-			}
-		}
-		f.Equal("received", len(f.Drain(f.QB)), groups-1)
-	}
 }
 
 // Moving does not wait for a sender, and changes nothing when it cannot be done.

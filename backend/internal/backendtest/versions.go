@@ -31,6 +31,8 @@ type Site struct {
 
 	DB     *sql.DB
 	Schema string // with a dot, before the names of tables
+
+	RandomID string // an expression
 }
 
 // The schema after next: a step that adds, also to the tables that are most in use,

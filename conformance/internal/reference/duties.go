@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -97,10 +98,18 @@ func (d *work) delayed() {
 		if !d.due(p.until) {
 			continue
 		}
-		// A disabled queue takes nothing; somebody may be cancelling the post,
-		// or writing to its key.
-		if s.disabled(d.tx, p.Queue) || s.posts.busy(d.tx, p.ID) || !d.tx.tryLock(guardLock(p.stream)) {
+		if s.disabled(d.tx, p.Queue) { // it takes nothing
+			if s.fault == FaultDisabledHides {
+				return
+			}
+			continue
+		}
+		// An open transaction may cancel the post, or write to its key.
+		if s.posts.busy(d.tx, p.ID) || !d.tx.tryLock(guardLock(p.stream)) {
 			d.later()
+			if s.fault == FaultLockedHides {
+				return
+			}
 			continue
 		}
 		s.join(d.tx, p)
@@ -254,7 +263,12 @@ func (d *work) groups() {
 	for _, p := range s.posts.from(tx, backend.ID{}) {
 		inUse[p.stream] = inUse[p.stream] || p.state != "processed"
 	}
-	for _, id := range s.groups.keys(tx) {
+	ids := s.groups.keys(tx)
+	if s.fault == FaultGroupsHead {
+		slices.SortFunc(ids, func(a, b backend.ID) int { return bytes.Compare(b[:], a[:]) })
+		ids = ids[:min(d.limit, len(ids))]
+	}
+	for _, id := range ids {
 		if inUse[id] || len(second(&s.members, tx, id)) > 0 {
 			continue
 		}

@@ -130,6 +130,9 @@ const (
 	FaultOneUnknown            Fault = "one-unknown"
 	FaultSecondConnection      Fault = "second-connection"
 	FaultConnectionLost        Fault = "connection-lost"
+	FaultLockedHides           Fault = "locked-hides"
+	FaultDisabledHides         Fault = "disabled-hides"
+	FaultGroupsHead            Fault = "groups-head"
 )
 
 // Faults is the list of all faults.
@@ -243,6 +246,9 @@ var Faults = []FaultInfo{
 	{FaultAnnouncementUnheard, "M02", "a program does not hear that it has become too old"},
 	{FaultHistoryLost, "M04", "what was defined before is forgotten"},
 	{FaultNeverRemoved, "M05", "what is removed from the catalog stays there"},
+	{FaultLockedHides, "A27", "a duty ends at the first row that is locked"},
+	{FaultDisabledHides, "A28", "the batch of a duty is filled with posts of disabled queues"},
+	{FaultGroupsHead, "A29", "groups are looked at from the same end each time, as many as a batch has"},
 }
 
 // What only faults need.

@@ -28,4 +28,4 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE parley_meta SET schema_version = 4;
+UPDATE parley_meta SET schema_version = 5;

@@ -1,2 +1,2 @@
 -- Least privilege. SQLite has no roles: nothing changes.
-UPDATE parley_meta SET schema_version = 4;
+UPDATE parley_meta SET schema_version = 5;

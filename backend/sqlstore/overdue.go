@@ -1,0 +1,220 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// falling is something that falls due. firsts returns the queues in which it may
+// happen, with the time until the first of each is due; page returns the rows of one
+// queue that are due, behind a place; and move has them happen.
+type falling struct {
+	duty   backend.Duty
+	firsts *Stmt
+	page   *Stmt
+	kind   []any // what both statements take first, per mention of the table
+	whole  bool  // there are no queues: all is one
+	move   func(ctx context.Context, w *overdue, queue int64, rows []dueRow) (moved int, err error)
+}
+
+// dueRow is a row that is due: a post, with its key if it has one, or the endpoint of
+// a timer.
+type dueRow struct {
+	id  backend.ID
+	due int64
+	key string
+}
+
+// overdue is a walk through what is due, queue by queue, in the order in which it is
+// due. It goes on behind what others have locked, also from one call to the next, so
+// that those rows hide nothing and are tried once in a walk.
+type overdue struct {
+	queues []dueQueue   // in turn
+	busy   map[Key]bool // keys of which a post could not join: the later ones wait
+	moved  bool
+	began  time.Time
+}
+
+// dueQueue is how far a walk has come in a queue.
+type dueQueue struct {
+	queue int64
+	due   int64
+	id    backend.ID
+}
+
+const (
+	// duePage is how many rows the statements of a page return at most.
+	duePage = 100
+	// dueLooks is how many rows one call looks at, most of which are locked.
+	dueLooks = 2000
+	// dueAgain is when a walk that makes progress begins anew: what became visible
+	// behind it comes in its turn then.
+	dueAgain = time.Second
+)
+
+// tendFalling has about limit things happen that are due, and returns in how long to
+// look again.
+func (s *Store) tendFalling(ctx context.Context, f falling, limit int) (moved int, next time.Duration, err error) {
+	w := s.walkOf(f.duty)
+	if w == nil {
+		if w, next, err = s.beginWalk(ctx, f); err != nil {
+			return 0, 0, err
+		}
+		if len(w.queues) == 0 {
+			s.stalled(f.duty, false)
+			return 0, next, nil
+		}
+	}
+	looks := 0
+	for len(w.queues) > 0 && moved < limit && looks < dueLooks {
+		q := w.queues[0]
+		w.queues = w.queues[1:]
+		most := min(max(limit/(len(w.queues)+1), 10), limit-moved, duePage)
+		rows, err := s.duePage(ctx, f, q, most)
+		if err != nil {
+			return moved, 0, err
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		n, err := f.move(ctx, w, q.queue, rows)
+		moved, looks = moved+n, looks+len(rows)
+		if err != nil {
+			return moved, 0, err
+		}
+		if len(rows) == most {
+			last := rows[most-1]
+			w.queues = append(w.queues, dueQueue{q.queue, last.due, last.id})
+		}
+	}
+	w.moved = w.moved || moved > 0
+	if len(w.queues) > 0 {
+		if !w.moved || time.Since(w.began) < dueAgain {
+			s.mu.Lock()
+			s.overdue[f.duty] = w
+			s.mu.Unlock()
+		}
+		return moved, soon, nil
+	}
+	left, next, err := s.beginWalk(ctx, f)
+	if err != nil {
+		return moved, 0, err
+	}
+	if pause := s.stalled(f.duty, len(left.queues) > 0 && !w.moved); len(left.queues) > 0 && (next == 0 || pause < next) {
+		next = pause
+	}
+	return moved, next, nil
+}
+
+// walkOf returns the walk that goes on, if there is one. It is the caller's alone.
+func (s *Store) walkOf(duty backend.Duty) (w *overdue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, s.overdue[duty] = s.overdue[duty], nil
+	return w
+}
+
+// beginWalk begins a walk with the queues where something is due, and returns in how
+// long something falls due in the others.
+func (s *Store) beginWalk(ctx context.Context, f falling) (w *overdue, next time.Duration, err error) {
+	w = &overdue{busy: map[Key]bool{}, began: time.Now()}
+	err = s.reading(ctx, func(r run) error {
+		return r.firsts(ctx, f.firsts, f.kind, func(queue int64, in time.Duration) {
+			if in <= 0 {
+				w.queues = append(w.queues, dueQueue{queue: queue})
+			} else if next == 0 || in < next {
+				next = in
+			}
+		})
+	})
+	if next > 0 {
+		next = max(next, soon)
+	}
+	return w, next, err
+}
+
+// firsts calls see for each queue with the time until the first of its rows is due.
+func (r run) firsts(ctx context.Context, q *Stmt, args []any, see func(queue int64, in time.Duration)) error {
+	return r.Rows(ctx, func(rows *sql.Rows) error {
+		var queue int64
+		var us sql.NullInt64
+		if err := rows.Scan(&queue, &us); err != nil {
+			return err
+		}
+		if us.Valid {
+			see(queue, time.Duration(us.Int64)*time.Microsecond)
+		}
+		return nil
+	}, q, args...)
+}
+
+// duePage reads the rows that come next in a queue, at most so many.
+func (s *Store) duePage(ctx context.Context, f falling, q dueQueue, most int) (list []dueRow, err error) {
+	args := append([]any{}, f.kind...)
+	if !f.whole {
+		args = append(args, q.queue, q.queue) // it may have been disabled meanwhile
+	}
+	args = append(args, q.due, q.due, q.id)
+	err = s.reading(ctx, func(r run) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
+			if len(list) == most {
+				return errEnough
+			}
+			var d dueRow
+			err := rows.Scan(ID(&d.id), &d.due, Text(&d.key))
+			list = append(list, d)
+			return err
+		}, f.page, args...)
+	})
+	return list, err
+}
+
+// unlocked does something, in one transaction, with those of the rows that it can lock
+// at once. It returns how many of them were moved by that.
+func (s *Store) unlocked(ctx context.Context, rows []dueRow, try *Stmt, kind []any,
+	do func(tx *Tx, id backend.ID) (moved bool, err error),
+) (moved int, err error) {
+	err = s.atomically(ctx, func(tx *Tx) error {
+		for _, row := range rows {
+			locked, err := tx.TryLock(ctx, try, append([]any{row.id}, kind...)...)
+			if err != nil {
+				return err
+			}
+			if !locked {
+				continue
+			}
+			done, err := do(tx, row.id)
+			if err != nil {
+				return err
+			}
+			if done {
+				moved++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return moved, nil
+}
+
+// dueGroups is where it is kept how long to leave due groups that are locked; what is
+// kept for their duty is for posts.
+const dueGroups = backend.Duty(backend.DutyCount)
+
+// stalled returns when to look again at what is due but locked: ever later while there
+// is nothing else.
+func (s *Store) stalled(duty backend.Duty, still bool) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pause := max(s.stall[duty], soon)
+	s.stall[duty] = 0
+	if still {
+		s.stall[duty] = min(2*pause, time.Second)
+	}
+	return pause
+}
