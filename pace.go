@@ -142,7 +142,7 @@ func (p *pace) halve() {
 }
 
 const (
-	firstWary = 16
+	firstWary = 64
 	lastWary  = 1024
 	forgiven  = time.Minute
 )
