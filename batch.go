@@ -257,7 +257,8 @@ func (t *batch) attempt(messages []*Message) bool {
 		return true
 	}
 	t.failed++
-	if t.messages > 1 && t.w.b.is(err, ErrSerialization) {
+	collided := t.messages > 1 && t.w.b.is(err, ErrSerialization)
+	if collided {
 		t.s.pace.collided()
 	}
 	switch {
@@ -267,6 +268,9 @@ func (t *batch) attempt(messages []*Message) bool {
 		return true
 	case t.ctx.Err() != nil:
 		return false // it was interrupted: given back, no failure of its own
+	case collided: // it lost because of the batch: at once alone, where a failure is its own
+		t.suspects = append(t.suspects, m.Group)
+		return false
 	}
 	return t.condemn(m, err)
 }

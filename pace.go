@@ -23,10 +23,12 @@ type pace struct {
 	wary      int       // how many full batches it takes to grow by one message, after a deadlock
 	calm      int       // full batches since the size last changed
 	collision time.Time // the last deadlock
+
+	convoy convoy
 }
 
 func newPace(most int, d time.Duration) *pace {
-	return &pace{most: most, time: d, size: 1, density: 1}
+	return &pace{most: most, time: d, size: 1, density: 1, convoy: convoy{patience: firstPatience}}
 }
 
 // budget is how long a batch may take: its time, or as long as it takes to claim
@@ -106,6 +108,9 @@ func (p *pace) did(b paced) {
 	p.density += (float64(b.messages)/float64(max(b.groups, 1)) - p.density) / 4
 	fit := p.fit(p.atLeast(p.time))
 	p.grows = false
+	if p.compare(b) {
+		return
+	}
 	switch {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
@@ -137,7 +142,7 @@ func (p *pace) halve() {
 }
 
 const (
-	firstWary = 16
+	firstWary = 64
 	lastWary  = 1024
 	forgiven  = time.Minute
 )
@@ -149,6 +154,12 @@ const (
 func (p *pace) collided() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.shrink()
+}
+
+// shrink is collided with p.mu held.
+func (p *pace) shrink() {
 	p.size, p.calm, p.wary = 1, 0, min(max(4*p.wary, firstWary), lastWary)
 	p.collision = time.Now()
+	p.convoy.begins()
 }

@@ -264,3 +264,42 @@ func TestWorkerLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestCollisionInBatch: a handler that loses against another transaction in a batch of
+// several is called again at once, alone, and nothing is charged for the first call. A
+// message that loses there too pays for it.
+func TestCollisionInBatch(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	const messages = 30
+	for i := range messages {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: fmt.Append(nil, i)})
+		must(err)
+	}
+	attempts := make(map[string][]int)
+	handler := parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+		body := string(m.Body)
+		attempts[body] = append(attempts[body], m.Attempt)
+		if body == "20" && len(attempts[body]) == 1 || body == "25" {
+			return fmt.Errorf("deadlock: %w", parley.ErrSerialization)
+		}
+		return nil
+	})
+	options := &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Hour }}
+	must(b.NewWorker("mail", handler, options).Drain(ctx))
+	for i := range messages {
+		want := []int{1}
+		if i == 20 || i == 25 {
+			want = []int{1, 1}
+		}
+		if got := attempts[fmt.Sprint(i)]; !slices.Equal(got, want) {
+			t.Errorf("message %d was handled in the attempts %v, want %v", i, got, want)
+		}
+	}
+	groups, err := b.Groups(ctx, "mail", 0, 10)
+	must(err)
+	if len(groups) != 1 || !strings.Contains(groups[0].Reason, "deadlock") {
+		t.Errorf("the groups are %+v, want that of the message that lost alone as well", groups)
+	}
+}

@@ -21,6 +21,10 @@ var bars = []bar{
 	over("postgres.drain-row-unisolated.gue", 2.5, "postgres", "drainrow", "parley-none", "gue"),
 	over("postgres.drain-row-unisolated.watermill", 1.6, "postgres", "drainrow", "parley-none", "watermill"),
 
+	over("postgres.drain-hot.single", 1/1.3, "postgres", "drainhot", "parley-default", "parley-single"),
+	over("mysql.drain-hot.single", 1/1.3, "mysql", "drainhot", "parley-default", "parley-single"),
+	over("mariadb.drain-hot.single", 1/1.3, "mariadb", "drainhot", "parley-default", "parley-single"),
+
 	over("postgres.send-1.raw", 0.85, "postgres", "send1", "parley", "raw"),
 	over("postgres.send-16.raw", 0.85, "postgres", "send16", "parley", "raw"),
 	over("postgres.send-16.river", 1.5, "postgres", "send16", "parley", "river"),

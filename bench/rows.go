@@ -13,6 +13,7 @@ import (
 var (
 	onPostgres = []string{"postgres"}
 	onSQLite   = []string{"sqlite"}
+	onServers  = []string{"postgres", "mysql", "mariadb"}
 	everywhere = []string{"postgres", "sqlite", "mysql", "mariadb"}
 )
 
@@ -36,6 +37,8 @@ var rows = []*row{
 		systems: and(all, "raw-100"), load: drainLoad, run: draining(false)},
 	{name: "drainrow", what: "empty a queue, handler writes a row in the acknowledging transaction", unit: "msg/s", engines: everywhere, counted: true,
 		systems: and(without(all, "backlite"), "raw-100", "parley-none"), load: drainLoad, run: draining(true)},
+	{name: "drainhot", what: "empty a queue, each handler changes one of 50 rows in the acknowledging transaction", unit: "msg/s", engines: onServers,
+		systems: []string{"parley-default", "parley-single"}, load: hotDrainLoad, run: drainingHot},
 	{name: "both", what: "16 senders and workers at once, handled", unit: "msg/s", engines: everywhere,
 		systems: and(without(all, "raw", "raw-pgx"), "raw-100"), run: both},
 	{name: "keepsup", what: "16 senders and workers at once, handled for each one sent", unit: "ratio", engines: onSQLite,

@@ -14,6 +14,8 @@ var systems = []*system{
 		settings: "MaxBatch 1000, as docs/performance.md says for handlers that take microseconds; lib/pq with binary_parameters, go-sql-driver/mysql with interpolateParams; pool of 32 connections"},
 	{name: "parley-default", extra: true, engine: everywhere, open: parleyWith(parleyHow{}),
 		settings: "the defaults of Options and WorkerOptions; lib/pq with binary_parameters; pool of 32 connections"},
+	{name: "parley-single", extra: true, engine: onServers, open: parleyWith(parleyHow{worker: parley.WorkerOptions{MaxBatch: 1}}),
+		settings: "as parley-default; MaxBatch 1"},
 	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true, worker: large}),
 		settings: "as parley, on pgx/stdlib"},
 	{name: "parley-key", engine: everywhere, open: parleyWith(parleyHow{key: true}),

@@ -67,6 +67,13 @@ type Store struct {
 	// can be given any version, for the checks of programs and schemas that do not
 	// belong together. The suite uninstalls it.
 	Versions func(ctx context.Context) (*Versioned, error)
+
+	// Measure, if set, measures the store for a report; what it returns becomes JSON.
+	Measure func(ctx context.Context) (any, error)
+
+	// Secrets are texts that a report must not contain, as the names of hosts and
+	// passwords. Addresses are removed from errors anyway.
+	Secrets []string
 }
 
 // Versioned is a store whose schema's version can be set.

@@ -19,8 +19,8 @@ import (
 //
 //	func main() { conformance.Main("mydb", conformance.Store{Open: open, Limit: limited}) }
 //
-// It takes the flags -run REGEXP, -list and -json, and exits with 1 if a check
-// failed.
+// It takes the flags -run REGEXP, -list, -json and -report FILE (see [Report]), and exits
+// with 1 if a check failed.
 func Main(name string, s Store) {
 	os.Exit(Command(context.Background(), name, s, os.Args[1:], os.Stdout, os.Stderr, os.Args[1:]...))
 }
@@ -34,6 +34,7 @@ func Command(ctx context.Context, name string, s Store, args []string, stdout, s
 	run := flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
 	list := flags.Bool("list", false, "list the sentences and their checks, and run nothing")
 	asJSON := flags.Bool("json", false, "print one JSON object for each check")
+	file := flags.String("report", "", "probe and measure too, and write all results to the `file`")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -53,16 +54,39 @@ func Command(ctx context.Context, name string, s Store, args []string, stdout, s
 	if childMain(s) {
 		return 0
 	}
+	var report *Report
+	if *file != "" {
+		if report, err = newReport(*file, s.Secrets); err != nil {
+			fmt.Fprintf(stderr, "%s: -report: %v\n", name, err)
+			return 2
+		}
+	}
 	r, err := newRunner(ctx, s, childArgs...)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		if report != nil {
+			report.failed(ctx, s, err)
+		}
 		return 1
 	}
 	defer r.close()
 	if !*asJSON {
 		r.describe(ctx, stdout)
 	}
-	return r.report(ctx, match, *asJSON, stdout)
+	if report != nil {
+		report.describe(ctx, r.main)
+	}
+	code, err := r.report(ctx, match, *asJSON, stdout, report)
+	if report != nil && err == nil {
+		if err = report.rest(ctx, r); err == nil && !*asJSON {
+			fmt.Fprintf(stdout, "%d lock probes, %d other probes; all of it is in %s\n", len(report.Locks), len(report.Probes), *file)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: -report: %v\n", name, err)
+		return 1
+	}
+	return code
 }
 
 // List prints each sentence with its checks.
@@ -98,7 +122,8 @@ func (r *runner) describe(ctx context.Context, w io.Writer) {
 	}
 }
 
-func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, w io.Writer) int {
+// report runs the checks and prints their results. They go into p too, if it is not nil.
+func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, w io.Writer, p *Report) (code int, err error) {
 	passed, failed, skipped := 0, 0, 0
 	enc := json.NewEncoder(w)
 	for _, c := range Checks() {
@@ -109,6 +134,11 @@ func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, 
 			break
 		}
 		res := r.run(ctx, c)
+		if p != nil {
+			if err := p.add(res); err != nil {
+				return 1, err
+			}
+		}
 		word := "ok  "
 		switch {
 		case res.Failed != "":
@@ -138,7 +168,7 @@ func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, 
 		fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	}
 	if failed > 0 || passed == 0 {
-		return 1
+		return 1, nil
 	}
-	return 0
+	return 0, nil
 }

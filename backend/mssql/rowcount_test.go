@@ -37,8 +37,11 @@ func (c silentConn) ExecContext(context.Context, string, []sqldriver.NamedValue)
 	return sqldriver.RowsAffected(0), c.s.err
 }
 
-func (c silentConn) QueryContext(_ context.Context, _ string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	c.s.asked = reflect.ValueOf(args[0].Value).String()
+func (c silentConn) QueryContext(_ context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	c.s.asked = text
+	if len(args) > 0 { // of sp_executesql
+		c.s.asked = reflect.ValueOf(args[0].Value).String()
+	}
 	return &silentRows{s: c.s, rest: strings.Count(c.s.asked, "SELECT coalesce(@rows, @@ROWCOUNT)")}, nil
 }
 

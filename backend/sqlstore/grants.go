@@ -43,6 +43,7 @@ var tableRights = []Rights{
 	{"dead_letter", "", "i", "sid"},
 	{"failure", "", "siud", "sd"},
 	{"worker", "", "siud", "s"},
+	{"walk", "", "su", ""},
 	{"once", "i", "sid", ""},
 	{"lock_stripe", "", "su", ""},
 	{"lock_owner", "", "siud", "s"},

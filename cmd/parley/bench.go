@@ -37,56 +37,9 @@ func bench(ctx context.Context, c *call) error {
 		fmt.Fprintln(c.stderr, "parley: want --time of 1s or more, --size of 0 or more, --senders and --readers of 1 or more")
 		return errUsage
 	}
-	own := demo.WithPrefix(*c.db, "parley_b"+backend.NewID().String()[24:]+"_")
-	b, err := parley.Open(ctx, own, nil)
+	info, figures, err := measure(ctx, c, benchmark{*whole, *size, *senders, *readers})
 	if err != nil {
 		return err
-	}
-	defer uninstall(ctx, c, own)
-	defer b.Close()
-	if err := b.Migrate(ctx); err != nil {
-		return err
-	}
-	err = b.Define(ctx, parley.Catalog{Types: []parley.MessageType{{Name: "Bench"}}, Queues: []parley.Queue{{Name: "bench"}, {Name: "latency"}}})
-	if err != nil {
-		return err
-	}
-	info, err := b.Info(ctx)
-	if err != nil {
-		return err
-	}
-	m := &meter{b: b, body: make([]byte, *size), senders: *senders, readers: *readers}
-	stages := []struct {
-		says  string
-		share int // of the time
-		run   func(ctx context.Context, d time.Duration) ([]figure, error)
-	}{
-		{"send, one at a time", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 1, 1) }},
-		{fmt.Sprintf("send, %d senders", *senders), 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, *senders, 1) }},
-		{"send, 100 in a transaction", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 2, 100) }},
-		{fmt.Sprintf("drain, %d handlers", *readers), 10, m.drain},
-		{"latency, a message now and then", 6, m.latency},
-	}
-	total := 0
-	for _, s := range stages {
-		total += s.share
-	}
-	p := newProgress(c.stderr, *whole)
-	var figures []figure
-	for _, s := range stages {
-		d := *whole * time.Duration(s.share) / time.Duration(total)
-		p.begin(s.says, d)
-		f, err := s.run(ctx, d)
-		p.end()
-		if err != nil {
-			return err
-		}
-		for i := range f {
-			if f[i].Work == "" {
-				f[i].Work = s.says
-			}
-		}
-		figures = append(figures, f...)
 	}
 	if *c.json {
 		out := json.NewEncoder(c.stdout)
@@ -105,6 +58,67 @@ func bench(ctx context.Context, c *call) error {
 		fmt.Fprintf(t, "%s\t%s\n", f.Work, f.text())
 	}
 	return t.Flush()
+}
+
+// benchmark is what is measured.
+type benchmark struct {
+	whole            time.Duration
+	size             int // of a body
+	senders, readers int
+}
+
+// measure measures in tables of its own.
+func measure(ctx context.Context, c *call, x benchmark) (info backend.Info, figures []figure, err error) {
+	own := demo.WithPrefix(*c.db, "parley_b"+backend.NewID().String()[24:]+"_")
+	b, err := parley.Open(ctx, own, nil)
+	if err != nil {
+		return info, nil, err
+	}
+	defer uninstall(ctx, c, own)
+	defer b.Close()
+	if err := b.Migrate(ctx); err != nil {
+		return info, nil, err
+	}
+	err = b.Define(ctx, parley.Catalog{Types: []parley.MessageType{{Name: "Bench"}}, Queues: []parley.Queue{{Name: "bench"}, {Name: "latency"}}})
+	if err != nil {
+		return info, nil, err
+	}
+	if info, err = b.Info(ctx); err != nil {
+		return info, nil, err
+	}
+	m := &meter{b: b, body: make([]byte, x.size), senders: x.senders, readers: x.readers}
+	stages := []struct {
+		says  string
+		share int // of the time
+		run   func(ctx context.Context, d time.Duration) ([]figure, error)
+	}{
+		{"send, one at a time", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 1, 1) }},
+		{fmt.Sprintf("send, %d senders", x.senders), 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, x.senders, 1) }},
+		{"send, 100 in a transaction", 4, func(ctx context.Context, d time.Duration) ([]figure, error) { return m.send(ctx, d, 2, 100) }},
+		{fmt.Sprintf("drain, %d handlers", x.readers), 10, m.drain},
+		{"latency, a message now and then", 6, m.latency},
+	}
+	total := 0
+	for _, s := range stages {
+		total += s.share
+	}
+	p := newProgress(c.stderr, x.whole)
+	for _, s := range stages {
+		d := x.whole * time.Duration(s.share) / time.Duration(total)
+		p.begin(s.says, d)
+		f, err := s.run(ctx, d)
+		p.end()
+		if err != nil {
+			return info, figures, err
+		}
+		for i := range f {
+			if f[i].Work == "" {
+				f[i].Work = s.says
+			}
+		}
+		figures = append(figures, f...)
+	}
+	return info, figures, nil
 }
 
 // figure is a result: so many messages a second, or a latency.

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/conformance"
@@ -16,6 +19,8 @@ import (
 func conform(ctx context.Context, c *call) error {
 	keep := c.flags.Bool("keep", false, "leave the suite's tables behind")
 	run := c.flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
+	report := c.flags.String("report", "", "probe locks and measure too, and write all results to the `file`, to send it on")
+	long := c.flags.Duration("time", 20*time.Second, "how `long` to measure for a report")
 	list := c.flags.Bool("list", false, "list the sentences and their checks, and run nothing")
 	if err := c.parse(0, 0); err != nil {
 		return err
@@ -24,7 +29,7 @@ func conform(ctx context.Context, c *call) error {
 	if !*c.json {
 		out = plain{out}
 	}
-	args := []string{"-run", *run, fmt.Sprintf("-json=%t", *c.json)}
+	args := []string{"-run", *run, "-report", *report, fmt.Sprintf("-json=%t", *c.json)}
 	if *list {
 		return result(conformance.Command(ctx, "parley", conformance.Store{}, append(args, "-list"), out, c.stderr))
 	}
@@ -57,7 +62,39 @@ func conform(ctx context.Context, c *call) error {
 			return func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, dsn) }
 		}),
 	}
+	if *report != "" {
+		store.Secrets = secrets(*c.db)
+		store.Measure = func(ctx context.Context) (any, error) {
+			_, figures, err := measure(ctx, c, benchmark{whole: max(*long, time.Second), size: 200, senders: 16, readers: 10})
+			return figures, err
+		}
+	}
 	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", *c.db))
+}
+
+// secrets are the parts of a database's name that are nobody else's business: all but its
+// scheme and the names of parameters.
+func secrets(db string) []string {
+	u, err := url.Parse(db)
+	if err != nil {
+		return []string{db}
+	}
+	list := []string{db, u.Host, u.Opaque, strings.TrimPrefix(u.Path, "//")}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		name, _, _ := strings.Cut(host, ":")
+		list = append(list, name, strings.Trim((&url.URL{Host: host}).Hostname(), "[]"))
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		list = append(list, password, url.QueryEscape(password))
+	}
+	for name, values := range u.Query() {
+		if strings.Contains(strings.ToLower(name), "host") || strings.Contains(strings.ToLower(name), "pass") ||
+			strings.Contains(strings.ToLower(name), "server") {
+			list = append(list, values...)
+		}
+	}
+	return slices.DeleteFunc(list, func(s string) bool { return strings.Trim(s, "/.") == "" })
 }
 
 func result(code int) error {

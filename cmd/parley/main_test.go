@@ -4,11 +4,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/conformance"
 )
 
 // tool runs the command as a shell would.
@@ -190,6 +193,74 @@ func TestConformanceCommand(t *testing.T) {
 	}
 	if out := works(t, "conformance", "--list"); !strings.Contains(out, "D01") {
 		t.Errorf("conformance --list prints\n%.300s", out)
+	}
+}
+
+// TestConformanceReport: one command writes one file with all results of an engine, without the
+// names of its host and file.
+func TestConformanceReport(t *testing.T) {
+	dbs := map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "report.db")}
+	for engine, name := range map[string]string{"postgres": "PARLEY_TEST_POSTGRES", "mariadb": "PARLEY_TEST_MARIADB"} {
+		if db := os.Getenv(name); db != "" {
+			dbs[engine] = db
+		}
+	}
+	for engine, db := range dbs {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "out.json")
+			works(t, "conformance", "--db", db, "--run", "^D0[12]/", "--report", file, "--time", "1s")
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r conformance.Report
+			if err := json.Unmarshal(text, &r); err != nil {
+				t.Fatal(err)
+			}
+			figures, _ := r.Figures.([]any)
+			if r.Engine != engine || r.Passed < 2 || r.Failed > 0 || len(r.Checks) < 2 || len(r.Locks) < 50 || len(figures) != 5 || len(r.Problems) > 0 {
+				t.Errorf("%s", text)
+			}
+			result := func(first, then string) string {
+				i := slices.IndexFunc(r.Locks, func(x conformance.LockProbe) bool { return x.First == first && x.Then == then })
+				return r.Locks[i].Result
+			}
+			if got := result("send on a conversation", "send on a conversation"); got != "waits" {
+				t.Errorf("two senders of one conversation: %s", got)
+			}
+			if got := result("nothing", "claim a group"); got != "passes: waits in one" {
+				t.Errorf("a claim alone: %s", got)
+			}
+			for _, secret := range secrets(db) {
+				if strings.Contains(string(text), secret) {
+					t.Errorf("%q is in the report", secret)
+				}
+			}
+		})
+	}
+}
+
+// TestSecrets: what a report must not contain of a database's name.
+func TestSecrets(t *testing.T) {
+	for db, want := range map[string][]string{
+		"sqlserver://sa:p%40ss@db.example.com:1433?database=app&server+spn=MSSQLSvc/x": {"db.example.com", "p@ss", "p%40ss", "MSSQLSvc/x"},
+		"postgres:///app?host=/run/pg&sslpassword=key":                                 {"/run/pg", "key"},
+		"postgres://u:pw@one.example:1,two.example:2/app":                              {"one.example", "two.example", "pw"},
+		"sqlite:/home/me/app.db":                                                       {"/home/me/app.db"},
+		"sqlite:app.db?x=1":                                                            {"app.db"},
+	} {
+		got := secrets(db)
+		for _, s := range want {
+			if !slices.Contains(got, s) {
+				t.Errorf("%s: %q lacks %q", db, got, s)
+			}
+		}
+	}
+	for _, s := range secrets("sqlite:x.db") {
+		if s == "" {
+			t.Error("an empty text is no secret")
+		}
 	}
 }
 

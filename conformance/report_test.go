@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// asked is a store that has questions of its own.
+type asked struct{ backend.Backend }
+
+func (asked) Probe(_ context.Context, note func(question, answer string)) error {
+	note("which way", "by db.example.com")
+	return errors.New("no more answers from 10.0.0.7:1433")
+}
+
+// reported runs Command with -report and returns what is in the file.
+func reported(t *testing.T, s Store, args ...string) (code int, text string, r Report) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "out.json")
+	code, _, stderr := commandOn(t, s, append(args, "-report", file)...)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	return code, string(data), r
+}
+
+// TestReport: one file has all that is known of a store, and nothing that is not to be known.
+func TestReport(t *testing.T) {
+	withChecks(t,
+		passing("D01", "good"),
+		Check{ID: "D02", Name: "bad", Run: func(e *Env) {
+			e.Logf("asked DB.example.com")
+			e.Fatalf("dial tcp 10.1.2.3:5432, [fe80::1]:5432: s3cret, db.example.com; the version is 16.0.1000.6")
+		}},
+		Check{ID: "D03", Name: "not here", Run: func(e *Env) { e.Skipf("there is none on db.example.com") }},
+	)
+	s := referenceStore("")
+	open := s.Open
+	s.Open = func(ctx context.Context) (backend.Backend, error) {
+		be, err := open(ctx)
+		return asked{be}, err
+	}
+	s.Secrets = []string{"s3cret", "db.example.com"}
+	s.Measure = func(context.Context) (any, error) { return map[string]int{"a": 7}, errors.New("s3cret is slow") }
+	code, text, r := reported(t, s)
+	if code != 1 || r.Error != "" || r.Format != 1 || r.Passed != 1 || r.Failed != 1 || r.Skipped != 1 {
+		t.Errorf("code %d and %+v", code, r)
+	}
+	if r.Engine != "reference" || r.Version == "" || r.Go == "" || r.System == "" || r.CPUs == 0 || r.Program == "" || r.At.IsZero() {
+		t.Errorf("of the store and the program is known: %+v", r)
+	}
+	want := []Checked{
+		{ID: "D01", Check: "good", Result: "passed"},
+		{ID: "D02", Check: "bad", Result: "failed",
+			Text: "dial tcp <address>, <address>: <removed>, <removed>; the version is 16.0.1000.6", Log: []string{"asked <removed>"}},
+		{ID: "D03", Check: "not here", Result: "skipped", Text: "there is none on <removed>"},
+	}
+	for i, c := range r.Checks {
+		_, c.Text, _ = strings.Cut("\n"+c.Text, "\n")
+		if _, rest, ok := strings.Cut(c.Text, ".go:"); ok {
+			_, c.Text, _ = strings.Cut(rest, ": ")
+		}
+		w := want[i]
+		if c.ID != w.ID || c.Check != w.Check || c.Result != w.Result || c.Text != w.Text || strings.Join(c.Log, " ") != strings.Join(w.Log, " ") ||
+			c.Sentence != sentence(w.ID) || c.Seconds <= 0 {
+			t.Errorf("check %d is %+v, want %+v", i, c, w)
+		}
+	}
+	if len(r.Probes) != 1 || r.Probes[0] != (Probe{"which way", "by <removed>"}) {
+		t.Errorf("the probes are %+v", r.Probes)
+	}
+	if figures, ok := r.Figures.(map[string]any); !ok || figures["a"] != 7.0 {
+		t.Errorf("the figures are %+v", r.Figures)
+	}
+	if got := strings.Join(r.Problems, "\n"); got != "probes: no more answers from <address>\nfigures: <removed> is slow" {
+		t.Errorf("the problems are %s", got)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"s3cret", "example.com", "10.1.2.3", "fe80", host} {
+		if wholeWord(secret).MatchString(text) {
+			t.Errorf("%q is in the report:\n%s", secret, text)
+		}
+	}
+	if n := len(lockVerbs) * (len(lockVerbs) + 1); len(r.Locks) != n {
+		t.Errorf("%d lock probes, want %d", len(r.Locks), n)
+	}
+	for _, x := range r.Locks {
+		if x.First == "nothing" && !strings.HasPrefix(x.Result, "passes") {
+			t.Errorf("%s, alone: %s", x.Then, x.Result)
+		}
+		if x.First == x.Then && x.First == "send on a conversation" && x.Result != "waits" {
+			t.Errorf("two senders of one conversation: %s", x.Result)
+		}
+	}
+}
+
+// TestReportOfStoreThatFails: where nothing can be checked the report says why.
+func TestReportOfStoreThatFails(t *testing.T) {
+	withChecks(t, passing("D01", "good"))
+	s := Store{Secrets: []string{"db.example.com"}, Open: func(context.Context) (backend.Backend, error) {
+		return nil, errors.New("lookup db.example.com on 10.0.0.2:53: no such host")
+	}}
+	code, _, r := reported(t, s)
+	if code != 1 || r.Error != "conformance: open: lookup <removed> on <address>: no such host" {
+		t.Errorf("code %d, error %q", code, r.Error)
+	}
+	// A file that cannot be written is found before anything is done.
+	opened := false
+	s.Open = func(context.Context) (backend.Backend, error) { opened = true; return nil, errors.New("opened") }
+	if code, _, _ := commandOn(t, s, "-report", filepath.Join(t.TempDir(), "no", "such", "folder")); code != 2 || opened {
+		t.Errorf("a file that cannot be written: code %d, opened %v", code, opened)
+	}
+}
