@@ -25,6 +25,7 @@ type batch struct {
 	admitted  bool // it may have a connection while handlers work; mu guards it
 	attended  bool
 	traces    []backend.Trace // of receivers that died with what is in hand
+	traced    map[ID]int      // how many of a message's suspicions are by these
 	suspects  []ID            // groups to be handled alone, afterwards
 	isolated  bool            // it is a suspect, and the worker's only one
 	postponed time.Duration   // it is a suspect that has to wait
@@ -279,7 +280,7 @@ func (t *batch) condemn(m *Message, err error) bool {
 		t.w.did(t.s.name, m.Group, nil) // it has decided, so that it works
 	}
 	text, reason := errorText(r.err), reasonText(errorText(r.err), "")
-	failure := &backend.Failure{Message: m.raw, Attempts: r.attempts, Suspicion: m.raw.Suspicion - t.traced(m.raw), Error: text}
+	failure := &backend.Failure{Message: m.raw, Attempts: r.attempts, Suspicion: m.raw.Suspicion - t.traced[m.ID], Error: text}
 	if errors.Is(err, ErrDeadly) {
 		failure.Suspicion = 0 // if it is tried again, that is a new chance
 	}

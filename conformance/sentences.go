@@ -128,6 +128,7 @@ var Sentences = []Sentence{
 	{"X13", "A panic in what the application gives to a worker, or in the methods of its errors, ends neither the process nor other work; the log has its stack, and so has what is stored if it was the handler's."},
 	{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
 	{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
+	{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
 
 	{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for nobody."},
 	{"N02", "A delayed post joins its queue when it is due and not before."},
