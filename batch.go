@@ -73,7 +73,7 @@ type batch struct {
 func (t *batch) begin(c backend.Claim, start time.Time, asked int) {
 	t.holds, t.more, t.asked, t.groups = c.Holds, c.More, asked, len(c.Holds)
 	t.until = start.Add(t.w.opt.Lease)
-	t.budget = t.s.pace.budget()
+	t.budget = t.w.within(t.s.pace.budget())
 	for _, h := range t.holds {
 		t.messages += len(h.Messages)
 	}
@@ -100,7 +100,7 @@ func (t *batch) run() {
 	case len(t.holds) > 1:
 		t.timer = time.AfterFunc(t.budget, t.overdue)
 	case !t.lease:
-		t.timer = time.AfterFunc(max(t.budget, singleTime), t.overdue)
+		t.timer = time.AfterFunc(t.w.within(max(t.budget, singleTime)), t.overdue)
 	}
 	t.mu.Unlock()
 	next := 0
@@ -230,6 +230,9 @@ func (t *batch) attempt(messages []*Message) bool {
 	ctx := t.hold(messages)
 	err := t.charged
 	if err == nil {
+		err = t.w.strikes.due(m.ID)
+	}
+	if err == nil {
 		err = guarded(func() error {
 			if t.w.all != nil {
 				return t.w.all.HandleGroup(ctx, messages)
@@ -245,7 +248,6 @@ func (t *batch) attempt(messages []*Message) bool {
 	}
 	if err == nil {
 		t.w.did(t.s.name, m.Group, nil)
-		t.w.strikes.clear(m.ID)
 		t.handled += len(messages)
 		t.mu.Lock()
 		defer t.mu.Unlock()

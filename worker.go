@@ -184,6 +184,8 @@ type Worker struct {
 	unwritten     atomic.Bool // the last thing that was to be settled could not be written
 	tally         tally
 	strikes       strikes
+	limit         time.Duration // of the server's for transactions
+	wariness      wariness
 	leases        atomic.Bool // it holds by lease, always or at times
 	elsewhere     atomic.Pointer[elsewhere]
 
@@ -288,7 +290,7 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 		err = w.b.check()
 	}
 	if err == nil {
-		err = w.ready(ctx, opt)
+		err = w.ready(ctx, &opt)
 	}
 	if err == nil {
 		err = w.begin(ctx, opt, drain)
@@ -331,7 +333,7 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 }
 
 // ready checks what would otherwise show as a worker that does nothing.
-func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
+func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) error {
 	err := w.b.withCatalog(ctx, func(v *catalogView) error {
 		for _, s := range w.sources {
 			q, ok := v.queues[s.name]
@@ -342,6 +344,9 @@ func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = w.limited(ctx, opt)
+	}
 	if err != nil {
 		return err
 	}

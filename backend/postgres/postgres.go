@@ -227,6 +227,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Drain:       p.drain,
 		Exclude:     p.exclude,
 		Info:        p.info,
+		Timeouts:    p.timeouts,
 		DB:          db,
 		Close:       p.close,
 		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },
