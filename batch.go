@@ -25,6 +25,7 @@ type batch struct {
 	admitted  bool // it may have a connection while handlers work; mu guards it
 	attended  bool
 	traces    []backend.Trace // of receivers that died with what is in hand
+	traced    map[ID]int      // how many of a message's suspicions are by these
 	suspects  []ID            // groups to be handled alone, afterwards
 	isolated  bool            // it is a suspect, and the worker's only one
 	postponed time.Duration   // it is a suspect that has to wait
@@ -72,7 +73,7 @@ type batch struct {
 func (t *batch) begin(c backend.Claim, start time.Time, asked int) {
 	t.holds, t.more, t.asked, t.groups = c.Holds, c.More, asked, len(c.Holds)
 	t.until = start.Add(t.w.opt.Lease)
-	t.budget = t.s.pace.budget()
+	t.budget = t.w.within(t.s.pace.budget())
 	for _, h := range t.holds {
 		t.messages += len(h.Messages)
 	}
@@ -99,7 +100,7 @@ func (t *batch) run() {
 	case len(t.holds) > 1:
 		t.timer = time.AfterFunc(t.budget, t.overdue)
 	case !t.lease:
-		t.timer = time.AfterFunc(max(t.budget, singleTime), t.overdue)
+		t.timer = time.AfterFunc(t.w.within(max(t.budget, singleTime)), t.overdue)
 	}
 	t.mu.Unlock()
 	next := 0
@@ -232,6 +233,9 @@ func (t *batch) attempt(messages []*Message) bool {
 	ctx := t.hold(messages)
 	err := t.charged
 	if err == nil {
+		err = t.w.strikes.due(m.ID)
+	}
+	if err == nil {
 		err = guarded(func() error {
 			if t.w.all != nil {
 				return t.w.all.HandleGroup(ctx, messages)
@@ -247,7 +251,6 @@ func (t *batch) attempt(messages []*Message) bool {
 	}
 	if err == nil {
 		t.w.did(t.s.name, m.Group, nil)
-		t.w.strikes.clear(m.ID)
 		t.handled += len(messages)
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -286,7 +289,7 @@ func (t *batch) condemn(m *Message, err error) bool {
 		t.w.did(t.s.name, m.Group, nil) // it has decided, so that it works
 	}
 	text, reason := errorText(r.err), reasonText(errorText(r.err), "")
-	failure := &backend.Failure{Message: m.raw, Attempts: r.attempts, Suspicion: m.raw.Suspicion - t.traced(m.raw), Error: text}
+	failure := &backend.Failure{Message: m.raw, Attempts: r.attempts, Suspicion: m.raw.Suspicion - t.traced[m.ID], Error: text}
 	if errors.Is(err, ErrDeadly) {
 		failure.Suspicion = 0 // if it is tried again, that is a new chance
 	}

@@ -3,6 +3,7 @@ package parley
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -74,6 +75,7 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 	if keep != nil {
 		t.attended = false
 	}
+	t.w.strikes.forget(outcomes)
 	for _, o := range outcomes {
 		if o.Defer > 0 {
 			t.w.b.duties.within(o.Defer)
@@ -121,11 +123,14 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 }
 
 // recover sees to a batch that could not be settled: its groups are given back
-// and handled again, one at a time. Alone already, the message pays for what its
-// handler did to the transaction.
+// and handled again, one at a time. Alone already, the message is charged, whatever
+// the cause: with an attempt for what its handler did to the transaction, or with a
+// tenth of one.
 func (t *batch) recover(next int, err error) {
-	wrote := t.writers > 0
 	t.mu.Lock()
+	if !t.lease {
+		t.w.wariness.cut(time.Since(t.started), err)
+	}
 	t.torn = t.torn || !errors.Is(err, ErrFenced)
 	t.putDown()
 	t.undo()
@@ -137,7 +142,7 @@ func (t *batch) recover(next int, err error) {
 	} else {
 		t.s.pace.halve()
 	}
-	if t.w.b.check() != nil || t.ctx.Err() != nil {
+	if t.w.b.check() != nil || t.w.work.Err() != nil {
 		return
 	}
 	if t.w.b.halts(err) {
@@ -145,8 +150,12 @@ func (t *batch) recover(next int, err error) {
 		return
 	}
 	t.w.b.log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.s.name, "groups", len(holds), "error", err)
+	first := messagesOf(holds[0], t)[0]
 	switch {
-	case !t.alone:
+	case t.messages > 1 && !t.alone:
+		if len(holds) == 1 {
+			t.w.strikes.add(first.ID, err)
+		}
 		groups := make([]ID, 0, len(holds))
 		for i, h := range holds {
 			if i < max(next, 1) {
@@ -154,11 +163,22 @@ func (t *batch) recover(next int, err error) {
 			}
 		}
 		t.w.redo(t.s, groups)
-	case wrote && t.charged == nil && !errors.Is(err, ErrFenced):
-		t.w.charge(t.s, messagesOf(holds[0], t)[0], err)
-	default:
+	case t.charged != nil:
 		sleep(t.w.stop, jitter(transientPause)) // the store's own trouble
+	default:
+		t.w.unsettled(t.s, first, err)
 	}
+}
+
+// unsettled counts that a message could not be acknowledged, whatever the cause. The
+// reader that gets it next charges it if that is due: this one may not get it.
+func (w *Worker) unsettled(s *source, m *Message, err error) {
+	if w.b.transient(err) && !w.opt.CountTransient {
+		sleep(w.stop, spared(w.strikes.add(m.ID, err)))
+		return
+	}
+	w.strikes.charge(m.ID, err)
+	w.redo(s, []ID{m.Group})
 }
 
 // undo rolls the batch's transaction back. t.mu is held.

@@ -107,6 +107,10 @@ var (
 	// ErrWorking: the worker is running already.
 	ErrWorking = errors.New("the worker is running already")
 
+	// ErrTransactionLimit: the server ends transactions too soon for a hold in one
+	// (HoldTransaction). Hold by lease, or raise the setting that the error names.
+	ErrTransactionLimit = errors.New("the server ends transactions too soon")
+
 	// ErrPool: the pool of connections is too small for the worker, or for one more
 	// delivery that holds one of them.
 	ErrPool = errors.New("the pool of connections is too small")

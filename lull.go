@@ -2,11 +2,14 @@ package parley
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/parleymq/parley/backend"
 )
 
 // A worker pauses as a whole for two reasons. The store cannot be worked with: then
@@ -238,28 +241,70 @@ func rootReason(err error) string {
 	}, firstLine(errorText(err))) + "."
 }
 
-// strikes count how often messages have failed through no fault of their own.
-// Such a failure does not count by itself, since losing against another transaction
-// says nothing about a message. A message that always loses would be tried for ever.
+// strikes count how often messages have failed through no fault of their own, by an
+// error of their handlers or because they could not be acknowledged. Such a failure
+// does not count by itself, since losing against another transaction says nothing
+// about a message. A message that always loses would be tried for ever.
 type strikes struct {
 	some atomic.Bool
 	mu   sync.Mutex
-	of   map[ID]int
+	of   map[ID]strike
+}
+
+// strike is how often a message has failed, and how at last.
+type strike struct {
+	times int
+	err   error
 }
 
 // strikesCharged is how many such failures count as one attempt.
 const strikesCharged = 10
 
 // add counts a failure of a message's, and reports how many there are by now.
-func (s *strikes) add(m ID) int {
+func (s *strikes) add(m ID, err error) int { return s.count(m, 1, err) }
+
+// charge has the message charged by the reader that gets it next.
+func (s *strikes) charge(m ID, err error) { s.count(m, strikesCharged, err) }
+
+func (s *strikes) count(m ID, times int, err error) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil || len(s.of) >= 10000 { // most of these have been handled elsewhere
-		s.of = make(map[ID]int)
+		s.of = make(map[ID]strike)
 	}
 	s.some.Store(true)
-	s.of[m]++
-	return s.of[m]
+	times += s.of[m].times
+	s.of[m] = strike{times, err}
+	return times
+}
+
+// due returns why a message is to be charged instead of being handled, nil if it is
+// not, and begins to count anew. It has the text of the failure only: of whatever kind
+// that was, it counts.
+func (s *strikes) due(m ID) error {
+	if !s.some.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	last := s.of[m]
+	s.mu.Unlock()
+	if last.times < strikesCharged {
+		return nil
+	}
+	s.clear(m)
+	return fmt.Errorf("it could not be acknowledged: %v", last.err)
+}
+
+// forget forgets the failures of messages that are settled.
+func (s *strikes) forget(settled []backend.Outcome) {
+	if !s.some.Load() {
+		return
+	}
+	for _, o := range settled {
+		for _, m := range o.Done {
+			s.clear(m.ID)
+		}
+	}
 }
 
 // clear forgets a message's failures.

@@ -348,8 +348,11 @@ func (w *Worker) take(ctx context.Context, s *source, r *backend.ClaimRequest) (
 			}
 		}()
 		if !t.lease && w.opt.Release == AfterCommit {
-			t.admitted = w.b.admitted.enter(0)
+			t.admitted = !w.wariness.wary() && w.b.admitted.enter(0)
 			t.lease = !t.admitted
+			if t.lease && !w.leases.Load() {
+				w.leases.Store(true)
+			}
 		}
 		t.request(r, q, v.version)
 		if c, err = tx.be.Claim(ctx, *r); err != nil {

@@ -14,8 +14,8 @@ type Hold int
 
 // The ways to hold a group.
 const (
-	// HoldDefault is HoldTransaction where the store can and the pool has connections
-	// for that, else HoldLease.
+	// HoldDefault is HoldTransaction where the store can, the pool has connections for
+	// that and the server does not end transactions sooner than a lease, else HoldLease.
 	HoldDefault Hold = iota
 	// HoldTransaction keeps the claim's transaction open until the delivery is
 	// settled: for handlers of up to about a second.
@@ -115,10 +115,19 @@ func (b *Broker) receiveOptions(o *ReceiveOptions) (ReceiveOptions, error) {
 
 // admit decides how a delivery is held. It reports whether the delivery has been
 // counted among those that hold a connection.
-func (b *Broker) admit(opt *ReceiveOptions) (counted bool, err error) {
-	switch {
-	case opt.Release == BeforeWork || opt.Hold == HoldLease:
+func (b *Broker) admit(ctx context.Context, opt *ReceiveOptions) (counted bool, err error) {
+	if opt.Release == BeforeWork || opt.Hold == HoldLease {
 		return false, nil
+	}
+	limit, setting, err := b.transactionLimit(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case opt.Hold == HoldDefault && limit > 0 && limit < opt.Lease:
+		opt.Hold = HoldLease // which heartbeats keep
+		return false, nil
+	case tooShort(limit):
+		return false, limitError(limit, setting)
 	case opt.Hold == HoldDefault:
 		if counted = b.admitted.enter(0); counted {
 			opt.Hold = HoldTransaction
@@ -169,7 +178,7 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 		return nil, backend.Claim{}, err
 	}
 	defer b.endClaim()
-	counted, err := b.admit(&opt)
+	counted, err := b.admit(ctx, &opt)
 	if err != nil {
 		return nil, backend.Claim{}, err
 	}

@@ -21,6 +21,9 @@ const (
 	// postponed is how long a suspect waits for another one, first in the hands of
 	// its reader and then in the queue.
 	postponed = 200 * time.Millisecond
+
+	// lookEvery is how often a worker that holds by lease reads others' records.
+	lookEvery = time.Second
 )
 
 // register records that the worker serves its queues.
@@ -128,17 +131,70 @@ func (t *batch) dismiss() {
 	}
 }
 
-// traced is how many of a message's suspicions come from records.
-func (t *batch) traced(m *backend.Message) (n int) {
-	if t.lease {
-		return 0 // its lease has left a mark as well, which counts
-	}
+// suspect counts the receivers that died with a message by their records as well.
+func (t *batch) suspect(m *backend.Message) {
+	n := 0
 	for _, trace := range t.traces {
 		if trace.Message == m.ID {
 			n++
 		}
 	}
-	return n
+	if t.lease { // those that held by lease have left a mark besides, which counts already
+		n = max(n-m.Suspicion, 0)
+	}
+	if n > 0 {
+		m.Suspicion += n
+		if t.traced == nil {
+			t.traced = make(map[ID]int)
+		}
+		t.traced[m.ID] = n
+	}
+}
+
+// elsewhere are the messages that other workers' records have in hand.
+type elsewhere map[ID]struct{}
+
+// lookElsewhere reads other workers' records. Workers that hold by lease go by these
+// where they can, since each claim of theirs would else take another round trip; they
+// ask anew only about a message that they find there.
+func (w *Worker) lookElsewhere(ctx context.Context) {
+	list, err := w.b.be.Attendances(ctx)
+	if err != nil {
+		return // a lease leaves a mark of its own
+	}
+	found := make(elsewhere)
+	for _, a := range list {
+		if a.Worker != w.id {
+			for _, m := range a.InHand {
+				found[m] = struct{}{}
+			}
+		}
+	}
+	w.elsewhere.Store(&found)
+}
+
+// looksElsewhere reports whether the worker holds by lease in a store where others may
+// hold in transactions, whose deaths leave records and no marks.
+func (w *Worker) looksElsewhere() bool {
+	_, others := w.b.be.(backend.TransactionHolder)
+	return others && w.leases.Load() && w.opt.Release == AfterCommit
+}
+
+// inquire asks for traces of receivers that died with what a batch held by lease has
+// in hand, if the last look at the records gives reason to.
+func (t *batch) inquire(ctx context.Context) (err error) {
+	found := t.w.elsewhere.Load()
+	if found == nil {
+		return nil
+	}
+	for _, h := range t.holds {
+		if _, ok := (*found)[h.Messages[0].ID]; ok {
+			t.traces, err = t.attend(ctx, false)
+			t.putDown() // the lease is record enough
+			return err
+		}
+	}
+	return nil
 }
 
 // sift leaves in the batch what may be handled together: everything but the
@@ -147,14 +203,17 @@ func (t *batch) sift(ctx context.Context) (err error) {
 	if t.w.opt.Release == BeforeWork {
 		return nil
 	}
-	if !t.lease {
-		if t.traces, err = t.record(ctx, false); err != nil {
-			return err
-		}
+	if t.lease {
+		err = t.inquire(ctx)
+	} else {
+		t.traces, err = t.record(ctx, false)
+	}
+	if err != nil {
+		return err
 	}
 	var good, suspects []*backend.Hold
 	for _, h := range t.holds {
-		h.Messages[0].Suspicion += t.traced(h.Messages[0])
+		t.suspect(h.Messages[0])
 		if h.Messages[0].Suspicion > 0 {
 			suspects = append(suspects, h)
 		} else {

@@ -442,7 +442,7 @@ func (p *TaskPool) run(ctx context.Context, t *RunningTask) (err error) {
 		p.strikes.clear(t.ID)
 	case errors.Is(err, ErrFenced):
 		t.cancel(ErrFenced)
-	case (IsRetryable(err) || errors.Is(err, ErrConnection)) && p.strikes.add(t.ID) < strikesCharged, p.b.halts(err):
+	case (IsRetryable(err) || errors.Is(err, ErrConnection)) && p.strikes.add(t.ID, err) < strikesCharged, p.b.halts(err):
 		// The task has not failed. If it was committed all the same, giving it
 		// back does nothing.
 		err = fmt.Errorf("%w: %w", errStopped, err)

@@ -132,7 +132,7 @@ func (w *Worker) rule(ctx context.Context, queue string, m *Message, err error) 
 		}
 		return r
 	case v == nil && w.b.transient(err) && !w.opt.CountTransient:
-		if n := w.strikes.add(m.ID); n < strikesCharged {
+		if n := w.strikes.add(m.ID, err); n < strikesCharged {
 			r.action, r.after = ActionRetry, spared(n)
 			return r
 		}

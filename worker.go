@@ -185,6 +185,10 @@ type Worker struct {
 	unwritten     atomic.Bool // the last thing that was to be settled could not be written
 	tally         tally
 	strikes       strikes
+	limit         time.Duration // of the server's for transactions
+	wariness      wariness
+	leases        atomic.Bool // it holds by lease, always or at times
+	elsewhere     atomic.Pointer[elsewhere]
 
 	mu      sync.Mutex
 	running bool
@@ -287,7 +291,7 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 		err = w.b.check()
 	}
 	if err == nil {
-		err = w.ready(ctx, opt)
+		err = w.ready(ctx, &opt)
 	}
 	if err == nil {
 		err = w.begin(ctx, opt, drain)
@@ -300,6 +304,9 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 		return fail(op, obj, err)
 	}
 	defer w.unregister()
+	if w.leases.Store(w.opt.Hold == HoldLease); w.looksElsewhere() {
+		w.lookElsewhere(ctx)
+	}
 	w.b.log.Info("parley: worker started", "event", "worker.started", "queue", w.sources[0].name, "readers", w.most())
 	w.spawn(0, false)
 	beating, silence := context.WithCancel(w.b.life)
@@ -327,7 +334,7 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 }
 
 // ready checks what would otherwise show as a worker that does nothing.
-func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
+func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) error {
 	err := w.b.withCatalog(ctx, func(v *catalogView) error {
 		for _, s := range w.sources {
 			q, ok := v.queues[s.name]
@@ -338,6 +345,9 @@ func (w *Worker) ready(ctx context.Context, opt WorkerOptions) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = w.limited(ctx, opt)
+	}
 	if err != nil {
 		return err
 	}
@@ -470,9 +480,10 @@ func (w *Worker) shut() {
 
 // heartbeats prolong the leases of all batches until ctx ends.
 func (w *Worker) heartbeats(ctx context.Context) {
-	tick, sign := time.NewTicker(w.opt.Lease/3), time.NewTicker(aliveFor/3)
+	tick, sign, look := time.NewTicker(w.opt.Lease/3), time.NewTicker(aliveFor/3), time.NewTicker(lookEvery)
 	defer tick.Stop()
 	defer sign.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-tick.C:
@@ -483,6 +494,12 @@ func (w *Worker) heartbeats(ctx context.Context) {
 				w.b.log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
 			}
 			cancel()
+		case <-look.C:
+			if w.looksElsewhere() {
+				begun := time.Now()
+				w.lookElsewhere(ctx)
+				look.Reset(max(lookEvery, 20*time.Since(begun)))
+			}
 		case <-ctx.Done():
 			return
 		}

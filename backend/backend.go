@@ -270,6 +270,14 @@ type Pool interface {
 	MaxConns() int
 }
 
+// TransactionLimiter is implemented by backends whose server ends transactions that
+// are open, or without a statement, for too long.
+type TransactionLimiter interface {
+	// TransactionLimit is how long a transaction is safe from that, by the settings
+	// of the store's sessions, and the name of the setting; zero: for ever.
+	TransactionLimit(ctx context.Context) (limit time.Duration, setting string, err error)
+}
+
 // Listener is implemented by backends that can tell a process about messages
 // that another one sent. Without it Parley polls.
 type Listener interface {

@@ -43,7 +43,7 @@ func Patiently[T any](ctx context.Context, conns int, acquire func(context.Conte
 	}
 	x, expired, err = within(ctx, longWait, acquire)
 	if expired {
-		err = fmt.Errorf("%w: no connection of the pool was free within %v, beside the one that the open transaction has",
+		err = fmt.Errorf("%w: beside the one that the open transaction has, no connection of the pool was free within %v",
 			ErrNotBegun, longWait)
 	}
 	return x, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
 func init() {
@@ -31,6 +32,7 @@ func init() {
 		Check{ID: "X09", Name: "a deadly message among others", Run: checkDeadly},
 		Check{ID: "X09", Name: "a worker that never gives up a message", Run: checkDeadlyForever},
 		Check{ID: "X18", Name: "traces of deaths", Run: checkTraces},
+		Check{ID: "X16", Name: "deaths in transactions, seen by a worker with leases", Run: checkLeaseSeesDeaths},
 		Check{ID: "X09", Name: "a deadly message in processes that it kills", Run: checkKiller, Limit: 2 * time.Minute},
 	)
 }
@@ -549,4 +551,35 @@ func checkKiller(e *Env) {
 		}
 		w.once(w.effects(40), bodies)
 	}
+}
+
+// checkLeaseSeesDeaths leaves records of workers that died with messages in hand: one
+// that handled its message alone, and one that handled several.
+func checkLeaseSeesDeaths(e *Env) {
+	if !e.HoldsInTransaction() {
+		e.Skipf("nothing is held in transactions")
+	}
+	w := e.World()
+	be := e.Handle()
+	died := func(alone bool, body string) {
+		id, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)})
+		e.Must(err)
+		_, err = be.Attend(e.Ctx, backend.Attendance{Reader: parley.NewID(), Worker: parley.NewID(),
+			Queue: w.queueStatus(w.SQ).ID, Owner: "dead", Readers: 1, For: time.Minute, InHand: []parley.ID{id}, Alone: alone})
+		e.Must(err)
+	}
+	died(true, "deadly")
+	died(false, "suspect")
+	w.posts(nil, "fine 1", "fine 2")
+	r := w.work(w.B, &parley.WorkerOptions{Hold: parley.HoldLease}, func(ctx context.Context, m *parley.Message) error {
+		if string(m.Body) == "deadly" {
+			e.Errorf("a message with which a worker died that handled nothing else is handled")
+		}
+		return w.effect(ctx, m)
+	})
+	w.once(w.effects(3), []string{"fine 1", "fine 2", "suspect"})
+	if !e.Soon(20*time.Second, func() bool { return w.queueStatus(w.SQ).Parked == 1 }) {
+		e.Errorf("it is not parked")
+	}
+	r.Stop()
 }

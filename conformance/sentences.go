@@ -132,6 +132,7 @@ var Sentences = []Sentence{
 	{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
 	{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
 	{"X18", "When a suspected message has been handled, no record of a worker that died with it in hand names it any more."},
+	{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
 
 	{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for nobody."},
 	{"N02", "A delayed post joins its queue when it is due and not before."},

@@ -4,9 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/parleymq/parley/backend/sqlstore"
 )
+
+// timeouts returns the session's limits for transactions, in seconds: what MariaDB has
+// for idle ones, and for how long a connection may be idle at all, which both servers
+// apply to one that is inside a transaction, too.
+func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
+	conn, _, err := p.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	v, err := variables(ctx, conn, "wait_timeout", "idle_transaction_timeout", "idle_readonly_transaction_timeout",
+		"idle_write_transaction_timeout")
+	if err != nil {
+		return nil, err
+	}
+	return sqlstore.Durations(v, time.Second)
+}
 
 // lacks returns what the role may not do to a table. Privileges come from grants
 // to users, roles, databases by patterns, and the servers show no sum of them;

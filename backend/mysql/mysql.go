@@ -185,6 +185,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Drain:       p.drain,
 		Exclude:     p.exclude,
 		Info:        p.info,
+		Timeouts:    p.timeouts,
 		Lacks:       p.lacks,
 		Grants:      p.grants(),
 		DB:          db,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // Info implements backend.Backend.
@@ -16,6 +17,19 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 			Hint: "Options.Listen, or parley_listen in the URL: the name of the server itself, not of a pooler"})
 	}
 	return i, err
+}
+
+// timeouts returns the session's limits for transactions, which pg_settings has in
+// milliseconds. transaction_timeout came with version 17.
+func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
+	settings := make(map[string]string)
+	rows, err := p.db.QueryContext(ctx, `
+		SELECT name, setting FROM pg_settings
+		 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`)
+	if err := sqlstore.Settings(settings, rows, err); err != nil {
+		return nil, err
+	}
+	return sqlstore.Durations(settings, time.Millisecond)
 }
 
 // hears reports whether notifications arrive, by one to itself. A name for

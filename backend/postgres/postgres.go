@@ -228,6 +228,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Exclude:     p.exclude,
 		Info:        p.info,
 		Grants:      p.grants(),
+		Timeouts:    p.timeouts,
 		DB:          db,
 		Close:       p.close,
 		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },

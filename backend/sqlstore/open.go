@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -29,6 +30,8 @@ type Pooled struct {
 var (
 	_ backend.TransactionHolder = Pooled{}
 	_ backend.Pool              = Pooled{}
+
+	_ backend.TransactionLimiter = Pooled{}
 )
 
 // OnPool says on which pool a store is.
@@ -151,6 +154,19 @@ func Settings(settings map[string]string, rows *sql.Rows, err error) error {
 		settings[strings.ToLower(name)] = value
 	}
 	return rows.Err()
+}
+
+// Durations reads settings that are numbers of a unit.
+func Durations(settings map[string]string, unit time.Duration) (map[string]time.Duration, error) {
+	all := make(map[string]time.Duration, len(settings))
+	for name, value := range settings {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("parley: %s is %q, which is no number", name, value)
+		}
+		all[name] = time.Duration(n) * unit
+	}
+	return all, nil
 }
 
 // Warn adds a warning to what is said of a store.

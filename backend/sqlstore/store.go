@@ -37,6 +37,8 @@ type Store struct {
 	open    map[*Tx]struct{}             // transactions that Close has to end
 	lines   map[*session]struct{}        // native sessions, whose lines it has to close
 
+	limit atomic.Pointer[limit] // nil: not yet known
+
 	kept atomic.Int32 // connections of the pool that the store has for itself
 }
 
@@ -96,6 +98,9 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 	info, err := s.d.Info(ctx)
 	if err != nil {
 		return info, s.fail(ctx, err)
+	}
+	if err := s.warnTimeouts(ctx, &info); err != nil {
+		return info, err
 	}
 	return info, s.inspect(ctx, &info)
 }

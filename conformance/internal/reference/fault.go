@@ -126,6 +126,7 @@ const (
 	FaultAnnouncementUnheard   Fault = "announcement-unheard"
 	FaultHistoryLost           Fault = "history-lost"
 	FaultNeverRemoved          Fault = "never-removed"
+	FaultInHandUnlisted        Fault = "in-hand-unlisted"
 	FaultWaitsForever          Fault = "waits-forever"
 	FaultOneUnknown            Fault = "one-unknown"
 	FaultSecondConnection      Fault = "second-connection"
@@ -239,6 +240,7 @@ var Faults = []FaultInfo{
 	{FaultStopUntold, "F04", "the workers of cancelled tasks are not told"},
 	{FaultTracesStay, "X18", "a message that has been handled stays in the records of workers that died with it"},
 	{FaultDeathUnseen, "X09", "it is not seen that a receiver died with a message in hand"},
+	{FaultInHandUnlisted, "X16", "what a receiver had in hand is not listed with its record"},
 	{FaultOnceForgets, "X10", "keys that happened once are forgotten before their time"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},

@@ -93,6 +93,9 @@ func (h *Handle) Acquit(ctx context.Context, traces []backend.Trace) error {
 func (h *Handle) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
 	now := h.store.now()
 	err = h.eachReader(ctx, func(_ *Tx, a attendance) {
+		if h.store.fault == FaultInHandUnlisted {
+			a.InHand = nil
+		}
 		list = append(list, backend.AttendanceStatus{Attendance: a.Attendance, Since: now.Sub(a.since), Left: a.until.Sub(now)})
 	})
 	return list, err
