@@ -23,6 +23,8 @@ var Sentences = []Sentence{
 	{"A20", "With the context of a handler that has asked for its transaction, a verb outside that transaction is carried out, or fails at once with ErrWouldDeadlock on a store with a single writer; it never waits for the handler."},
 	{"A21", "A group that becomes ready keeps at most a hundred senders waiting at a time, and none whose stream has no message; the messages of all its streams are received."},
 	{"A22", "A receiver whose lease ran out counts against the message that it had in hand, also when another verb has taken the group before the next receiver."},
+	{"A23", "However many groups are in flight, a free one is received, in its order, and a receive says that there is nothing only after it has looked at all of them."},
+	{"A24", "However many promotions are in flight, the next one goes before all that is not promoted."},
 
 	{"D01", "When a conversation is begun, a message sent, and both committed, the other side receives it once; both sides share the conversation's id, have handles of their own, and one of them is the initiator."},
 	{"D02", "A conversation on which nothing was sent is in state SO and exists on the initiator's side only."},

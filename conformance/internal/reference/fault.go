@@ -125,6 +125,8 @@ const (
 	FaultAnnouncementUnheard   Fault = "announcement-unheard"
 	FaultHistoryLost           Fault = "history-lost"
 	FaultNeverRemoved          Fault = "never-removed"
+	FaultOrderWindow           Fault = "order-window"
+	FaultPromotionWindow       Fault = "promotion-window"
 )
 
 // Faults is the list of all faults.
@@ -233,6 +235,8 @@ var Faults = []FaultInfo{
 	{FaultAnnouncementUnheard, "M02", "a program does not hear that it has become too old"},
 	{FaultHistoryLost, "M04", "what was defined before is forgotten"},
 	{FaultNeverRemoved, "M05", "what is removed from the catalog stays there"},
+	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
+	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 }
 
 // What only faults need.
