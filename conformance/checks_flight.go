@@ -74,7 +74,8 @@ func checkFlightGroups(e *Env) {
 		w.post(w.SQ, "highest post", parley.Priority(10))
 		w.post(w.SQ, "middle post", parley.Priority(5))
 		w.post(w.SQ, "lowest", parley.Key("lowest"), parley.Priority(1))
-		prioOrder(w, w.SQ, "behind what is in flight", "highest post", "high", "middle post", "low", "low post", "lowest")
+		// By a process that has not learnt yet how much is in flight.
+		prioOrder(invOther(w), w.SQ, "behind what is in flight", "highest post", "high", "middle post", "low", "low post", "lowest")
 		w.Nothing(w.SQ, nil)
 		last := held[len(held)-1]
 		e.Must(last.Rollback(e.Ctx))
