@@ -387,7 +387,9 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 }
 
 // walk repeats a claim for as long as it leaves a walk to go on with.
-func walk(ctx context.Context, r backend.ClaimRequest, claim func(backend.ClaimRequest) (backend.Claim, error)) (c backend.Claim, err error) {
+func walk(
+	ctx context.Context, r backend.ClaimRequest, claim func(backend.ClaimRequest) (backend.Claim, error),
+) (c backend.Claim, err error) {
 	for {
 		c, err = claim(r)
 		if r.Walk = c.Walk; err != nil || r.Walk == nil {

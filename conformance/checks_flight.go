@@ -11,8 +11,10 @@ import (
 
 func init() {
 	add(
-		Check{ID: "A23", Name: "a free group behind many that are in flight", Run: checkFlightGroups, Limit: 3 * time.Minute},
-		Check{ID: "A24", Name: "a promotion behind many that are in flight", Run: checkFlightPromotions, Limit: 3 * time.Minute},
+		Check{ID: "A23", Name: "a free group behind many that are in flight",
+			Run: checkFlightGroups, Limit: 3 * time.Minute},
+		Check{ID: "A24", Name: "a promotion behind many that are in flight",
+			Run: checkFlightPromotions, Limit: 3 * time.Minute},
 	)
 }
 
@@ -75,7 +77,8 @@ func checkFlightGroups(e *Env) {
 		w.post(w.SQ, "middle post", parley.Priority(5))
 		w.post(w.SQ, "lowest", parley.Key("lowest"), parley.Priority(1))
 		// By a process that has not learnt yet how much is in flight.
-		prioOrder(invOther(w), w.SQ, "behind what is in flight", "highest post", "high", "middle post", "low", "low post", "lowest")
+		prioOrder(invOther(w), w.SQ, "behind what is in flight",
+			"highest post", "high", "middle post", "low", "low post", "lowest")
 		w.Nothing(w.SQ, nil)
 		last := held[len(held)-1]
 		e.Must(last.Rollback(e.Ctx))

@@ -34,49 +34,79 @@ func (s *server) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequ
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
 		return s.claimOne(ctx, tx, r)
 	}
-	w := sqlstore.WalkOf(r)
+	l := looking{s: s, ctx: ctx, tx: tx, r: r, w: sqlstore.WalkOf(r)}
 	near := part{8*r.MaxGroups + 50, first}
 	promotions, order, err := s.walk(ctx, tx, r, near, near)
-	if err != nil {
-		return c, err
-	}
-	// take takes what can be had of a page, and returns the places of that and of the next.
-	take := func(p *page, err error) (at, next sql.NullInt64, _ error) {
-		if err == nil && len(p.list) > 0 {
-			c, err = s.take(ctx, tx, r, p.list)
-		}
-		if len(c.Holds) > 0 || c.Contended || c.Discarded > 0 {
-			at = sql.NullInt64{Int64: p.list[0].place(), Valid: true}
-		}
-		return at, p.next, err
-	}
 	var rest *sqlstore.Walk
-	at, next, err := take(promotions, nil)
-	if err == nil && !at.Valid && next.Valid && !w.Promoted {
-		rest, err = s.shortcuts.Promotions(r.Queue, w, next.Int64, func(place int64, width int) (sql.NullInt64, sql.NullInt64, error) {
-			p, _, err := s.walk(ctx, tx, r, part{widths[width], place}, part{})
-			at, next, err = take(p, err)
-			return at, next, err
-		})
-	}
-	if err == nil && !at.Valid && rest == nil {
-		at, next, err = take(order, nil)
-		if err == nil && !at.Valid && next.Valid {
-			rest, err = s.shortcuts.Order(r.Queue, w, next.Int64, func(place int64, width int) (sql.NullInt64, sql.NullInt64, error) {
-				_, p, err := s.walk(ctx, tx, r, part{}, part{widths[width], place})
-				return take(p, err)
-			})
-		}
+	if err == nil {
+		rest, err = l.look(promotions, order)
 	}
 	switch {
-	case err != nil || len(c.Holds) > 0 || c.Contended || c.Discarded > 0:
+	case err != nil || l.found():
 	case rest != nil:
-		c.Contended, c.Walk = true, rest
+		l.c.Contended, l.c.Walk = true, rest
 	default:
 		var one any
-		c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
+		l.c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
 	}
-	return c, err
+	return l.c, err
+}
+
+// looking is a claim at work.
+type looking struct {
+	s   *server
+	ctx context.Context
+	tx  *sqlstore.Tx
+	r   backend.ClaimRequest
+	w   *sqlstore.Walk
+	c   backend.Claim
+}
+
+// found reports whether there is an answer, be it that somebody else was quicker.
+func (l *looking) found() bool { return len(l.c.Holds) > 0 || l.c.Contended || l.c.Discarded > 0 }
+
+// look takes what can be had of the heads of both orders, or else of what follows.
+func (l *looking) look(promotions, order *page) (rest *sqlstore.Walk, err error) {
+	_, next, err := l.take(promotions)
+	if err == nil && !l.found() && next.Valid && !l.w.Promoted {
+		rest, err = l.s.shortcuts.Promotions(l.r.Queue, l.w, next.Int64, l.promotions)
+	}
+	if err != nil || rest != nil || l.found() {
+		return rest, err
+	}
+	_, next, err = l.take(order)
+	if err == nil && !l.found() && next.Valid {
+		rest, err = l.s.shortcuts.Order(l.r.Queue, l.w, next.Int64, l.order)
+	}
+	return rest, err
+}
+
+// promotions looks at a page of promotions, as order does at one of streams and posts.
+func (l *looking) promotions(at int64, width int) (found, next sql.NullInt64, err error) {
+	p, _, err := l.s.walk(l.ctx, l.tx, l.r, part{widths[width], at}, part{})
+	if err != nil {
+		return found, next, err
+	}
+	return l.take(p)
+}
+
+func (l *looking) order(at int64, width int) (found, next sql.NullInt64, err error) {
+	_, p, err := l.s.walk(l.ctx, l.tx, l.r, part{}, part{widths[width], at})
+	if err != nil {
+		return found, next, err
+	}
+	return l.take(p)
+}
+
+// take takes what can be had of a page.
+func (l *looking) take(p *page) (found, next sql.NullInt64, err error) {
+	if len(p.list) > 0 {
+		l.c, err = l.s.take(l.ctx, l.tx, l.r, p.list)
+	}
+	if l.found() {
+		found = sql.NullInt64{Int64: p.list[0].place(), Valid: true}
+	}
+	return found, p.next, err
 }
 
 // first is before all places.
@@ -99,7 +129,9 @@ type page struct {
 }
 
 // walk lists candidates: promotions, and streams with posts.
-func (s *server) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, promotions, order part) (p, o *page, err error) {
+func (s *server) walk(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, promotions, order part,
+) (p, o *page, err error) {
 	var version int64
 	var enabled sql.NullInt64
 	var kinds [4][]candidate

@@ -70,7 +70,9 @@ const (
 
 // look finds what ranks first, by the statement for what the queue holds, if there
 // is one: of a queue that is not known yet both are tried, that for streams first.
-func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk) (f *found, ok bool, err error) {
+func (p *pool) look(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
+) (f *found, ok bool, err error) {
 	v, _ := p.kinds.Load(r.Queue)
 	k, _ := v.(kind)
 	if k == unknown || k == streams {
@@ -102,7 +104,9 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 // of both is taken. What was locked on the way is given back by a savepoint. A
 // transaction that is only for this claim has one on queues where this has
 // happened; before, ok is false, and the transaction has to be given up instead.
-func (p *pool) lookBoth(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk) (f *found, ok bool, err error) {
+func (p *pool) lookBoth(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
+) (f *found, ok bool, err error) {
 	find := func(prefer int) (*found, error) {
 		if w.Promoted {
 			prefer += noPromotions
@@ -250,33 +254,41 @@ func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk 
 
 // walkPromotions looks for a promotion behind those that the first statement has seen. If
 // none is free, w.Promoted is set.
-func (p *pool) walkPromotions(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, from int64) (f *found, err error) {
+func (p *pool) walkPromotions(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, from int64,
+) (f *found, err error) {
 	f = new(found)
-	f.rest, err = p.shortcuts.Promotions(r.Queue, w, from, func(at int64, width int) (found, next sql.NullInt64, err error) {
+	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
 		return p.page(ctx, tx, f, p.hot.promotions[width], r.Queue, at)
-	})
+	}
+	f.rest, err = p.shortcuts.Promotions(r.Queue, w, from, page)
 	return f, err
 }
 
 // walkOrder looks for streams and posts behind those that the first statement has seen.
-func (p *pool) walkOrder(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, near *found) (f *found, err error) {
+func (p *pool) walkOrder(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, near *found,
+) (f *found, err error) {
 	f = &found{}
 	w.Waiting = w.Waiting || near.waiting
 	from := near.end.Int64
 	if near.post.since.Valid {
 		from = min(from, sqlstore.Place(near.post.priority.Int64, near.post.since.Int64))
 	}
-	f.rest, err = p.shortcuts.Order(r.Queue, w, from, func(at int64, width int) (found, next sql.NullInt64, err error) {
+	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
 		found, next, err = p.page(ctx, tx, f, p.hot.pages[width], r.Queue, at, r.MaxGroups)
 		w.Waiting = w.Waiting || f.waiting
 		return found, next, err
-	})
+	}
+	f.rest, err = p.shortcuts.Order(r.Queue, w, from, page)
 	f.waiting = w.Waiting
 	return f, err
 }
 
 // page looks at a page and adds what it finds to f.
-func (p *pool) page(ctx context.Context, tx *sqlstore.Tx, f *found, q *sqlstore.Stmt, queue, at int64, more ...any) (found, next sql.NullInt64, err error) {
+func (p *pool) page(
+	ctx context.Context, tx *sqlstore.Tx, f *found, q *sqlstore.Stmt, queue, at int64, more ...any,
+) (found, next sql.NullInt64, err error) {
 	level, since := sqlstore.AtPlace(at)
 	err = tx.Rows(ctx, func(rows *sql.Rows) error {
 		var what, place sql.NullInt64
@@ -373,7 +385,8 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		var at place
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
-			&f.streams, &f.promotions, &f.promotionsEnd, &f.end, sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&po.ID), &at.priority, &at.since,
+			&f.streams, &f.promotions, &f.promotionsEnd, &f.end, sqlstore.Bool(&f.waiting),
+			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
 			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {

@@ -311,7 +311,9 @@ type walks struct{ near, deep [len(limits)]*sqlstore.Stmt }
 var claimTexts = sync.OnceValue(func() (all [len(limits)]struct{ near, deep, streams, deepStreams, posts string }) {
 	for i, n := range limits {
 		text := func(sql string, far int, passable string) string {
-			return windowed(strings.NewReplacer(":limit", strconv.Itoa(n), ":few", strconv.Itoa(window(n)), ":passable", passable).Replace(sql), far)
+			few := strconv.Itoa(window(n))
+			put := strings.NewReplacer(":limit", strconv.Itoa(n), ":few", few, ":passable", passable)
+			return windowed(put.Replace(sql), far)
 		}
 		all[i].near = text(claimSQL, window(n), "true")
 		all[i].deep = text(claimSQL, deepWindow, notLeasedSQL)

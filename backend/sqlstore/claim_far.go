@@ -138,7 +138,7 @@ func (s *Shortcuts) Promotions(queue int64, w *Walk, from int64, page Page) (res
 // is nothing only a walk from the head tells.
 func (s *Shortcuts) Order(queue int64, w *Walk, from int64, page Page) (rest *Walk, err error) {
 	if !w.Promoted {
-		*w = Walk{Promoted: true, start: w.start}
+		*w = Walk{Promoted: true, Waiting: w.Waiting, start: w.start}
 	}
 	long := w.begun
 	if short, ok := shortcutOf(&s.orders, queue); ok && !long {
