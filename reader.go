@@ -202,7 +202,11 @@ func (w *Worker) look(ticket uint64) (t *batch, more bool, err error) {
 				groups, messages = 1, 1
 			}
 			r := backend.ClaimRequest{MaxGroups: groups, MaxMessages: messages}
-			t, c, e := w.claim(s, r)
+			var t *batch
+			c, e := walk(w.stop, r, func(r backend.ClaimRequest) (c backend.Claim, err error) {
+				t, c, err = w.claim(s, r)
+				return c, err
+			})
 			if errors.Is(e, ErrQueueDisabled) {
 				s.rest(w)
 				continue

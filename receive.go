@@ -392,7 +392,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			MaxGroups: 1, MaxMessages: opt.MaxMessages, MaxBytes: opt.MaxBytes, Owner: b.opt.Owner,
 		}
 		if opt.Choose == nil {
-			claim, err = try(r, v)
+			claim, err = walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
 			return err
 		}
 		for {
@@ -404,7 +404,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			if ok {
 				r.Group = group
 			}
-			claim, err = try(r, v)
+			claim, err = walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
 			if err != nil || !ok || len(claim.Holds) > 0 {
 				return err
 			}
@@ -420,6 +420,21 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 		}
 	})
 	return claim, queueID, err
+}
+
+// walk repeats a claim for as long as it leaves a walk to go on with.
+func walk(
+	ctx context.Context, r backend.ClaimRequest, claim func(backend.ClaimRequest) (backend.Claim, error),
+) (c backend.Claim, err error) {
+	for {
+		c, err = claim(r)
+		if r.Walk = c.Walk; err != nil || r.Walk == nil {
+			return c, err
+		}
+		if err := ctx.Err(); err != nil {
+			return c, err
+		}
+	}
 }
 
 // withCatalog is Tx.withCatalog outside a transaction.

@@ -35,6 +35,10 @@ type ClaimRequest struct {
 	// or Reclaim: they stay eligible.
 	Held []ID
 
+	// Walk goes on with a walk that an earlier claim like this one has left: its
+	// Claim.Walk.
+	Walk any
+
 	// Alone says that the transaction was begun for this claim and is rolled back
 	// if it returns nothing. A backend that has locked what it cannot return may
 	// then return nothing and say Contended.
@@ -56,6 +60,11 @@ type Claim struct {
 	// or an entry in the order without a message that we can see. Look again
 	// soon.
 	Contended bool
+	// Walk: nothing was claimed, and not all was looked at, since so much is in flight
+	// that a claim would take more than about 20 ms to pass it. The caller claims again
+	// at once, with this in ClaimRequest.Walk. Nothing is there that is free only if a claim
+	// returns neither holds nor a Walk.
+	Walk any
 	// More: there may be more than what was claimed, although it is less than what
 	// was asked for: the claim came to a limit of the backend's.
 	More bool

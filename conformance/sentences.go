@@ -31,6 +31,8 @@ var Sentences = []Sentence{
 	{"A27", "What is due but locked by others keeps nothing else that is due waiting."},
 	{"A28", "What is due in a disabled queue keeps nothing in other queues waiting, and becomes a message when the queue is enabled."},
 	{"A29", "Each group that nothing refers to is removed in the end, however many others are in use."},
+	{"A23", "However many groups are in flight, a free one is received, in its order, and a receive says that there is nothing only after it has looked at all of them."},
+	{"A24", "However many promotions are in flight, the next one goes before all that is not promoted."},
 
 	{"D01", "When a conversation is begun, a message sent, and both committed, the other side receives it once; both sides share the conversation's id, have handles of their own, and one of them is the initiator."},
 	{"D02", "A conversation on which nothing was sent is in state SO and exists on the initiator's side only."},

@@ -24,86 +24,158 @@ func (c candidate) kind() int64 { return c.what & 1 }
 // promoted candidates come before all others.
 func (c candidate) promoted() bool { return c.what < 2 }
 
+// place is where it stands in its order.
+func (c candidate) place() int64 { return sqlstore.Place(c.priority, c.since) }
+
 // claim is a walk that locks nothing, one statement that locks what ranks first, and
-// one that reads its messages. It looks at the head of the order only, and farther
-// back if all of that is in somebody's hands.
+// one that reads its messages. It looks at the head of the orders only, and farther
+// back, page by page, if all of that is in flight.
 func (s *server) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
 		return s.claimOne(ctx, tx, r)
 	}
-	const deep = 10000
-	for window := 8*r.MaxGroups + 50; ; window = deep {
-		all, full, err := s.walk(ctx, tx, r, window)
-		if err != nil {
-			return c, err
-		}
-		c, err = s.claimFirst(ctx, tx, r, all)
-		if err != nil || len(c.Holds) > 0 || c.Discarded > 0 || !full || window >= deep {
-			break
-		}
+	l := looking{s: s, ctx: ctx, tx: tx, r: r, w: sqlstore.WalkOf(r)}
+	near := part{8*r.MaxGroups + 50, first}
+	promotions, order, err := s.walk(ctx, tx, r, near, near)
+	var rest *sqlstore.Walk
+	if err == nil {
+		rest, err = l.look(promotions, order)
 	}
-	if err == nil && len(c.Holds) == 0 && !c.Contended {
+	switch {
+	case err != nil || l.found():
+	case rest != nil:
+		l.c.Contended, l.c.Walk = true, rest
+	default:
 		var one any
-		c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
+		l.c.Contended, err = tx.Row(ctx, []any{&one}, tx.Q().Waiting, r.Queue, r.Queue)
 	}
-	return c, err
+	return l.c, err
 }
 
-// walk lists candidates in their order, each once. full says that there may be more.
-func (s *server) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, window int) (all []candidate, full bool, err error) {
+// looking is a claim at work.
+type looking struct {
+	s   *server
+	ctx context.Context
+	tx  *sqlstore.Tx
+	r   backend.ClaimRequest
+	w   *sqlstore.Walk
+	c   backend.Claim
+}
+
+// found reports whether there is an answer, be it that somebody else was quicker.
+func (l *looking) found() bool { return len(l.c.Holds) > 0 || l.c.Contended || l.c.Discarded > 0 }
+
+// look takes what can be had of the heads of both orders, or else of what follows.
+func (l *looking) look(promotions, order *page) (rest *sqlstore.Walk, err error) {
+	_, next, err := l.take(promotions)
+	if err == nil && !l.found() && next.Valid && !l.w.Promoted {
+		rest, err = l.s.shortcuts.Promotions(l.r.Queue, l.w, next.Int64, l.promotions)
+	}
+	if err != nil || rest != nil || l.found() {
+		return rest, err
+	}
+	_, next, err = l.take(order)
+	if err == nil && !l.found() && next.Valid {
+		rest, err = l.s.shortcuts.Order(l.r.Queue, l.w, next.Int64, l.order)
+	}
+	return rest, err
+}
+
+// promotions looks at a page of promotions, as order does at one of streams and posts.
+func (l *looking) promotions(at int64, width int) (found, next sql.NullInt64, err error) {
+	p, _, err := l.s.walk(l.ctx, l.tx, l.r, part{widths[width], at}, part{})
+	if err != nil {
+		return found, next, err
+	}
+	return l.take(p)
+}
+
+func (l *looking) order(at int64, width int) (found, next sql.NullInt64, err error) {
+	_, p, err := l.s.walk(l.ctx, l.tx, l.r, part{}, part{widths[width], at})
+	if err != nil {
+		return found, next, err
+	}
+	return l.take(p)
+}
+
+// take takes what can be had of a page.
+func (l *looking) take(p *page) (found, next sql.NullInt64, err error) {
+	if len(p.list) > 0 {
+		l.c, err = l.s.take(l.ctx, l.tx, l.r, p.list)
+	}
+	if l.found() {
+		found = sql.NullInt64{Int64: p.list[0].place(), Valid: true}
+	}
+	return found, p.next, err
+}
+
+// first is before all places.
+const first = -900 * sqlstore.Rank
+
+// widths are how many entries of an order make a page.
+var widths = [sqlstore.Widths]int{2000, 20_000, 200_000, 2_000_000, 20_000_000}
+
+// part says how much of an order to walk, and from what place on.
+type part struct {
+	window int
+	from   int64
+}
+
+// page is what a walk has found, in the order, each once. next is where another page
+// begins if there may be more.
+type page struct {
+	list []candidate
+	next sql.NullInt64
+}
+
+// walk lists candidates: promotions, and streams with posts.
+func (s *server) walk(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, promotions, order part,
+) (p, o *page, err error) {
 	var version int64
 	var enabled sql.NullInt64
-	var counts [4]int
-	seen := make(map[backend.ID]bool)
+	var kinds [4][]candidate
+	level, levelSince := sqlstore.AtPlace(promotions.from)
+	priority, since := sqlstore.AtPlace(order.from)
 	err = tx.Rows(ctx, func(rows *sql.Rows) error {
 		var c candidate
 		var what sql.NullInt64
 		err := rows.Scan(&version, &enabled, &what, sqlstore.ID(&c.id), sqlstore.Int(&c.priority), sqlstore.Int(&c.since))
 		if err == nil && what.Valid {
 			c.what = what.Int64
-			counts[c.what]++
-			all = append(all, c)
+			kinds[c.what] = append(kinds[c.what], c)
 		}
 		return err
-	}, s.many.walk, r.Queue, window)
-	if err != nil {
-		return nil, false, err
+	}, s.many.walk, r.Queue, promotions.window, level, levelSince, order.window, priority, since)
+	if err == nil {
+		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
-	if err := sqlstore.CatalogState(version, enabled, r.Version); err != nil {
-		return nil, false, err
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int {
-		if a.promoted() != b.promoted() {
-			return cmp.Compare(min(a.what, 2), min(b.what, 2))
-		}
-		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.since, b.since))
-	})
-	// A group with several streams stands in the order several times.
-	all = slices.DeleteFunc(all, func(c candidate) bool {
-		dup := seen[c.id]
-		seen[c.id] = true
-		return dup
-	})
-	return all, counts[0]+counts[1] >= window || counts[2] >= window || counts[3] >= window, nil
+	p = merged(promotions.window, slices.Concat(kinds[0], kinds[1]))
+	return p, merged(order.window, kinds[2], kinds[3]), err
 }
 
-// claimFirst claims the first candidates that can be had: promoted ones, of one kind,
-// or else ordinary ones, of one kind.
-func (s *server) claimFirst(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, all []candidate) (c backend.Claim, err error) {
-	n := 0
-	for n < len(all) && all[n].promoted() {
-		n++
-	}
-	for _, part := range [][]candidate{all[:n], all[n:]} {
-		if len(part) == 0 {
-			continue
-		}
-		c, err = s.take(ctx, tx, r, part)
-		if err != nil || len(c.Holds) > 0 || c.Contended || c.Discarded > 0 {
-			break
+// merged makes a page of lists in one order. It ends where the first of those ends that
+// may have more.
+func merged(window int, lists ...[]candidate) *page {
+	var p page
+	for _, list := range lists {
+		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.place(), b.place()) })
+		p.list = append(p.list, list...)
+		if n := len(list); n > 0 && n >= window {
+			if at := list[n-1].place(); !p.next.Valid || at < p.next.Int64 {
+				p.next = sql.NullInt64{Int64: at, Valid: true}
+			}
 		}
 	}
-	return c, err
+	slices.SortStableFunc(p.list, func(a, b candidate) int { return cmp.Compare(a.place(), b.place()) })
+	// A group with several streams stands in the order several times.
+	seen := make(map[backend.ID]bool)
+	p.list = slices.DeleteFunc(p.list, func(c candidate) bool {
+		drop := seen[c.id] || p.next.Valid && c.place() > p.next.Int64
+		seen[c.id] = true
+		return drop
+	})
+	return &p
 }
 
 // take locks candidates, or leases them, and reads what they have.

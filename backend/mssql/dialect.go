@@ -1352,10 +1352,11 @@ const postsSQL = `
 
 // A claim's first statement: where to look. It locks nothing, and what it returns
 // are candidates: what has been claimed in a transaction (U) is among them. First
-// promotions (0 groups, 1 posts), then streams (2) and posts (3). The last column
-// says whether there is more than what is returned.
+// promotions (0 groups, 1 posts), then streams (2) and posts (3), each from a place in
+// its order on.
 //
-// @p1 queue, @p2 how many of each
+// @p1 queue, @p2 how many promotions, @p3 level and @p4 since of their place, @p5 how many
+// streams and posts each, @p6 priority and @p7 since of their place
 const walkSQL = `
 	-- locks meta key S row wait current
 	-- locks queue key S row wait current
@@ -1376,7 +1377,7 @@ const walkSQL = `
 	                   FROM parley_promotion p WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
 	                   LEFT JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = p.group_id
 	                   LEFT JOIN parley_post o WITH (READUNCOMMITTED) ON o.post_id = p.group_id
-	                  WHERE p.queue_id = @p1
+	                  WHERE p.queue_id = @p1 AND p.level <= @p3 AND (p.level < @p3 OR p.since >= @p4)
 	                    AND (g.blocked = 0 AND g.lease_until < :now
 	                         AND EXISTS (SELECT 1
 	                                       FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
@@ -1387,18 +1388,20 @@ const walkSQL = `
 	                  ORDER BY p.level DESC, p.since, p.group_id) a
 	          UNION ALL
 	         SELECT b.what, b.id, b.priority, b.since
-	           FROM (SELECT TOP (@p2) 2 AS what, r.group_id AS id, r.priority, r.since
+	           FROM (SELECT TOP (@p5) 2 AS what, r.group_id AS id, r.priority, r.since
 	                   FROM parley_ready r WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
 	                   JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = r.group_id
-	                  WHERE r.queue_id = @p1 AND g.blocked = 0 AND g.lease_until < :now
+	                  WHERE r.queue_id = @p1 AND r.priority <= @p6 AND (r.priority < @p6 OR r.since >= @p7)
+	                    AND g.blocked = 0 AND g.lease_until < :now
 	                    AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 	                                 WHERE m.stream_id = r.stream_id)
 	                  ORDER BY r.priority DESC, r.since, r.group_id, r.stream_id) b
 	          UNION ALL
 	         SELECT c.what, c.id, c.priority, c.since
-	           FROM (SELECT TOP (@p2) 3 AS what, p.post_id AS id, p.priority, p.since
+	           FROM (SELECT TOP (@p5) 3 AS what, p.post_id AS id, p.priority, p.since
 	                   FROM parley_post p WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
-	                  WHERE p.queue_id = @p1 AND p.blocked = 0 AND p.lease_until < :now
+	                  WHERE p.queue_id = @p1 AND p.priority <= @p6 AND (p.priority < @p6 OR p.since >= @p7)
+	                    AND p.blocked = 0 AND p.lease_until < :now
 	                  ORDER BY p.priority DESC, p.since, p.post_id) c) x ON 1 = 1`
 
 // A claim's second statement, in a transaction: candidates are locked one by one,

@@ -24,6 +24,8 @@ type server struct {
 	owned   bool
 	many    many
 
+	shortcuts sqlstore.Shortcuts
+
 	ids, batch string // the names of the table types
 }
 

@@ -15,33 +15,42 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
 		return p.claimOne(ctx, tx, r)
 	}
-	f, ok, err := p.look(ctx, tx, r)
+	w := sqlstore.WalkOf(r)
+	f, ok, err := p.look(ctx, tx, r, w)
+	if err == nil && ok && f.promotionsEnd.Valid {
+		if f, err = p.walkPromotions(ctx, tx, r, w, f.promotionsEnd.Int64); err == nil && w.Promoted {
+			f, ok, err = p.look(ctx, tx, r, w)
+		}
+	}
+	if err == nil && ok && f.end.Valid && !f.vain {
+		f, err = p.walkOrder(ctx, tx, r, w, f)
+	}
 	if err != nil {
 		return c, err
 	}
 	switch {
+	case f.rest != nil:
+		c.Contended, c.Walk = true, f.rest
+		return c, nil
 	case !ok || f.vain && r.Alone && r.Lease == 0:
 		// What was locked must be free again: the owner of a group that was locked
 		// in vain would wait for this transaction.
 		c.Contended = true
 		return c, nil
 	case f.nothing():
-		c.Contended = f.waiting
+		c.Contended = f.waiting || f.vain
 		return c, nil
 	case len(f.posts) > 0:
 		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
 		c.More = len(f.posts) == limits[limit(r.MaxGroups)]
 		return c, err
-	case len(f.promotedPosts) > 0:
-		// Promoted one by one, they are few. Of a mix of posts and groups those
-		// of the first one's kind are taken, up to the first of the other kind:
-		// the rest is free again with the end of the transaction.
-		c.Holds, err = tx.ClaimPosts(ctx, r, f.promotedPosts)
-		c.More = true
+	case len(f.walkedPosts) > 0:
+		c.Holds, err = tx.ClaimPosts(ctx, r, f.walkedPosts)
+		c.More, c.Contended = true, len(c.Holds) == 0
 		return c, err
 	}
 	c, err = p.read(ctx, tx, r, f.groups)
-	c.More = len(f.groups) == limits[limit(r.MaxGroups)] || len(c.Holds) > 0 && c.Holds[0].Promoted
+	c.More = f.more || len(f.groups) == limits[limit(r.MaxGroups)] || len(c.Holds) > 0 && c.Holds[0].Promoted
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
 		c.Contended = true // what was found has just been taken by somebody else
 	}
@@ -61,7 +70,9 @@ const (
 
 // look finds what ranks first, by the statement for what the queue holds, if there
 // is one: of a queue that is not known yet both are tried, that for streams first.
-func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+func (p *pool) look(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
+) (f *found, ok bool, err error) {
 	v, _ := p.kinds.Load(r.Queue)
 	k, _ := v.(kind)
 	if k == unknown || k == streams {
@@ -80,7 +91,7 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			return f, err == nil, err
 		}
 	}
-	f, ok, err = p.lookBoth(ctx, tx, r)
+	f, ok, err = p.lookBoth(ctx, tx, r, w)
 	if err == nil && f.kind() != k {
 		p.kinds.Store(r.Queue, f.kind())
 	}
@@ -93,8 +104,13 @@ func (p *pool) look(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 // of both is taken. What was locked on the way is given back by a savepoint. A
 // transaction that is only for this claim has one on queues where this has
 // happened; before, ok is false, and the transaction has to be given up instead.
-func (p *pool) lookBoth(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f *found, ok bool, err error) {
+func (p *pool) lookBoth(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
+) (f *found, ok bool, err error) {
 	find := func(prefer int) (*found, error) {
+		if w.Promoted {
+			prefer += noPromotions
+		}
 		return p.find(ctx, r, &p.hot.claims, func(q *sqlstore.Stmt) (*found, error) {
 			return p.walk(ctx, tx, r, q, prefer)
 		})
@@ -140,6 +156,8 @@ const (
 	preferHead = iota // the one whose head ranks higher
 	preferStreams
 	preferPosts
+	_
+	noPromotions // no promotion is free behind the first of them; added to the others
 )
 
 // place is where something stands in the order.
@@ -157,14 +175,20 @@ func (a place) before(b place) bool {
 
 // found is what a claim's first statement locked.
 type found struct {
-	groups, promotedPosts []backend.ID
-	posts                 []*sqlstore.Post
-	vain                  bool  // a group is locked that somebody else has just taken
-	first                 place // of the first group or post that is not promoted
-	stream, post          place // the heads of both orders, locked or not
-	streams, promotions   bool  // there are some, though it be in somebody's hands
-	seen                  int   // streams looked at, if nothing was found
-	waiting               bool  // something is there that is not blocked
+	groups              []backend.ID
+	walkedPosts         []backend.ID // promoted, or found by a walk; without what they are
+	posts               []*sqlstore.Post
+	vain                bool  // a group is locked that somebody else has just taken
+	first               place // of the first group or post that is not promoted
+	stream, post        place // the heads of both orders, locked or not
+	streams, promotions bool  // there are some, though it be in somebody's hands
+	waiting             bool  // something is there that is not blocked
+
+	// Where the window ended, if nothing was found and there may be more behind it: that
+	// of the promotions, and if there are no more of these, that of the streams.
+	promotionsEnd, end sql.NullInt64
+	rest               *sqlstore.Walk // what a walk has left for the next claim
+	more               bool           // found by a walk, which knows nothing of what follows
 }
 
 // group takes in a group that is locked. One with several streams stands in the
@@ -203,13 +227,17 @@ func (f *found) outranked() bool {
 
 // nothing reports whether nothing was found.
 func (f *found) nothing() bool {
-	return len(f.groups) == 0 && len(f.promotedPosts) == 0 && len(f.posts) == 0
+	return len(f.groups) == 0 && len(f.walkedPosts) == 0 && len(f.posts) == 0
 }
 
 // find is a claim's first statement. It looks at the head of the order only, and
-// farther back if all of that is in somebody's hands, or has been a moment ago.
+// farther back if all of that is in flight, or has been a moment ago, unless there is a
+// walk to go on with.
 func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk func(*sqlstore.Stmt) (*found, error)) (*found, error) {
 	n := limit(r.MaxGroups)
+	if r.Walk != nil || p.shortcuts.Has(r.Queue) {
+		return walk(w.near[n])
+	}
 	if t, ok := p.deep.Load(r.Queue); ok {
 		if time.Since(t.(time.Time)) < time.Second {
 			return walk(w.deep[n])
@@ -217,11 +245,72 @@ func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk 
 		p.deep.Delete(r.Queue)
 	}
 	f, err := walk(w.near[n])
-	if err != nil || f == nil || !f.nothing() || f.seen < window(limits[n]) {
+	if err != nil || f == nil || !f.end.Valid {
 		return f, err
 	}
 	p.deep.Store(r.Queue, time.Now())
 	return walk(w.deep[n])
+}
+
+// walkPromotions looks for a promotion behind those that the first statement has seen. If
+// none is free, w.Promoted is set.
+func (p *pool) walkPromotions(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, from int64,
+) (f *found, err error) {
+	f = new(found)
+	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
+		return p.page(ctx, tx, f, p.hot.promotions[width], r.Queue, at)
+	}
+	f.rest, err = p.shortcuts.Promotions(r.Queue, w, from, page)
+	return f, err
+}
+
+// walkOrder looks for streams and posts behind those that the first statement has seen.
+func (p *pool) walkOrder(
+	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk, near *found,
+) (f *found, err error) {
+	f = &found{}
+	w.Waiting = w.Waiting || near.waiting
+	from := near.end.Int64
+	if near.post.since.Valid {
+		from = min(from, sqlstore.Place(near.post.priority.Int64, near.post.since.Int64))
+	}
+	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
+		found, next, err = p.page(ctx, tx, f, p.hot.pages[width], r.Queue, at, r.MaxGroups)
+		w.Waiting = w.Waiting || f.waiting
+		return found, next, err
+	}
+	f.rest, err = p.shortcuts.Order(r.Queue, w, from, page)
+	f.waiting = w.Waiting
+	return f, err
+}
+
+// page looks at a page and adds what it finds to f.
+func (p *pool) page(
+	ctx context.Context, tx *sqlstore.Tx, f *found, q *sqlstore.Stmt, queue, at int64, more ...any,
+) (found, next sql.NullInt64, err error) {
+	level, since := sqlstore.AtPlace(at)
+	err = tx.Rows(ctx, func(rows *sql.Rows) error {
+		var what, place sql.NullInt64
+		var id backend.ID
+		err := rows.Scan(&next, sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&id), &place)
+		if err != nil || !what.Valid {
+			return err
+		}
+		if !found.Valid {
+			found = place
+		}
+		switch f.more = true; what.Int64 {
+		case 0:
+			f.group(id)
+		case 1:
+			f.walkedPosts = append(f.walkedPosts, id)
+		default:
+			f.vain = true
+		}
+		return nil
+	}, q, append([]any{queue, level, since}, more...)...)
+	return found, next, err
 }
 
 // walkStreams is walk for a queue that holds nothing but streams. It returns nil
@@ -236,7 +325,7 @@ func (p *pool) walkStreams(ctx context.Context, tx *sqlstore.Tx, r backend.Claim
 		some = true
 		var group backend.ID
 		var free sql.NullBool
-		err := rows.Scan(&version, &enabled, sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), sqlstore.ID(&group), &free)
+		err := rows.Scan(&version, &enabled, &f.end, sqlstore.Bool(&f.waiting), sqlstore.ID(&group), &free)
 		switch {
 		case err != nil || !free.Valid:
 		case !free.Bool:
@@ -296,7 +385,8 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		var at place
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
-			&f.streams, &f.promotions, sqlstore.Int(&f.seen), sqlstore.Bool(&f.waiting), &what, sqlstore.ID(&po.ID), &at.priority, &at.since,
+			&f.streams, &f.promotions, &f.promotionsEnd, &f.end, sqlstore.Bool(&f.waiting),
+			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
 			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {
@@ -308,12 +398,12 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 		switch what.Int64 {
 		case 0:
-			if len(f.promotedPosts) == 0 {
+			if len(f.walkedPosts) == 0 {
 				f.group(po.ID)
 			}
 		case 1:
 			if len(f.groups) == 0 {
-				f.promotedPosts = append(f.promotedPosts, po.ID)
+				f.walkedPosts = append(f.walkedPosts, po.ID)
 			}
 		case 3:
 			f.vain = true

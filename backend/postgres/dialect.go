@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -236,6 +237,7 @@ type hot struct {
 	postMany, postKeyed, postNewKey, newKeys      *sqlstore.Stmt
 	claims, streamClaims                          walks
 	postClaims                                    [len(limits)]*sqlstore.Stmt
+	pages, promotions                             [sqlstore.Widths]*sqlstore.Stmt
 	claimOne, read, readMany                      *sqlstore.Stmt
 	remove, removePosts, finish, guards, restore  *sqlstore.Stmt
 	submit, finishTasks                           *sqlstore.Stmt
@@ -281,7 +283,21 @@ func (h *hot) own() sqlstore.Own {
 		own[&h.streamClaims.deep[i]] = [2]string{"deep claim of streams", c.deepStreams}
 		own[&h.postClaims[i]] = [2]string{"claim of posts", c.posts}
 	}
+	for i := range h.pages {
+		window := pageWindow * int(math.Pow10(i))
+		own[&h.pages[i]] = [2]string{"page of a claim", windowed(pageSQL, window)}
+		own[&h.promotions[i]] = [2]string{"page of promotions", windowed(promotionsSQL, window)}
+	}
 	return own
+}
+
+// rank is the place of an entry in an order, as package sqlstore writes it.
+var rank = regexp.MustCompile(`:rank\((\w+)\.(\w+)\)`)
+
+// windowed writes a window, and what statements have in common, into the text of one.
+func windowed(sql string, window int) string {
+	sql = strings.NewReplacer(":promoted", promotedSQL, ":window", strconv.Itoa(window)).Replace(sql)
+	return rank.ReplaceAllString(sql, "(-$1.$2::bigint * "+strconv.FormatInt(sqlstore.Rank, 10)+" + $1.since)")
 }
 
 // walks are a claim's first statement, by its limit: one that looks at the head of
@@ -291,8 +307,10 @@ type walks struct{ near, deep [len(limits)]*sqlstore.Stmt }
 // claimTexts are the texts of the claims for each of the limits.
 var claimTexts = sync.OnceValue(func() (all [len(limits)]struct{ near, deep, streams, deepStreams, posts string }) {
 	for i, n := range limits {
-		text := func(sql string, window int, passable string) string {
-			return strings.NewReplacer(":limit", strconv.Itoa(n), ":window", strconv.Itoa(window), ":passable", passable).Replace(sql)
+		text := func(sql string, far int, passable string) string {
+			few := strconv.Itoa(window(n))
+			put := strings.NewReplacer(":limit", strconv.Itoa(n), ":few", few, ":passable", passable)
+			return windowed(put.Replace(sql), far)
 		}
 		all[i].near = text(claimSQL, window(n), "true")
 		all[i].deep = text(claimSQL, deepWindow, notLeasedSQL)

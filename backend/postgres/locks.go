@@ -43,6 +43,8 @@ type pool struct {
 	kinds sync.Map // of queues: kind, what there has been in them
 	deep  sync.Map // of queues where the head of the order was all taken, and when
 
+	shortcuts sqlstore.Shortcuts
+
 	fixedStmts sync.Map // of fixedKey: *sqlstore.Stmt
 	fixedCount atomic.Int64
 

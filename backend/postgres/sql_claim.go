@@ -4,11 +4,15 @@ import (
 	"slices"
 )
 
-// window is how far a claim of n groups walks into an order. What is beyond is
-// for a claim that walks up to deepWindow, after one that found nothing.
+// window is how far a claim of n groups walks into an order at first. If all of that
+// is in flight, a statement with a window of deepWindow follows, and then pages of
+// pageWindow from there on.
 func window(n int) int { return 8*n + 50 }
 
-const deepWindow = 10000
+const (
+	deepWindow = 5000
+	pageWindow = 2000
+)
 
 // What a claim that walks far passes over at once: to look up every group that is
 // held costs it three times as much as the rest of the walk. If there are more of
@@ -40,7 +44,9 @@ func limit(n int) int {
 // A claim's first statement: what there is to claim, locked.
 //
 // Promotions come first, one at a time: a group and a post locked together could
-// not be returned together. Then one of two orders, that of the streams and that of
+// not be returned together. If there are more of them than the window and none in it is
+// free, the statement looks no further, unless $3 says that all have been looked at
+// (add 4). Then one of two orders, that of the streams and that of
 // the posts without key: the one whose head, locked or not, ranks higher, or the
 // one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
 // the other. What comes before the head of the streams is not looked at again: it
@@ -50,37 +56,32 @@ func limit(n int) int {
 // once more would take as long as to lock them. Groups come without messages:
 // these are read by a new statement (rule R-A). Beside what was found the rows say what the heads
 // of both orders are, and whether there are streams and promotions; and if there is
-// nothing to claim, how many streams were looked at, and whether something is
-// there that is not blocked.
+// nothing to claim, where the window ended, of the promotions or of the streams, if there
+// may be more behind it, and whether something is there that is not blocked. Where all
+// streams in the window are in flight no post is taken: behind it a stream that ranks
+// higher may be free.
 //
 // $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
-// :window how far to walk, :passable what is left out of that
+// :window how far to walk, :few how far through the promotions, :passable what is left
+// out of the window
 const claimSQL = `
 	WITH t AS MATERIALIZED (SELECT :now AS now),
+	promotions AS MATERIALIZED (
+	  SELECT x.group_id, :rank(x.level) AS place FROM parley_promotion x
+	   WHERE x.queue_id = $1
+	   ORDER BY x.queue_id, x.level DESC, x.since
+	   LIMIT :few),
 	promoted AS MATERIALIZED (
 	  SELECT p.group_id, g.group_id IS NULL AS post, g.free
-	    FROM (SELECT x.group_id FROM parley_promotion x
-	           WHERE x.queue_id = $1
-	           ORDER BY x.queue_id, x.level DESC, x.since
-	           LIMIT :window) p
-	    LEFT JOIN LATERAL (
-	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
-	             FROM parley_grp g
-	            WHERE g.group_id = p.group_id
-	              AND EXISTS (SELECT 1 FROM parley_grp y
-	                           WHERE y.group_id = p.group_id AND y.blocked = 0
-	                             AND y.lease_until < (SELECT now FROM t))
-	              AND EXISTS (SELECT 1 FROM parley_ready r
-	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
-	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
-	                           WHERE r.group_id = p.group_id)
-	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
-	    LEFT JOIN LATERAL (
-	           SELECT o.post_id FROM parley_post o
-	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
-	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
-	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
+	    FROM promotions p
+	:promoted
 	   LIMIT 1),
+	promotions_end AS MATERIALIZED (
+	  SELECT p.place FROM promotions p
+	   WHERE (SELECT count(*) FROM promoted) = 0 AND $3::int < 4
+	  OFFSET :few - 1),
+	ordinary AS MATERIALIZED (
+	  SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM promoted) AND NOT EXISTS (SELECT 1 FROM promotions_end)),
 	entries AS MATERIALIZED (
 	  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
 	   WHERE x.queue_id = $1
@@ -95,16 +96,16 @@ const claimSQL = `
 	            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
 	            LIMIT 1) g
 	   CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
-	   WHERE (SELECT count(*) FROM promoted) = 0
+	   WHERE (SELECT count(*) FROM ordinary) > 0
 	   LIMIT 1),
 	post_head AS MATERIALIZED (
 	  SELECT x.priority, x.since FROM parley_post x
 	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
-	     AND (SELECT count(*) FROM promoted) = 0
+	     AND (SELECT count(*) FROM ordinary) > 0
 	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT 1),
 	posts_first AS MATERIALIZED (
-	  SELECT CASE $3::int WHEN 1 THEN false WHEN 2 THEN true ELSE
+	  SELECT CASE $3::int & 3 WHEN 1 THEN false WHEN 2 THEN true ELSE
 	         NOT EXISTS (SELECT 1 FROM ready_head)
 	         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) END AS yes
 	    FROM post_head),
@@ -122,12 +123,16 @@ const claimSQL = `
 	   WHERE (-r.priority, r.since) >= (SELECT -h.priority, h.since FROM ready_head h)
 	     AND (SELECT yes FROM posts_first) IS NOT TRUE
 	   LIMIT :limit),
+	entries_end AS MATERIALIZED (
+	  SELECT :rank(e.priority) AS place FROM entries e OFFSET :window - 1),
 	posts AS MATERIALIZED (
 	  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.uniq, x.attempts, x.suspicion,
 	         x.last_error, x.fence, x.lease_until
 	    FROM parley_post x
 	   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
 	     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
+	     AND ((SELECT yes FROM posts_first) AND EXISTS (SELECT 1 FROM ready_head)
+	          OR NOT EXISTS (SELECT 1 FROM entries_end))
 	   ORDER BY x.queue_id, x.priority DESC, x.since
 	   LIMIT :limit
 	     FOR NO KEY UPDATE SKIP LOCKED),
@@ -171,7 +176,8 @@ const claimSQL = `
 	       EXISTS (SELECT 1 FROM entries),
 	       (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
 	         ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
-	       CASE WHEN f.id IS NULL THEN (SELECT count(*) FROM entries) END,
+	       CASE WHEN f.id IS NULL THEN (SELECT place FROM promotions_end) END,
+	       CASE WHEN f.id IS NULL AND EXISTS (SELECT 1 FROM ordinary) THEN (SELECT place FROM entries_end) END,
 	       CASE WHEN f.id IS NULL
 	            THEN EXISTS (SELECT 1 FROM entries r
 	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
@@ -184,6 +190,25 @@ const claimSQL = `
 	  FROM parley_meta v
 	  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
 	  LEFT JOIN found f ON true`
+
+// Promotions, p, with what can be had of them: the group g or the post o, locked.
+const promotedSQL = `LEFT JOIN LATERAL (
+	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
+	             FROM parley_grp g
+	            WHERE g.group_id = p.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = p.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_ready r
+	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                           WHERE r.group_id = p.group_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+	    LEFT JOIN LATERAL (
+	           SELECT o.post_id FROM parley_post o
+	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL`
 
 // A claim of a queue in which there are nothing but streams: the same for half.
 // Without posts there are no heads to compare. If there is a promotion, or a post
@@ -218,10 +243,10 @@ const claimStreamsSQL = `
 	   LIMIT :limit)
 	SELECT v.catalog_version, q.enabled,
 	       CASE WHEN f.group_id IS NULL
-	            THEN (SELECT count(*) FROM (SELECT 1 FROM parley_ready x
-	                                         WHERE x.queue_id = $1
-	                                         ORDER BY x.queue_id, x.priority DESC, x.since
-	                                         LIMIT :window) e) END,
+	            THEN (SELECT :rank(e.priority) FROM (SELECT x.priority, x.since FROM parley_ready x
+	                                                  WHERE x.queue_id = $1
+	                                                  ORDER BY x.queue_id, x.priority DESC, x.since
+	                                                  LIMIT :window) e OFFSET :window - 1) END,
 	       CASE WHEN f.group_id IS NULL
 	            THEN EXISTS (SELECT 1 FROM (SELECT x.group_id FROM parley_ready x
 	                                         WHERE x.queue_id = $1
@@ -275,6 +300,104 @@ const claimPostsSQL = `
 	               FROM posts p
 	             WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
 	 WHERE NOT (SELECT yes FROM other)`
+
+// A page of a walk beyond that: streams and posts from a place on, in one order, locked.
+// Where one of them goes on behind the page, the other ends there as well. A page with
+// posts in it gives one thing only, as a promotion does: what would have to be given back
+// cannot be. Rows say what was found (0 a group, 1 a post, 3 a group in vain), and where;
+// and where the next page begins, if there is one, and if nothing was found, whether
+// something is there that is not blocked.
+//
+// $1 queue, $2 priority and $3 since of the place, $4 groups at most; :window how far
+const pageSQL = `
+	WITH t AS MATERIALIZED (SELECT :now AS now),
+	streams AS MATERIALIZED (
+	  SELECT e.group_id, e.stream_id, :rank(e.priority) AS place
+	    FROM ((SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	            WHERE x.queue_id = $1 AND x.priority = $2 AND x.since >= $3
+	            ORDER BY x.queue_id, x.priority DESC, x.since
+	            LIMIT :window)
+	           UNION ALL
+	          (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+	            WHERE x.queue_id = $1 AND x.priority < $2
+	            ORDER BY x.queue_id, x.priority DESC, x.since
+	            LIMIT :window)) e
+	   LIMIT :window),
+	posts AS MATERIALIZED (
+	  SELECT e.post_id, e.lease_until, :rank(e.priority) AS place
+	    FROM ((SELECT x.post_id, x.lease_until, x.priority, x.since FROM parley_post x
+	            WHERE x.queue_id = $1 AND x.priority = $2 AND x.since >= $3 AND x.blocked = 0
+	            ORDER BY x.queue_id, x.priority DESC, x.since
+	            LIMIT :window)
+	           UNION ALL
+	          (SELECT x.post_id, x.lease_until, x.priority, x.since FROM parley_post x
+	            WHERE x.queue_id = $1 AND x.priority < $2 AND x.blocked = 0
+	            ORDER BY x.queue_id, x.priority DESC, x.since
+	            LIMIT :window)) e
+	   LIMIT :window),
+	page AS MATERIALIZED (
+	  SELECT least((SELECT s.place FROM streams s OFFSET :window - 1),
+	               (SELECT p.place FROM posts p OFFSET :window - 1)) AS ends),
+	found AS MATERIALIZED (
+	  SELECT CASE WHEN o.post_id IS NOT NULL THEN 1 WHEN g.free THEN 0 ELSE 3 END AS what, w.id, w.place
+	    FROM (SELECT s.group_id AS id, s.stream_id, s.place FROM streams s
+	           WHERE s.place <= coalesce((SELECT ends FROM page), 9223372036854775807)
+	           UNION ALL
+	          SELECT p.post_id, NULL, p.place FROM posts p
+	           WHERE p.place <= coalesce((SELECT ends FROM page), 9223372036854775807)
+	             AND p.lease_until < (SELECT now FROM t)
+	           ORDER BY place) w
+	    LEFT JOIN LATERAL (
+	           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+	            WHERE g.group_id = w.id AND w.stream_id IS NOT NULL
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = w.id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = w.stream_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+	    LEFT JOIN LATERAL (
+	           SELECT o.post_id FROM parley_post o
+	            WHERE o.post_id = w.id AND w.stream_id IS NULL
+	              AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+	   WHERE g.free IS NOT NULL OR o.post_id IS NOT NULL
+	   LIMIT (SELECT CASE WHEN EXISTS (SELECT 1 FROM posts) THEN 1 ELSE $4::int END))
+	SELECT p.ends,
+	       CASE WHEN f.id IS NULL
+	            THEN EXISTS (SELECT 1 FROM streams r
+	                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+	                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+	              OR EXISTS (SELECT 1 FROM posts) END,
+	       f.what, f.id, f.place
+	  FROM page p
+	  LEFT JOIN found f ON true`
+
+// A page of the walk through promotions, of which the first that is free is locked.
+// Columns are those of a page.
+//
+// $1 queue, $2 level and $3 since of the place; :window how far
+const promotionsSQL = `
+	WITH t AS MATERIALIZED (SELECT :now AS now),
+	promotions AS MATERIALIZED (
+	  SELECT e.group_id, :rank(e.level) AS place
+	    FROM ((SELECT x.group_id, x.level, x.since FROM parley_promotion x
+	            WHERE x.queue_id = $1 AND x.level = $2 AND x.since >= $3
+	            ORDER BY x.queue_id, x.level DESC, x.since
+	            LIMIT :window)
+	           UNION ALL
+	          (SELECT x.group_id, x.level, x.since FROM parley_promotion x
+	            WHERE x.queue_id = $1 AND x.level < $2
+	            ORDER BY x.queue_id, x.level DESC, x.since
+	            LIMIT :window)) e
+	   LIMIT :window),
+	found AS MATERIALIZED (
+	  SELECT CASE WHEN g.group_id IS NULL THEN 1 WHEN g.free THEN 0 ELSE 3 END AS what, p.group_id AS id, p.place
+	    FROM promotions p
+	:promoted
+	   LIMIT 1)
+	SELECT (SELECT p.place FROM promotions p OFFSET :window - 1), NULL, f.what, f.id, f.place
+	  FROM (SELECT 1) one
+	  LEFT JOIN found f ON true`
 
 // A claim's first statement when it is for one group: $2, or that of endpoint
 // $3. What stands in the way is told apart: there is the group (seen), and it

@@ -38,7 +38,7 @@ func (t *Tx) Claim(ctx context.Context, r backend.ClaimRequest) (c backend.Claim
 		if err != nil {
 			return c, err
 		}
-		c.Holds, c.Contended, c.More = found.Holds, found.Contended, found.More
+		c.Holds, c.Contended, c.More, c.Walk = found.Holds, found.Contended, found.More, found.Walk
 		c.Discarded += found.Discarded
 		if len(c.Holds) > 0 || found.Discarded == 0 {
 			break

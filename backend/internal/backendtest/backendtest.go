@@ -261,15 +261,19 @@ func (f *Fixture) Request(queue int64) backend.ClaimRequest {
 		Lease: time.Minute, Owner: "test"}
 }
 
-// Claim claims by lease and commits.
-func (f *Fixture) Claim(r backend.ClaimRequest) backend.Claim {
+// Claim claims by lease and commits, and goes on if the claim has left something to
+// look at.
+func (f *Fixture) Claim(r backend.ClaimRequest) (c backend.Claim) {
 	f.Helper()
-	var c backend.Claim
-	f.Do(func(tx backend.Tx) (err error) {
-		c, err = tx.Claim(f.Ctx, r)
-		return err
-	})
-	return c
+	for {
+		f.Do(func(tx backend.Tx) (err error) {
+			c, err = tx.Claim(f.Ctx, r)
+			return err
+		})
+		if r.Walk = c.Walk; r.Walk == nil {
+			return c
+		}
+	}
 }
 
 // One claims and returns the one hold there must be.

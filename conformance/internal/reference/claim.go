@@ -61,14 +61,18 @@ func (c *claim) narrow() backend.ID {
 // walk tries groups, best first, until there are enough.
 func (c *claim) walk(ctx context.Context) {
 	s := c.tx.store
-	for _, id := range s.promoted(c.tx, c.Queue) {
+	for i, id := range s.promoted(c.tx, c.Queue) {
 		if c.full() {
 			return
 		}
+		if s.fault == FaultPromotionWindow && i == faultWindow {
+			break
+		}
 		c.try(ctx, id)
 	}
+	n := 0
 	for stream := range s.ready(c.tx, c.Queue) {
-		if c.full() {
+		if n++; c.full() || s.fault == FaultOrderWindow && n > faultWindow {
 			return
 		}
 		id, ok := s.home(c.tx, stream)
@@ -80,6 +84,9 @@ func (c *claim) walk(ctx context.Context) {
 		c.try(ctx, id)
 	}
 }
+
+// faultWindow is how far a claim with one of the faults looks.
+const faultWindow = 100
 
 func (c *claim) full() bool {
 	return len(c.Holds) >= c.MaxGroups || len(c.Holds) > 0 && c.bytes <= 0

@@ -134,6 +134,8 @@ const (
 	FaultLockedHides           Fault = "locked-hides"
 	FaultDisabledHides         Fault = "disabled-hides"
 	FaultGroupsHead            Fault = "groups-head"
+	FaultOrderWindow           Fault = "order-window"
+	FaultPromotionWindow       Fault = "promotion-window"
 )
 
 // Faults is the list of all faults.
@@ -251,6 +253,8 @@ var Faults = []FaultInfo{
 	{FaultLockedHides, "A27", "a duty ends at the first row that is locked"},
 	{FaultDisabledHides, "A28", "the batch of a duty is filled with posts of disabled queues"},
 	{FaultGroupsHead, "A29", "groups are looked at from the same end each time, as many as a batch has"},
+	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
+	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 }
 
 // What only faults need.
