@@ -20,6 +20,7 @@ var (
 	ErrReadOnly       = backend.ErrReadOnly
 	ErrDenied         = backend.ErrDenied
 	ErrNoSpace        = backend.ErrNoSpace
+	ErrReplaced       = backend.ErrReplaced
 	ErrNotBegun       = backend.ErrNotBegun
 	ErrConnection     = backend.ErrConnection
 	ErrSerialization  = backend.ErrSerialization

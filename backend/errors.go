@@ -39,6 +39,10 @@ var (
 	// disk is full. The transaction must be rolled back.
 	ErrNoSpace = errors.New("the database has no space left")
 
+	// ErrReplaced: the store's file was deleted or replaced by another one while it was
+	// in use. What a commit that returns this has written is lost with the old file.
+	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
+
 	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
 	// that nothing has happened. The error is ErrConnection as well.
 	ErrNotBegun = errors.New("the transaction could not be begun")

@@ -29,6 +29,7 @@ type file struct {
 	path        string
 	params      url.Values
 	synchronous string
+	identity    identity
 	read        *sql.DB // a pool of readers
 	write       *sql.DB // of one connection
 
@@ -73,7 +74,7 @@ func (f *file) open(ctx context.Context) error {
 		return err
 	}
 	write.SetMaxOpenConns(1)
-	if err := f.wal(ctx, write); err != nil {
+	if err := f.look(ctx, write); err != nil {
 		write.Close()
 		return err
 	}
@@ -87,6 +88,37 @@ func (f *file) open(ctx context.Context) error {
 	f.write, f.read = write, read
 	f.opened.Store(true)
 	return nil
+}
+
+// look looks at the file for the first time. One that has no schema may be another
+// program's, or no database's at all, and is left as it is until Migrate is called.
+func (f *file) look(ctx context.Context, db *sql.DB) error {
+	var one int
+	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = nil
+	case err == nil:
+		err = f.wal(ctx, db)
+	}
+	f.identify()
+	return err
+}
+
+// takeOver makes the file Parley's, before there is a schema in it.
+func (f *file) takeOver(ctx context.Context) error {
+	if err := f.open(ctx); err != nil {
+		return err
+	}
+	if err := f.turn.take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.leave()
+	conn, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return f.wal(ctx, conn)
 }
 
 // learn asks the user's handle for the file and for the settings that the work
@@ -146,7 +178,9 @@ func (f *file) name(more string) string {
 
 // wal puts the database into WAL mode. The mode stays with the file. Switching
 // needs the file for oneself, and SQLite does not wait for that.
-func (f *file) wal(ctx context.Context, db *sql.DB) error {
+func (f *file) wal(ctx context.Context, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) error {
 	deadline := time.Now().Add(f.options.BusyTimeout)
 	for {
 		var mode string
@@ -401,7 +435,9 @@ func (t *transaction) end(how *sqlstore.Stmt) error {
 		return nil
 	}
 	err := t.f.run(context.Background(), how)
-	if err != nil {
+	if err == nil && how == commitStmt {
+		err = t.f.same() // else what was committed is in a file that has no name
+	} else if err != nil {
 		// Whatever went wrong, the next writer must not find this transaction.
 		if again := t.f.run(context.Background(), rollbackStmt); how == rollbackStmt && again != nil {
 			err = nil // SQLite had rolled back by itself
@@ -497,6 +533,9 @@ func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 // reader returns a session that reads what is committed.
 func (f *file) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	if err := f.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := f.same(); err != nil {
 		return nil, nil, err
 	}
 	return pool{f}, func() {}, nil
