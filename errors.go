@@ -13,6 +13,7 @@ import (
 var (
 	ErrClosed         = backend.ErrClosed
 	ErrTxDone         = backend.ErrTxDone
+	ErrEndsTx         = backend.ErrEndsTx
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
 	ErrUnknownSchema  = backend.ErrUnknownSchema

@@ -13,6 +13,10 @@ var (
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
 
+	// ErrEndsTx: a statement of the application's would end the store's own transaction.
+	// It was not carried out.
+	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")
+
 	// ErrNotMigrated: the store has no Parley schema, or an older one than the
 	// program needs.
 	ErrNotMigrated = errors.New("the database is not migrated: run Broker.Migrate or `parley migrate`")

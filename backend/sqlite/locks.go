@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -318,6 +317,7 @@ type transaction struct {
 	// watched are contexts of the user's statements, which can be interrupted.
 	watched []context.Context
 	suspect bool // SQLite may have rolled back by itself
+	ending  bool // or a statement of the user's may have ended it
 }
 
 const (
@@ -356,10 +356,13 @@ func (t *transaction) check() error {
 	}
 	// There is no other way to ask than to try.
 	if _, err := t.f.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
-		t.suspect, t.watched = false, nil
+		t.suspect, t.ending, t.watched = false, false, nil
 		return nil
 	}
 	t.f.conn.ExecContext(context.Background(), "ROLLBACK")
+	if t.ending {
+		return sqlstore.ErrEnded
+	}
 	return sqlstore.Classified(backend.ErrSerialization, errRolledBack)
 }
 
@@ -454,10 +457,15 @@ func (t *transaction) SQL() backend.Execer { return userSQL{t} }
 type userSQL struct{ t *transaction }
 
 // enter is that of the transaction.
-func (u userSQL) enter(ctx context.Context) error {
+func (u userSQL) enter(ctx context.Context, query string) error {
+	may, err := sqlstore.CheckEnding(query)
+	if err != nil {
+		return err
+	}
 	if err := u.t.enter(ctx); err != nil {
 		return u.t.f.store.Classify(err)
 	}
+	u.t.suspect, u.t.ending = u.t.suspect || may, u.t.ending || may
 	if ctx.Done() != nil {
 		for _, c := range u.t.watched {
 			if c == ctx {
@@ -470,7 +478,7 @@ func (u userSQL) enter(ctx context.Context) error {
 }
 
 func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
@@ -484,7 +492,7 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 }
 
 func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
@@ -494,33 +502,20 @@ func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*
 }
 
 func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := u.enter(ctx); err != nil {
-		return failingRow(ctx, err)
+	if err := u.enter(ctx, query); err != nil {
+		return sqlstore.FailedRow(ctx, err)
 	}
 	defer u.t.mu.Unlock()
 	return u.t.f.conn.QueryRowContext(ctx, query, args...)
 }
 
 func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
 	return u.t.f.conn.PrepareContext(ctx, query)
 }
-
-// failingRow makes a *sql.Row of an error: there is no other way than to let a
-// connection fail.
-func failingRow(ctx context.Context, err error) *sql.Row {
-	db := sql.OpenDB(failing{err})
-	defer db.Close()
-	return db.QueryRowContext(ctx, "SELECT 1")
-}
-
-type failing struct{ err error }
-
-func (f failing) Connect(context.Context) (driver.Conn, error) { return nil, f.err }
-func (f failing) Driver() driver.Driver                        { return nil }
 
 // join works in the user's transaction, on the user's connection.
 func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
