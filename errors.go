@@ -79,7 +79,7 @@ var (
 	ErrNoValidator = errors.New("the validator is not registered in this process")
 
 	// ErrInvalidName: empty, too long, not UTF-8, or reserved.
-	ErrInvalidName = errors.New("invalid name")
+	ErrInvalidName = backend.ErrInvalidName
 
 	// ErrInvalidOption: an option is out of range or contradicts another.
 	ErrInvalidOption = errors.New("invalid option")

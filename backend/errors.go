@@ -7,6 +7,9 @@ import "errors"
 // Errors of a context go through untouched. After any of them the transaction
 // is still usable unless its comment says otherwise.
 var (
+	// ErrInvalidName: the name is empty, too long, not UTF-8, or reserved.
+	ErrInvalidName = errors.New("invalid name")
+
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("the broker is closed")
 

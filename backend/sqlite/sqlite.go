@@ -146,7 +146,7 @@ func newStore(f *file, o Options) *Store {
 	if o.PollEvery <= 0 {
 		o.PollEvery = 5 * time.Millisecond
 	}
-	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "")
+	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "", "sqlite_*")
 	if f.invalid == nil {
 		f.invalid = o.check()
 	}
