@@ -383,7 +383,8 @@ func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 // gone reports whether the store cannot be worked with at present, which the
 // background work waits out.
 func gone(err error) bool {
-	return errors.Is(err, ErrNotMigrated) || tooOld(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNoSpace)
+	return errors.Is(err, ErrNotMigrated) || tooOld(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) ||
+		errors.Is(err, ErrNoSpace) || errors.Is(err, ErrReplaced)
 }
 
 // tooOld reports whether the store is not one for this program any more, whatever it

@@ -13,6 +13,7 @@ import (
 var (
 	ErrClosed         = backend.ErrClosed
 	ErrTxDone         = backend.ErrTxDone
+	ErrEndsTx         = backend.ErrEndsTx
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
 	ErrUnknownSchema  = backend.ErrUnknownSchema
@@ -20,6 +21,7 @@ var (
 	ErrReadOnly       = backend.ErrReadOnly
 	ErrDenied         = backend.ErrDenied
 	ErrNoSpace        = backend.ErrNoSpace
+	ErrReplaced       = backend.ErrReplaced
 	ErrNotBegun       = backend.ErrNotBegun
 	ErrConnection     = backend.ErrConnection
 	ErrSerialization  = backend.ErrSerialization
@@ -77,7 +79,7 @@ var (
 	ErrNoValidator = errors.New("the validator is not registered in this process")
 
 	// ErrInvalidName: empty, too long, not UTF-8, or reserved.
-	ErrInvalidName = errors.New("invalid name")
+	ErrInvalidName = backend.ErrInvalidName
 
 	// ErrInvalidOption: an option is out of range or contradicts another.
 	ErrInvalidOption = errors.New("invalid option")

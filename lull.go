@@ -138,7 +138,7 @@ func (w *Worker) works(settled bool) {
 // whatever is written: it is full, or read-only. A connection that broke does not
 // say so; that the next one cannot be opened does.
 func (b *Broker) halts(err error) bool {
-	return b.is(err, ErrReadOnly) || b.is(err, ErrNoSpace) || errors.Is(err, ErrNotBegun)
+	return b.is(err, ErrReadOnly) || b.is(err, ErrNoSpace) || b.is(err, ErrReplaced) || errors.Is(err, ErrNotBegun)
 }
 
 // is reports whether an error is one of a kind of the store's, also if it is one of

@@ -7,11 +7,18 @@ import "errors"
 // Errors of a context go through untouched. After any of them the transaction
 // is still usable unless its comment says otherwise.
 var (
+	// ErrInvalidName: the name is empty, too long, not UTF-8, or reserved.
+	ErrInvalidName = errors.New("invalid name")
+
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("the broker is closed")
 
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
+
+	// ErrEndsTx: a statement of the application's would end the store's own transaction.
+	// It was not carried out.
+	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")
 
 	// ErrNotMigrated: the store has no Parley schema, or an older one than the
 	// program needs.
@@ -38,6 +45,10 @@ var (
 	// ErrNoSpace: the store has no room for what is to be written, such as when its
 	// disk is full. The transaction must be rolled back.
 	ErrNoSpace = errors.New("the database has no space left")
+
+	// ErrReplaced: the store's file was deleted or replaced by another one while it was
+	// in use. What a commit that returns this has written is lost with the old file.
+	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
 	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
 	// that nothing has happened. The error is ErrConnection as well.

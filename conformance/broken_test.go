@@ -3,6 +3,8 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -53,6 +55,7 @@ type mistake struct {
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
 	attend      func() ([]backend.Trace, error)
+	sql         backend.Execer // of its transactions
 }
 
 type brokenTx struct {
@@ -477,6 +480,7 @@ var mistakes = []*mistake{
 			return list, err
 		},
 	},
+	{id: "B14", says: "a statement may end the transaction", sql: takesAll{}},
 	{
 		id: "B10", says: "quotes in bodies are doubled",
 		send: func(ctx context.Context, tx backend.Tx, version int64, ms []backend.Outgoing) ([]backend.Sent, error) {
@@ -788,4 +792,18 @@ func (s brokenSession) Lock(ctx context.Context, name string, mode backend.LockM
 func (s brokenSession) LockTest(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	mode, _ = s.with.lock(mode, 0)
 	return s.Session.LockTest(ctx, name, mode)
+}
+
+// takesAll runs statements, as it says.
+type takesAll struct{ backend.Execer }
+
+func (takesAll) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return driver.ResultNoRows, nil
+}
+
+func (t *brokenTx) SQL() backend.Execer {
+	if t.with.sql != nil {
+		return t.with.sql
+	}
+	return t.Tx.SQL()
 }

@@ -25,6 +25,7 @@ func init() {
 		Check{ID: "X14", Name: "a store that takes nothing", Run: checkOutage},
 		Check{ID: "X15", Name: "handlers that all fail for one reason", Run: checkSlump},
 		Check{ID: "B12", Name: "what is nearly well-formed", Run: checkNearlyWellFormed},
+		Check{ID: "B14", Name: "statements that end transactions", Run: checkEndings},
 		Check{ID: "B13", Name: "texts of any length and with any bytes", Run: checkLongTexts},
 	)
 }
@@ -347,3 +348,34 @@ func checkLongTexts(e *Env) {
 	}
 	e.Must(d.Ack(e.Ctx))
 }
+
+// checkEndings tries to end the transaction by SQL, where there is SQL.
+func checkEndings(e *Env) {
+	w := e.World()
+	for _, text := range []string{"COMMIT", " /* now */ commit ;", "ROLLBACK", "-- back\nRollback", "COMMIT WORK"} {
+		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
+			post := func() error {
+				_, err := tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte(text)})
+				return err
+			}
+			if err := post(); err != nil || tx.SQL() == nil {
+				return err
+			}
+			if _, err := tx.SQL().ExecContext(e.Ctx, text); !errors.Is(err, parley.ErrEndsTx) {
+				e.Errorf("%q in a transaction of the store's: error %v, want ErrEndsTx", text, err)
+			}
+			if err := post(); err != nil {
+				return err
+			}
+			return errUndo
+		})
+		if err != nil && !errors.Is(err, errUndo) {
+			e.Errorf("after %q: %v", text, err)
+		}
+		if n := w.queueStatus(w.SQ).Depth; err != nil && n > 0 {
+			e.Errorf("%q has left %d posts of a transaction that was rolled back", text, n)
+		}
+	}
+}
+
+var errUndo = errors.New("it is rolled back")

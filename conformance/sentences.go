@@ -203,6 +203,7 @@ var Sentences = []Sentence{
 	{"B11", "Options out of range are refused with ErrInvalidOption before anything is done."},
 	{"B12", "JSON that is not UTF-8, and XML with two attributes of one name, are not valid bodies."},
 	{"B13", "Texts from outside, such as reasons, owners and what validators say, are kept as valid text without NUL, cut between characters to a bounded length."},
+	{"B14", "A statement of the application's that would end the transaction of the store's is refused, and the transaction goes on."},
 }
 
 // sentence returns the text of an id.

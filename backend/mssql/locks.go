@@ -158,7 +158,7 @@ func (s *server) begin(ctx context.Context) (sqlstore.Transaction, error) {
 }
 
 // SQL implements sqlstore.Transaction.
-func (t *transaction) SQL() backend.Execer { return t.tx }
+func (t *transaction) SQL() backend.Execer { return sqlstore.Whole{Execer: t.tx} }
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(context.Context) error {

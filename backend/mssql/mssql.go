@@ -143,7 +143,7 @@ func newStore(s *server, o Options) *Store {
 	if o.PollEvery <= 0 {
 		o.PollEvery = 10 * time.Millisecond
 	}
-	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema)
+	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema, reserved)
 	s.invalid = err
 	o.Prefix = prefix
 	s.options = o

@@ -449,7 +449,10 @@ func (t *transaction) SQL() backend.Execer { return application{t} }
 type application struct{ t *transaction }
 
 // start is called before each of them.
-func (a application) start() error {
+func (a application) start(query string) error {
+	if _, err := sqlstore.CheckEnding(query); err != nil {
+		return err
+	}
 	t := a.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -480,7 +483,7 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 		}
 		return res, err
 	}
-	if err := a.start(); err != nil {
+	if err := a.start(query); err != nil {
 		return nil, err
 	}
 	if err := a.renew(ctx); err != nil {
@@ -494,7 +497,7 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(); err != nil {
+	if err := a.start(query); err != nil {
 		return nil, err
 	}
 	rows, err := a.t.conn.QueryContext(ctx, query, args...)
@@ -505,25 +508,16 @@ func (a application) QueryContext(ctx context.Context, query string, args ...any
 func (a application) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(); err != nil {
-		// There is no way to make a row of an error but to have a connection fail.
-		db := sql.OpenDB(failed{err})
-		defer db.Close()
-		return db.QueryRowContext(ctx, query)
+	if err := a.start(query); err != nil {
+		return sqlstore.FailedRow(ctx, err)
 	}
 	return a.t.conn.QueryRowContext(ctx, query, args...)
 }
 
-// failed is a connector that does not connect.
-type failed struct{ error }
-
-func (f failed) Connect(context.Context) (driver.Conn, error) { return nil, f.error }
-func (f failed) Driver() driver.Driver                        { return nil }
-
 func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(); err != nil {
+	if err := a.start(query); err != nil {
 		return nil, err
 	}
 	return a.t.conn.PrepareContext(ctx, query)

@@ -161,7 +161,7 @@ func New(db *sql.DB, o *Options) *Store {
 
 func newStore(db *sql.DB, o Options) *Store {
 	p := &pool{db: db, known: make(map[any]*session)}
-	p.prefix, _, p.invalid = sqlstore.Names(o.Prefix, "")
+	p.prefix, _, p.invalid = sqlstore.Names(o.Prefix, "", "unlock")
 	d := &sqlstore.Dialect{
 		Statements:  statements(p.prefix),
 		Own:         p.hot.own(),

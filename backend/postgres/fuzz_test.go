@@ -94,3 +94,36 @@ func TestBodiesArriveWithStandardConformingStringsOff(t *testing.T) {
 		t.Errorf("%s returns %q, %v; want %q", text, got, err, want)
 	}
 }
+
+// A text in a statement, such as the name of an application lock, is one literal, and
+// means the text, with standard_conforming_strings on and off.
+func FuzzTextsInStatements(f *testing.F) {
+	for _, s := range []string{"", "lock", "it's", `\`, `\'; DROP TABLE x; --`, "$1", "日本", "E''"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text, ok := inline("SELECT $1", []any{s})
+		if strings.Contains(s, "\x00") {
+			if ok {
+				t.Errorf("%q has a zero byte and is written as %q", s, text)
+			}
+			return
+		}
+		literal := strings.TrimSpace(strings.TrimPrefix(text, "SELECT "))
+		escapes := strings.HasPrefix(literal, "E")
+		inner, quoted := strings.CutPrefix(strings.TrimPrefix(literal, "E"), "'")
+		inner, closed := strings.CutSuffix(inner, "'")
+		if !ok || !quoted || !closed || escapes != strings.Contains(s, `\`) {
+			t.Fatalf("%q is written as %q", s, text)
+		}
+		if escapes {
+			if strings.Contains(strings.ReplaceAll(inner, `\\`, ""), `\`) {
+				t.Errorf("%q is written as %q", s, text)
+			}
+			inner = strings.ReplaceAll(inner, `\\`, `\`)
+		}
+		if strings.Contains(strings.ReplaceAll(inner, "''", ""), "'") || strings.ReplaceAll(inner, "''", "'") != s {
+			t.Errorf("%q is written as %q", s, text)
+		}
+	})
+}

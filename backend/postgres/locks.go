@@ -301,12 +301,18 @@ type transaction struct {
 	tx     *sql.Tx
 	cancel context.CancelFunc
 
+	ending bool // a statement of the application's may have ended it
+	ended  bool // and has
+
 	conn *sql.Conn // with native locks: the connection, to release them after the end
 	keys *keys     // what it has of them
 }
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if err := t.there(ctx); err != nil {
+		return nil, err
+	}
 	if s := t.p.statement(q); s != nil {
 		res, err = t.tx.StmtContext(ctx, s).ExecContext(ctx, args...)
 	} else {
@@ -319,6 +325,9 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 
 // Query implements sqlstore.Session.
 func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if err := t.there(ctx); err != nil {
+		return nil, err
+	}
 	if s := t.p.statement(q); s != nil {
 		rows, err = t.tx.StmtContext(ctx, s).QueryContext(ctx, args...)
 	} else {
@@ -336,10 +345,33 @@ func (p *pool) check(err error) {
 }
 
 // SQL implements sqlstore.Transaction.
-func (t *transaction) SQL() backend.Execer { return t.tx }
+func (t *transaction) SQL() backend.Execer {
+	return sqlstore.Whole{Execer: t.tx, May: func() { t.ending = true }}
+}
+
+// there returns an error if a statement of the application's has ended the transaction:
+// each that follows would be one by itself. Only inside of one is a savepoint allowed.
+func (t *transaction) there(ctx context.Context) error {
+	if t.ending && !t.ended {
+		_, err := t.tx.ExecContext(ctx, "SAVEPOINT parley_there")
+		if err == nil {
+			_, err = t.tx.ExecContext(ctx, "RELEASE SAVEPOINT parley_there")
+		}
+		t.ended = sqlState(err) == "25P01" // no_active_sql_transaction
+		t.ending = t.ended
+	}
+	if t.ended {
+		return sqlstore.ErrEnded
+	}
+	return nil
+}
 
 // Commit implements sqlstore.Transaction.
-func (t *transaction) Commit(context.Context) error {
+func (t *transaction) Commit(ctx context.Context) error {
+	if err := t.there(ctx); err != nil {
+		t.Rollback(ctx)
+		return err
+	}
 	defer t.giveBack()
 	defer t.cancel()
 	return lostCommit(t.tx.Commit())

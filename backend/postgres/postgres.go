@@ -203,7 +203,7 @@ func New(db *sql.DB, o *Options) *Store {
 
 func newStore(db *sql.DB, o Options) *Store {
 	_, libpq := db.Driver().(*pq.Driver)
-	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema)
+	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema, reserved)
 	o.Prefix = prefix
 	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: err, pings: pings{time.Minute, 10 * time.Second}}
 	d := &sqlstore.Dialect{

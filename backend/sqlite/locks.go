@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -29,6 +28,7 @@ type file struct {
 	path        string
 	params      url.Values
 	synchronous string
+	identity    identity
 	read        *sql.DB // a pool of readers
 	write       *sql.DB // of one connection
 
@@ -73,7 +73,7 @@ func (f *file) open(ctx context.Context) error {
 		return err
 	}
 	write.SetMaxOpenConns(1)
-	if err := f.wal(ctx, write); err != nil {
+	if err := f.look(ctx, write); err != nil {
 		write.Close()
 		return err
 	}
@@ -87,6 +87,37 @@ func (f *file) open(ctx context.Context) error {
 	f.write, f.read = write, read
 	f.opened.Store(true)
 	return nil
+}
+
+// look looks at the file for the first time. One that has no schema may be another
+// program's, or no database's at all, and is left as it is until Migrate is called.
+func (f *file) look(ctx context.Context, db *sql.DB) error {
+	var one int
+	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = nil
+	case err == nil:
+		err = f.wal(ctx, db)
+	}
+	f.identify()
+	return err
+}
+
+// takeOver makes the file Parley's, before there is a schema in it.
+func (f *file) takeOver(ctx context.Context) error {
+	if err := f.open(ctx); err != nil {
+		return err
+	}
+	if err := f.turn.take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.leave()
+	conn, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return f.wal(ctx, conn)
 }
 
 // learn asks the user's handle for the file and for the settings that the work
@@ -146,7 +177,9 @@ func (f *file) name(more string) string {
 
 // wal puts the database into WAL mode. The mode stays with the file. Switching
 // needs the file for oneself, and SQLite does not wait for that.
-func (f *file) wal(ctx context.Context, db *sql.DB) error {
+func (f *file) wal(ctx context.Context, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) error {
 	deadline := time.Now().Add(f.options.BusyTimeout)
 	for {
 		var mode string
@@ -284,6 +317,7 @@ type transaction struct {
 	// watched are contexts of the user's statements, which can be interrupted.
 	watched []context.Context
 	suspect bool // SQLite may have rolled back by itself
+	ending  bool // or a statement of the user's may have ended it
 }
 
 const (
@@ -322,10 +356,13 @@ func (t *transaction) check() error {
 	}
 	// There is no other way to ask than to try.
 	if _, err := t.f.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
-		t.suspect, t.watched = false, nil
+		t.suspect, t.ending, t.watched = false, false, nil
 		return nil
 	}
 	t.f.conn.ExecContext(context.Background(), "ROLLBACK")
+	if t.ending {
+		return sqlstore.ErrEnded
+	}
 	return sqlstore.Classified(backend.ErrSerialization, errRolledBack)
 }
 
@@ -401,7 +438,9 @@ func (t *transaction) end(how *sqlstore.Stmt) error {
 		return nil
 	}
 	err := t.f.run(context.Background(), how)
-	if err != nil {
+	if err == nil && how == commitStmt {
+		err = t.f.same() // else what was committed is in a file that has no name
+	} else if err != nil {
 		// Whatever went wrong, the next writer must not find this transaction.
 		if again := t.f.run(context.Background(), rollbackStmt); how == rollbackStmt && again != nil {
 			err = nil // SQLite had rolled back by itself
@@ -418,10 +457,15 @@ func (t *transaction) SQL() backend.Execer { return userSQL{t} }
 type userSQL struct{ t *transaction }
 
 // enter is that of the transaction.
-func (u userSQL) enter(ctx context.Context) error {
+func (u userSQL) enter(ctx context.Context, query string) error {
+	may, err := sqlstore.CheckEnding(query)
+	if err != nil {
+		return err
+	}
 	if err := u.t.enter(ctx); err != nil {
 		return u.t.f.store.Classify(err)
 	}
+	u.t.suspect, u.t.ending = u.t.suspect || may, u.t.ending || may
 	if ctx.Done() != nil {
 		for _, c := range u.t.watched {
 			if c == ctx {
@@ -434,7 +478,7 @@ func (u userSQL) enter(ctx context.Context) error {
 }
 
 func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
@@ -448,7 +492,7 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 }
 
 func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
@@ -458,33 +502,20 @@ func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*
 }
 
 func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := u.enter(ctx); err != nil {
-		return failingRow(ctx, err)
+	if err := u.enter(ctx, query); err != nil {
+		return sqlstore.FailedRow(ctx, err)
 	}
 	defer u.t.mu.Unlock()
 	return u.t.f.conn.QueryRowContext(ctx, query, args...)
 }
 
 func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := u.enter(ctx); err != nil {
+	if err := u.enter(ctx, query); err != nil {
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
 	return u.t.f.conn.PrepareContext(ctx, query)
 }
-
-// failingRow makes a *sql.Row of an error: there is no other way than to let a
-// connection fail.
-func failingRow(ctx context.Context, err error) *sql.Row {
-	db := sql.OpenDB(failing{err})
-	defer db.Close()
-	return db.QueryRowContext(ctx, "SELECT 1")
-}
-
-type failing struct{ err error }
-
-func (f failing) Connect(context.Context) (driver.Conn, error) { return nil, f.err }
-func (f failing) Driver() driver.Driver                        { return nil }
 
 // join works in the user's transaction, on the user's connection.
 func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
@@ -497,6 +528,9 @@ func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 // reader returns a session that reads what is committed.
 func (f *file) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	if err := f.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := f.same(); err != nil {
 		return nil, nil, err
 	}
 	return pool{f}, func() {}, nil

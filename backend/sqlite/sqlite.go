@@ -29,7 +29,8 @@
 // # Set-up
 //
 // The database is put into WAL mode, in which readers and the writer do not wait
-// for each other. By default it is written with synchronous=NORMAL: "a
+// for each other, by Migrate, and whenever one that has Parley's tables is opened. One
+// that has not is left as it is. By default it is written with synchronous=NORMAL: "a
 // transaction committed in WAL mode with synchronous=NORMAL might roll back
 // following a power loss or system crash", though not when the program dies, and
 // the database stays consistent. Options.Synchronous "FULL" makes every commit
@@ -145,7 +146,7 @@ func newStore(f *file, o Options) *Store {
 	if o.PollEvery <= 0 {
 		o.PollEvery = 5 * time.Millisecond
 	}
-	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "")
+	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "", "sqlite_*")
 	if f.invalid == nil {
 		f.invalid = o.check()
 	}
@@ -178,6 +179,19 @@ func newStore(f *file, o Options) *Store {
 	store, err := sqlstore.New(d)
 	f.store, f.invalid = store, cmp.Or(f.invalid, err)
 	return &Store{store, f}
+}
+
+// Migrate implements backend.Backend.
+func (s *Store) Migrate(ctx context.Context) error {
+	return s.MigrateWith(ctx, backend.MigrateOptions{})
+}
+
+// MigrateWith implements backend.Migrator.
+func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error {
+	if err := s.file.takeOver(ctx); err != nil {
+		return s.Classify(err)
+	}
+	return s.Store.MigrateWith(ctx, o)
 }
 
 func (o *Options) check() error {

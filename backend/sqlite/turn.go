@@ -137,7 +137,10 @@ func (t *transaction) start(ctx context.Context) error {
 	if err := t.f.turn.take(ctx); err != nil {
 		return err
 	}
-	_, err := t.f.connect(ctx)
+	err := t.f.same()
+	if err == nil {
+		_, err = t.f.connect(ctx)
+	}
 	if err == nil {
 		// The wait for other processes ends with the context.
 		if err = t.f.run(ctx, beginStmt); err != nil {

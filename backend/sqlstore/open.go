@@ -104,26 +104,6 @@ func TakeConns(param string, to *int) error {
 	return nil
 }
 
-// Names returns the prefix of a store's names, "parley_" if none is given, and
-// its schema with a dot behind it, as Dialect wants them. Where one of them
-// cannot stand in a statement it says so and returns the defaults, so that a
-// store can be made whose every call fails with the error.
-func Names(prefix, schema string) (p, dot string, err error) {
-	if prefix == "" {
-		prefix = "parley_"
-	}
-	if schema != "" {
-		dot = schema + "."
-	}
-	if err = checkName("prefix", prefix); err == nil {
-		err = checkName("schema", schema)
-	}
-	if err != nil {
-		return "parley_", "", err
-	}
-	return prefix, dot, nil
-}
-
 // Files returns what is in schema/0*.sql, in the order of the files' names.
 func Files(schema embed.FS) (files []string) {
 	names, err := fs.Glob(schema, "schema/0*.sql")

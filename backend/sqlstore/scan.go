@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -88,13 +89,9 @@ func (d intDest[T]) Scan(src any) error {
 	case int64:
 		*d.n = T(v)
 	case []byte: // a sum that the engine made a decimal of
-		var n int64
-		_, err := fmt.Sscan(string(v), &n)
-		*d.n = T(n)
-		return err
+		return d.Scan(string(v))
 	case string:
-		var n int64
-		_, err := fmt.Sscan(v, &n)
+		n, err := strconv.ParseInt(v, 10, 64)
 		*d.n = T(n)
 		return err
 	default:

@@ -2,9 +2,7 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,19 +74,6 @@ func (s *Store) SetMigrations(files func(known []string) []string) error {
 
 // Q returns the statements as the engine wants them.
 func (s *Store) Q() *Statements[*Stmt] { return &s.q }
-
-// names matches what may be used as a prefix or schema without quoting on any
-// engine.
-var names = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
-
-// checkName returns an error unless name is empty or may stand in a statement
-// without quotes.
-func checkName(what, name string) error {
-	if name == "" || len(name) <= 32 && names.MatchString(name) {
-		return nil
-	}
-	return fmt.Errorf("parley: %s %q: want at most 32 of a-z, 0-9 and _, not beginning with a digit", what, name)
-}
 
 // Info implements backend.Backend.
 func (s *Store) Info(ctx context.Context) (backend.Info, error) {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
@@ -96,5 +98,33 @@ func TestMistypedPathMakesNoFile(t *testing.T) {
 		if _, err := os.Stat(path); err == nil {
 			t.Fatalf("parley %v made the file", args)
 		}
+	}
+}
+
+// TestReservedNames: a schema or prefix with which a statement would be wrong is refused
+// before anything is connected to.
+func TestReservedNames(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{
+		"postgres://u@127.0.0.1:1/db?parley_schema=user", "postgres://u@127.0.0.1:1/db?parley_schema=select",
+		"postgres://u@127.0.0.1:1/db?parley_schema=pg_mine", "postgres://u@127.0.0.1:1/db?parley_schema=a-b",
+		"sqlserver://u@127.0.0.1:1?parley_schema=user", "sqlserver://u@127.0.0.1:1?parley_schema=plan",
+		"mysql://u@127.0.0.1:1/db?parley_prefix=un", "sqlite::memory:?parley_prefix=sqlite_", "sqlite::memory:?parley_prefix=a'b",
+	} {
+		if b, err := backend.Open(over, name); !errors.Is(err, parley.ErrInvalidName) {
+			t.Errorf("Open(%s): %v, want ErrInvalidName", name, err)
+			if err == nil {
+				b.Close()
+			}
+		}
+	}
+	b, err := backend.Open(t.Context(), "sqlite::memory:?parley_prefix=select")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Migrate(t.Context()); err != nil {
+		t.Errorf("a word with more behind it is none: %v", err)
 	}
 }

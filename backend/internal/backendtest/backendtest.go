@@ -37,6 +37,7 @@ var tests = []struct {
 	{"end unsent", testEndUnsent},
 	{"cleanup", testCleanup},
 	{"end both", testEndBoth},
+	{"statements that end transactions", testEndings},
 	{"end in delivery", testEndInDelivery},
 	{"notice", testNotice},
 	{"timer", testTimer},

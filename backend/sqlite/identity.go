@@ -1,0 +1,54 @@
+package sqlite
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// identity tells whether the path still leads to the file that was opened. An open file
+// that was deleted, or replaced by another one, can be written to as before, and all of
+// that vanishes when it is closed: "if a database file is unlinked or renamed while in
+// use, … behavior is undefined and probably undesirable" (How To Corrupt An SQLite
+// Database File).
+type identity struct {
+	path string
+	was  fs.FileInfo // nil where the database is in no file
+	lost atomic.Bool
+}
+
+// identify remembers which file it is.
+func (f *file) identify() {
+	path, err := filepath.Abs(f.path) // the program may change its directory
+	if err != nil || f.params.Has("vfs") {
+		return
+	}
+	if was, err := os.Stat(path); err == nil {
+		f.identity.path, f.identity.was = path, was
+	}
+}
+
+var errReplaced = errors.New("restart the program when the database's file is in its place again")
+
+// same returns an error if it is not that file any more, and does so from then on:
+// connections that are opened later would be those of another database. It costs one
+// call of the operating system.
+func (f *file) same() error {
+	i := &f.identity
+	if i.was == nil {
+		return nil
+	}
+	if !i.lost.Load() {
+		now, err := os.Stat(i.path)
+		if err == nil && os.SameFile(now, i.was) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		i.lost.Store(true)
+	}
+	return sqlstore.Classified(backend.ErrReplaced, errReplaced)
+}
