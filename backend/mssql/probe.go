@@ -287,7 +287,7 @@ var parameters = map[string]string{
 	"send":    "@p1 binary(16), @p2 binary(16), @p3 nvarchar(4000), @p4 varbinary(max), @p5 bigint, @p6 bigint, @p7 bigint",
 	"guards":  "@p1 $ids",
 	"append":  "@p1 $batch",
-	"walk":    "@p1 bigint, @p2 bigint",
+	"walk":    "@p1 bigint, @p2 bigint, @p3 bigint, @p4 bigint, @p5 bigint, @p6 bigint, @p7 bigint",
 	"take":    "@p1 $ids, @p2 bigint",
 	"lease":   "@p1 $ids, @p2 bigint, @p3 bigint, @p4 nvarchar(4000)",
 	"held":    "@p1 $ids",

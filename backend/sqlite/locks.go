@@ -109,6 +109,10 @@ func (f *file) takeOver(ctx context.Context) error {
 	if err := f.open(ctx); err != nil {
 		return err
 	}
+	var mode string
+	if err := f.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err == nil && mode == "wal" {
+		return nil // as after the first time, also while a transaction of the caller's is open
+	}
 	if err := f.turn.take(ctx); err != nil {
 		return err
 	}
