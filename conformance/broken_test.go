@@ -538,7 +538,11 @@ func crowded() *mistake {
 			return c, err
 		},
 		settle: func(ctx context.Context, tx backend.Tx, outcomes []backend.Outcome) (bool, error) {
-			inHand.Add(-int64(len(outcomes)))
+			for _, o := range outcomes {
+				if len(o.Done) > 0 { // else it is kept on by lease
+					inHand.Add(-1)
+				}
+			}
 			return tx.Settle(ctx, outcomes)
 		},
 	}

@@ -67,6 +67,7 @@ var (
 // rarely are rights for what takes too long to wait for.
 var rarely = []string{
 	"DELETE key",                  // of a worker, whose duty removes keys that have not been used for a minute
+	"UPDATE walk",                 // of a worker, where a table has more than a page to walk through
 	"UPDATE held",                 // of a worker, that sends again what a dialog in error has left
 	"INSERT key", "INSERT stream", // of an operator, who requeues a dead letter whose key has been removed
 }

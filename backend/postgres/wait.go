@@ -144,7 +144,6 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		return
 	}
 	defer sqlstore.Discard(conn) // it listens: it must not go back to the pool
-	defer p.store.KeepsConn()()
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
 		return
 	}

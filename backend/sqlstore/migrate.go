@@ -49,6 +49,13 @@ func (d *Dialect) steps(from int) (list []step) {
 	return list
 }
 
+// first is the step as part of a first installation, in which no one is
+// to be locked out and all is one transaction.
+func (x step) first() step {
+	x.text = strings.ReplaceAll(x.text, " CONCURRENTLY ", " ")
+	return x
+}
+
 // needs is the oldest program that a contract step leaves at work.
 func (x step) needs() int { return x.n - 1 }
 
@@ -122,11 +129,10 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 				break // together they would keep the locks of several tables
 			}
 			m.report("schema %d", x.n)
-			text := x.text
 			if fresh {
-				text = strings.ReplaceAll(text, " CONCURRENTLY ", " ")
+				x = x.first()
 			}
-			if err := m.s.script(ctx, tx, text); err != nil {
+			if err := m.s.script(ctx, tx, x.text); err != nil {
 				return err
 			}
 		}
@@ -293,6 +299,9 @@ func (s *Store) MigrationSQL(from int) string {
 		}
 		if x.contract && from > 0 {
 			b.WriteString(s.d.announcement(x))
+		}
+		if from == 0 {
+			x = x.first()
 		}
 		b.WriteString(x.text)
 	}
