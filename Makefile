@@ -8,17 +8,19 @@ SERVERS     := .cache/testservers
 # locks of its own, on which it would spend most of the time.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
-# What runs without the race detector, which makes it use three times the processor time:
-# suites of a backend whose suite runs with it already, on another driver, through a
-# pooler, or on the other server; and tests of single statements, one after another.
-AGAIN := ^Test(Conformance(PGX|PgBouncer)|Backend.*|Plans|DuePlans|PlannedOnce|Statements)$$|^TestConformance$$/^mysql$$
+# The race detector, which takes three times the processor time, is for what goroutines
+# share: the library, the suite on the stores in the process, and the random load on every
+# server. Backends of servers run without it, and so do tests of single statements.
+RACED := . ./conformance/... ./backend/sqlite ./internal/stress
+PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
+AGAIN := ^Test(Backend.*|Plans|Statements)$$
 
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-again matrix fuzz short lint cover conformance stress faults planted bench servers stop
+.PHONY: help test test-race test-plain matrix fuzz short lint cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,14 +28,15 @@ help: ## show this list
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
 # not wait for the disk. -count=1: a cached result may come from another version of a
 # server. -vet=off: lint has done that.
-test: lint $(SERVERS) ## all there is: lint, then every test, with the race detector, on every server that can be had
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-again
+test: lint $(SERVERS) ## all there is: lint, then every test, on every server that can be had
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-plain
 
 test-race:
-	go test $(RACE) -vet=off -count=1 -parallel 4 -timeout 25m -skip '$(AGAIN)' ./...
+	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)
 
-test-again:
-	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -run '$(AGAIN)' ./backend/...
+test-plain:
+	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m $(PLAIN)
+	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)

@@ -31,6 +31,9 @@ func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []back
 		return nil
 	}
 	if !s.q.WorkerAttend.Empty() {
+		if err := s.usable(ctx); err != nil { // it finds out whether there is a pooler
+			return nil, err
+		}
 		if backend.IsInside(ctx) || s.d.OnlyInTx != nil && s.d.OnlyInTx() {
 			err = s.atomically(ctx, func(t *Tx) error { return t.Rows(ctx, look, s.q.WorkerAttend, args...) })
 		} else {
