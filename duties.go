@@ -185,6 +185,9 @@ func (c *caretaker) denied(duty string, err error) bool {
 // tend does a batch of one duty. Where more is left the next round goes on, when the
 // other duties have had their turns.
 func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err error) {
+	c.mu.Lock()
+	c.next[duty] = time.Now().Add(time.Hour) // what falls due meanwhile is set before that
+	c.mu.Unlock()
 	moved, next, err := c.b.be.Tend(ctx, duty, dutyLimit)
 	wait := jitter(every[duty])
 	switch {
@@ -198,7 +201,9 @@ func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err
 		wait = min(wait, next)
 	}
 	c.mu.Lock()
-	c.next[duty] = time.Now().Add(wait)
+	if at := time.Now().Add(wait); at.Before(c.next[duty]) {
+		c.next[duty] = at
+	}
 	c.mu.Unlock()
 	if moved > 0 && duty <= backend.DutyDeferred {
 		c.b.wake(map[int64]bool{0: true})
