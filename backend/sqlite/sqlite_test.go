@@ -418,9 +418,14 @@ func TestWriterThatStays(t *testing.T) {
 	_, err = second.Once(f.Ctx, "second", time.Hour) // it has not begun to write
 	f.OK(err)
 	f.OK(second.Commit(f.Ctx))
-	for _, event := range []string{"turn.long", "turn.over"} {
-		if got, by := <-said, <-said; got != event || !strings.Contains(by, name) {
-			t.Errorf("logged %q by %q, want %q by %s", got, by, event, name)
+	logged := make(map[string]bool) // a timer logs the first, and may be late on a busy machine
+	for range 2 {
+		event, by := <-said, <-said
+		if logged[event] = true; !strings.Contains(by, name) {
+			t.Errorf("logged %q by %q, want by %s", event, by, name)
 		}
+	}
+	if !logged["turn.long"] || !logged["turn.over"] {
+		t.Errorf("logged %v, want turn.long and turn.over", logged)
 	}
 }
