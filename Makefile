@@ -15,6 +15,10 @@ RACED := . ./conformance/... ./backend/sqlite ./internal/stress
 PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
 AGAIN := ^Test(Backend.*|Plans|Statements)$$
 
+# The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
+# matrix runs them, since the tests are to take less than 25 minutes on two cores.
+OTHER := ^TestConformance(PGX|PgBouncer)$$|^TestBackend(PGX|Unprepared)$$
+
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
 RUN   ?= .
@@ -35,7 +39,7 @@ test-race:
 	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)
 
 test-plain:
-	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m $(PLAIN)
+	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m -skip '$(OTHER)' $(PLAIN)
 	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
