@@ -53,7 +53,7 @@
 // one. Transactions have one each, from Begin to their end, and each other call has one
 // while it lasts; a call that has one takes no second one. A call with a context that
 // [IsInside] an open transaction waits for a bounded time: [Patiently] does that. What
-// waits without a limit has no connection meanwhile, so that it is in nobody's way.
+// waits without a limit has no connection meanwhile, so that it hinders no other caller.
 // Parley sees to the rest: it leaves two connections to others beside what handlers
 // and deliveries hold.
 //

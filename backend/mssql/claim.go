@@ -62,7 +62,7 @@ type looking struct {
 	c   backend.Claim
 }
 
-// found reports whether there is an answer, be it that somebody else was quicker.
+// found reports whether there is an answer, be it that another receiver was quicker.
 func (l *looking) found() bool { return len(l.c.Holds) > 0 || l.c.Contended || l.c.Discarded > 0 }
 
 // look takes what can be had of the heads of both orders, or else of what follows.

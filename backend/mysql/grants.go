@@ -15,7 +15,7 @@ func (p *pool) grants() *sqlstore.Grants {
 		Account: account,
 		Table:   p.named,
 		More: []sqlstore.Rights{
-			// Whoever makes a key looks for it with a lock, which takes UPDATE.
+			// The sender of a new key looks for it with a lock, which takes UPDATE.
 			{Table: "key", Sender: "u", Worker: "u", Operator: "u"},
 			// By a row of it a receiver finds out a joined transaction's level.
 			{Table: "probe", Worker: "sid", Operator: "sid"},

@@ -10,7 +10,7 @@ import (
 )
 
 // timeouts returns the session's limits for transactions, in seconds: what MariaDB has
-// for idle ones, and for how long a connection may be idle at all, which both servers
+// for idle ones, and the time that a connection may be idle at all, which both servers
 // apply to one that is inside a transaction, too.
 func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
 	conn, _, err := p.conn(ctx)

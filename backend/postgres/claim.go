@@ -178,10 +178,10 @@ type found struct {
 	groups              []backend.ID
 	walkedPosts         []backend.ID // promoted, or found by a walk; without what they are
 	posts               []*sqlstore.Post
-	vain                bool  // a group is locked that somebody else has just taken
+	vain                bool  // a group is locked that another receiver has just taken
 	first               place // of the first group or post that is not promoted
 	stream, post        place // the heads of both orders, locked or not
-	streams, promotions bool  // there are some, though it be in somebody's hands
+	streams, promotions bool  // there are some, though they may be in flight
 	waiting             bool  // something is there that is not blocked
 
 	// Where the window ended, if nothing was found and there may be more behind it: that

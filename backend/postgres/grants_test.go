@@ -170,7 +170,7 @@ func TestPoster(t *testing.T) {
 }
 
 // TestCallersKeepPosting: the step that makes parley_post work with its owner's rights
-// leaves EXECUTE to those whose calls could do anything before it, and to nobody else.
+// leaves EXECUTE to those whose calls could do anything before it, and to no other role.
 func TestCallersKeepPosting(t *testing.T) {
 	db := connect(t, "postgres", server(t))
 	s := site(t)

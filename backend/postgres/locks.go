@@ -21,7 +21,7 @@ import (
 
 // pool is the database and how to run statements on it.
 type pool struct {
-	log     *slog.Logger // nil: nobody wants to know
+	log     *slog.Logger // nil: there is no log
 	cramped sync.Once    // it has been logged that there is no connection to listen on
 
 	options Options // with the prefix that it has come to

@@ -268,7 +268,7 @@ func TestNativeExpired(t *testing.T) {
 }
 
 // TestNativeHangsUp: a session that is not renewed in its lease gives its
-// connection back, though nobody asks. Sessions leave two connections to others, and
+// connection back without being asked. Sessions leave two connections to others, and
 // what they have is not counted among those that workers may hold.
 func TestNativeHangsUp(t *testing.T) {
 	f := nativeLocks(t)

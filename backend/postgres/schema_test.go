@@ -35,7 +35,7 @@ func altered(step string) (tables []string) {
 func TestStepLocksOneTable(t *testing.T) {
 	for i, step := range sqlstore.Files(schema) {
 		if i == 0 || strings.Contains(step, "-- step: online") {
-			continue // nobody is there yet; it has no transaction
+			continue // no client is there yet; it has no transaction
 		}
 		if tables := altered(step); len(tables) > 1 {
 			t.Errorf("step %d locks %q, want one table", i+1, tables)

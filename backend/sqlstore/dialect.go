@@ -90,7 +90,7 @@ type Dialect struct {
 	Info func(ctx context.Context) (backend.Info, error)
 
 	// Timeouts returns the settings by which the server ends transactions that are
-	// open, or idle, for so long; nil where it ends none.
+	// open, or idle, at most that long; nil where it ends none.
 	Timeouts func(ctx context.Context) (map[string]time.Duration, error)
 
 	// Lacks returns what of a table the role may not do, where SchemaTables cannot

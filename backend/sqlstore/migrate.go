@@ -102,7 +102,7 @@ type migration struct {
 
 func (m *migration) report(format string, args ...any) { m.o.Report(fmt.Sprintf(format, args...)) }
 
-// next takes the next step, or all of them if nobody uses the store yet.
+// next takes the next step, or all of them if no program uses the store yet.
 func (m *migration) next(ctx context.Context) (done bool, err error) {
 	var wait, online step // that has been announced; that is done beside
 	err = m.alone(ctx, func(tx *Tx) error {

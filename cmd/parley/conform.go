@@ -72,7 +72,7 @@ func conform(ctx context.Context, c *call) error {
 	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", *c.db))
 }
 
-// secrets are the parts of a database's name that are nobody else's business: all but its
+// secrets are the parts of a database's name that are to stay private: all but its
 // scheme and the names of parameters.
 func secrets(db string) []string {
 	u, err := url.Parse(db)

@@ -45,7 +45,7 @@ func (j *judge) locks() {
 		var certain []*hold
 		for _, h := range list {
 			if open[h.attempt] == h {
-				continue // it may have been lost, nobody knows when
+				continue // it may have been lost at an unknown time
 			}
 			for _, other := range certain {
 				if h.from.Before(other.to) && !compatible(h.mode, other.mode) {

@@ -15,7 +15,7 @@ import (
 )
 
 // ownedServer is a server that internal/testservers runs for this run alone. A nil one
-// is somebody else's.
+// is another process's.
 type ownedServer struct{ tool, label, name string }
 
 // errMissing: the server's programs cannot be had here.

@@ -2,7 +2,7 @@
 -- What falls due is found queue by queue, in its order: a queue that is disabled costs
 -- nothing, and a batch reads no more than it moves.
 --
--- A statement that locks a table gives up after two seconds, so that nobody waits
+-- A statement that locks a table gives up after two seconds, so that no other program waits
 -- behind it for longer, and the migration tries again.
 
 -- The queue of the endpoint whose timer it is; 0 for one that an older program has set.

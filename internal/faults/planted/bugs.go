@@ -1,6 +1,6 @@
 package main
 
-// bug is a mistake that somebody could make, on the server where it shows.
+// bug is a mistake that a programmer could make, on the server where it shows.
 type bug struct {
 	name, server string
 	flags        []string // for the run
