@@ -282,6 +282,7 @@ type transaction struct {
 	lost    error  // what ended the transaction on the server
 	used    bool   // something has been done in it
 	applied bool   // the application has had statements since the last of ours
+	ends    bool   // one of them may have ended the transaction
 	after   string // gives back, when it has ended, what kept other migrations away
 	free    bool   // what is done in it commits by itself
 	turn    string // keeps other migrations away for longer, on a cluster
@@ -307,7 +308,7 @@ func (l *lastID) take(res sql.Result) {
 	}
 }
 
-var errEnded = errors.New("the server has ended the transaction, because of a deadlock or a statement that commits")
+var errDeadlock = errors.New("the server has ended the transaction, because of a deadlock")
 
 // check returns an error unless the transaction is there for a statement of ours.
 // Whether it is, after statements of the application's, is found out by one that
@@ -323,31 +324,31 @@ func (t *transaction) check(ctx context.Context) error {
 	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 	switch {
 	case number(err) == 1568:
-		t.applied = false
+		t.applied, t.ends = false, false
 		return nil
-	case err == nil:
-		t.lost = errEnded
-		return t.usable()
+	case err != nil:
+		return err
+	case t.ends:
+		t.lost = sqlstore.ErrEnded
+	default:
+		t.lost = sqlstore.Classified(backend.ErrSerialization, errDeadlock)
 	}
-	return err
+	return t.lost
 }
 
 // usable returns an error if the transaction is known to be over.
 func (t *transaction) usable() error {
-	switch {
-	case t.over:
+	if t.over {
 		return sql.ErrTxDone
-	case t.lost != nil:
-		return sqlstore.Classified(backend.ErrSerialization, t.lost)
 	}
-	return nil
+	return t.lost
 }
 
 // saw takes notice of what an error did to the transaction.
 func (t *transaction) saw(err error) {
 	if err != nil && endsTransaction(err) {
 		t.mu.Lock()
-		t.lost = err
+		t.lost = sqlstore.Classified(backend.ErrSerialization, err)
 		t.mu.Unlock()
 	}
 }
@@ -450,13 +451,15 @@ type application struct{ t *transaction }
 
 // start is called before each of them.
 func (a application) start(query string) error {
-	if _, err := sqlstore.CheckEnding(query); err != nil {
+	may, err := sqlstore.CheckEnding(query)
+	if err != nil {
 		return err
 	}
 	t := a.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used, t.applied = true, !t.free
+	t.ends = t.ends || may || changes.MatchString(query)
 	return t.usable()
 }
 

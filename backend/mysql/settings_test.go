@@ -217,8 +217,8 @@ func TestLostTransaction(t *testing.T) {
 			_, err := tx.SQL().ExecContext(f.Ctx, statement)
 			f.OK(err)
 		}
-		f.Is(post(tx), backend.ErrSerialization)
-		f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
+		f.Is(post(tx), backend.ErrTxDone)
+		f.Is(tx.Commit(f.Ctx), backend.ErrTxDone)
 
 		// By a deadlock that the application overlooks, in a row that it scans.
 		tx = f.Begin()

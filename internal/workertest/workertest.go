@@ -178,7 +178,8 @@ func numbered(format string, n int) (list []string) {
 
 // deadlock: two groups that write to the same rows in opposite order. One of
 // them is given up by the engine, and nothing else of its batch; it counts no
-// attempt, and succeeds at the next try.
+// attempt, and succeeds at the next try. That may lose in the same way on PostgreSQL,
+// where it can lock its first row again before the other, which waits for it, wakes up.
 func (s *shop) deadlock() {
 	var met [2]chan struct{}
 	for i := range met {
