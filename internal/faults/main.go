@@ -29,6 +29,7 @@ func main() {
 	flag.StringVar(&o.tool, "testservers", ".cache/testservers", "the program that starts it")
 	flag.StringVar(&o.diskSize, "disk", "", "the size of a file system for it, like 1G: it will be full at times; takes root")
 	flag.StringVar(&o.only, "only", "", "the kinds of faults, with commas between; all by default")
+	flag.BoolVar(&o.clock, "clock", false, "have the clock of --server step back, which takes libfaketime")
 	flag.IntVar(&o.operations, "operations", 10_000, "sends and handler calls")
 	flag.IntVar(&o.faults, "faults", 20, "faults")
 	flag.IntVar(&o.programs, "programs", 3, "processes")

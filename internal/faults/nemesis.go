@@ -32,15 +32,16 @@ var afflictions = []affliction{
 	{"stop", nil, (*suite).stopProgram},
 	{"disk full", func(s *suite) bool { return s.disk != nil }, (*suite).fillDisk},
 	{"terminate", behindProxy, (*suite).terminate},
-	{"failover", func(s *suite) bool { return s.own.pair() }, (*suite).failOver},
+	{"failover", func(s *suite) bool { return s.own.standsBy() }, (*suite).failOver},
 	{"lock timeout", hasTimeouts, timeout(2)},
 	{"migration", nil, (*suite).migrate},
+	{"clock", func(s *suite) bool { return s.own != nil && s.own.clock }, (*suite).stepClock},
 	{"lag", behindProxy, (*suite).lag},
 	{"server restarted", ownServer, (*suite).restartServer},
 }
 
 func behindProxy(s *suite) bool { return s.proxy != nil }
-func ownServer(s *suite) bool   { return s.own != nil && !s.own.pair() }
+func ownServer(s *suite) bool   { return s.own != nil && !s.own.standsBy() }
 
 // possible are the kinds that this run can inject.
 func (s *suite) possible() (list []affliction) {

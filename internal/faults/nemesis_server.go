@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -16,7 +17,11 @@ import (
 
 // ownedServer is a server that internal/testservers runs for this run alone. A nil one
 // is another process's.
-type ownedServer struct{ tool, label, name string }
+type ownedServer struct {
+	tool, label, name string
+
+	clock bool // it has one that can be stepped back
+}
 
 // errMissing: the server's programs cannot be had here.
 var errMissing = errors.New("the server cannot be had here")
@@ -24,11 +29,17 @@ var errMissing = errors.New("the server cannot be had here")
 // codeMissing is the exit code with which testservers says so.
 const codeMissing = 3
 
-func (o *ownedServer) pair() bool { return o != nil && strings.HasSuffix(o.name, "-pair") }
+// standsBy says whether another server can take its place.
+func (o *ownedServer) standsBy() bool {
+	return o != nil && (strings.HasSuffix(o.name, "-pair") || o.name == "galera")
+}
 
 // do has testservers do something and returns what it prints.
 func (o *ownedServer) do(verb string) (string, error) {
 	cmd := exec.Command(o.tool, "own", o.label, verb, o.name)
+	if o.clock {
+		cmd.Env = append(os.Environ(), "PARLEY_TEST_CLOCK=1")
+	}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -42,14 +53,15 @@ func (o *ownedServer) do(verb string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// begin starts it and returns its address.
+// begin starts it and returns its address, of a cluster that of the first node.
 func (o *ownedServer) begin() (string, error) {
 	line, err := o.do("start")
 	if err != nil {
 		return "", err
 	}
 	_, address, _ := strings.Cut(line, "=")
-	return strings.Trim(address, "'"), nil
+	address, _, _ = strings.Cut(strings.Trim(address, "'"), ",")
+	return address, nil
 }
 
 // killServer kills the server, and starts it a moment later.
@@ -65,6 +77,12 @@ func (s *suite) killServer(context.Context) error {
 // restartServer has it end as an operator does.
 func (s *suite) restartServer(context.Context) error {
 	_, err := s.own.do("restart")
+	return err
+}
+
+// stepClock steps the server's clock back by two seconds.
+func (s *suite) stepClock(context.Context) error {
+	_, err := s.own.do("back")
 	return err
 }
 
@@ -118,10 +136,10 @@ var settings = map[string][3]setting{
 	},
 }
 
-// hasTimeouts leaves out a pair: a statement that waits for the standby counts as
+// hasTimeouts leaves out those with a standby: a statement that waits for the standby counts as
 // committed when its time is over, which no program can see.
 func hasTimeouts(s *suite) bool {
-	return s.proxy != nil && !s.own.pair() && settings[s.kind()] != [3]setting{}
+	return s.proxy != nil && !s.own.standsBy() && settings[s.kind()] != [3]setting{}
 }
 
 // timeout has sessions with a timeout for a while.

@@ -26,6 +26,7 @@ type options struct {
 	server, tool                 string // instead of db: a server of the run's own, which tool runs
 	diskSize                     string // of a file system for it, or ""
 	only                         string // the kinds of faults, with commas between, or ""
+	clock                        bool   // the server has one that steps back
 	operations, faults, programs int
 	limit, drain                 time.Duration // of the faults, of the time after them
 }
@@ -119,7 +120,7 @@ func (s *suite) serve() (err error) {
 		return err
 	}
 	if s.server != "" && s.server != "sqlite" {
-		s.own = &ownedServer{s.tool, fmt.Sprint("faults-", os.Getpid(), "-", s.server), s.server}
+		s.own = &ownedServer{s.tool, fmt.Sprint("faults-", os.Getpid(), "-", s.server), s.server, s.clock}
 		if folder, err = s.own.do("folder"); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -99,66 +100,124 @@ func galeraProvider() (string, error) {
 
 func nodeName(k int) string { return fmt.Sprintf("node%d", k) }
 
-func (galera) Start(ctx context.Context, in *instance) (string, error) {
-	provider, err := galeraProvider()
-	if err != nil {
-		return "", err
-	}
-	scripts, err := galeraScripts()
-	if err != nil {
-		return "", err
-	}
-	in.path = scripts
-	ports := make(map[string]int)
-	for k := range galeraNodes {
-		for _, what := range []string{"sql", "group", "ist", "sst"} {
-			name := fmt.Sprint(what, k)
-			if ports[name], err = in.port(ctx, name); err != nil {
-				return "", err
-			}
+// nodePorts are what a node listens on: for programs, for the group, and for what a node
+// that joins is sent.
+type nodePorts struct{ sql, group, ist, sst int }
+
+// nodePorts returns the ports of a node, by a function that has them by their names.
+func (galera) nodePorts(k int, port func(name string) (int, error)) (p nodePorts, err error) {
+	for _, x := range []struct {
+		name string
+		to   *int
+	}{{"sql", &p.sql}, {"group", &p.group}, {"ist", &p.ist}, {"sst", &p.sst}} {
+		if *x.to, err = port(fmt.Sprint(x.name, k)); err != nil {
+			return p, err
 		}
 	}
-	var peers, addresses []string
-	for k := range galeraNodes {
-		peers = append(peers, fmt.Sprintf("127.0.0.1:%d", ports[fmt.Sprint("group", k)]))
-		addresses = append(addresses, mysqlAddress(ports[fmt.Sprint("sql", k)]))
+	return p, nil
+}
+
+func (g galera) Start(ctx context.Context, in *instance) (string, error) {
+	if err := in.write("primary", "0"); err != nil {
+		return "", err
 	}
-	for k := range galeraNodes {
-		data := filepath.Join(in.home(), "data", nodeName(k))
+	var peers, addresses []string
+	var nodes [galeraNodes]nodePorts
+	for k := range nodes {
+		var err error
+		nodes[k], err = g.nodePorts(k, func(name string) (int, error) { return in.port(ctx, name) })
+		if err != nil {
+			return "", err
+		}
+		peers = append(peers, peer(nodes[k]))
+		addresses = append(addresses, mysqlAddress(nodes[k].sql))
+	}
+	data := filepath.Join(in.home(), "data")
+	if err := in.folder(data); err != nil {
+		return "", err
+	}
+	if err := (mariadb{}).init(ctx, in, filepath.Join(data, nodeName(0))); err != nil {
+		return "", err
+	}
+	for k := range nodes {
 		cluster := "gcomm://"
-		if k == 0 {
-			if err := in.folder(filepath.Join(in.home(), "data")); err != nil {
-				return "", err
-			}
-			if err := (mariadb{}).init(ctx, in, data); err != nil {
-				return "", err
-			}
-		} else {
+		if k > 0 {
+			cluster += strings.Join(peers, ",")
 			// The files of the first node will come; the empty folder keeps the
 			// server from complaining that there are none.
-			cluster += strings.Join(peers, ",")
-			for _, dir := range []string{data, filepath.Join(data, "mysql")} {
-				if err := in.folder(dir); err != nil {
+			for _, dir := range []string{"", "mysql"} {
+				if err := in.folder(filepath.Join(data, nodeName(k), dir)); err != nil {
 					return "", err
 				}
 			}
 		}
-		group, ist, sst := ports[fmt.Sprint("group", k)], ports[fmt.Sprint("ist", k)], ports[fmt.Sprint("sst", k)]
-		err := (mariadb{}).run(in, nodeName(k), data, ports[fmt.Sprint("sql", k)],
-			"--wsrep-on=ON", "--wsrep-provider="+provider, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
-			"--wsrep-cluster-name=parley", "--wsrep-cluster-address="+cluster, "--wsrep-node-name="+nodeName(k),
-			"--wsrep-node-address="+peers[k], "--wsrep-sst-method=rsync",
-			fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", sst),
-			fmt.Sprintf("--wsrep-provider-options=base_host=127.0.0.1;base_port=%d;gmcast.listen_addr=tcp://127.0.0.1:%[1]d;ist.recv_addr=127.0.0.1:%d;gcache.size=64M;pc.recovery=false", group, ist))
-		if err != nil {
+		if err := g.node(in, k, nodes[k], cluster); err != nil {
 			return "", err
 		}
 		// One after the other: a node that is giving its data away takes no third.
-		if err := in.synced(ctx, k, ports[fmt.Sprint("sql", k)]); err != nil {
+		if err := in.synced(ctx, k, nodes[k].sql, k+1); err != nil {
 			return "", err
 		}
 	}
 	return strings.Join(addresses, ","), nil
+}
+
+// peer is how the other nodes of the cluster find one.
+func peer(p nodePorts) string { return fmt.Sprintf("127.0.0.1:%d", p.group) }
+
+// node starts a node in the background.
+func (galera) node(in *instance, k int, p nodePorts, cluster string, options ...string) error {
+	provider, err := galeraProvider()
+	if err != nil {
+		return err
+	}
+	if in.path, err = galeraScripts(); err != nil {
+		return err
+	}
+	return mariadb{}.run(in, nodeName(k), filepath.Join(in.home(), "data", nodeName(k)), p.sql, append([]string{
+		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
+		"--wsrep-cluster-name=parley", "--wsrep-cluster-address=" + cluster, "--wsrep-node-name=" + nodeName(k),
+		"--wsrep-node-address=" + peer(p), "--wsrep-sst-method=rsync",
+		fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", p.sst),
+		fmt.Sprintf("--wsrep-provider-options=base_host=127.0.0.1;base_port=%d;gmcast.listen_addr=tcp://127.0.0.1:%[1]d;"+
+			"ist.recv_addr=127.0.0.1:%d;gcache.size=64M;pc.recovery=false", p.group, p.ist)}, options...)...)
+}
+
+// inCharge is the node that programs are to use.
+func (galera) inCharge(in *instance) int {
+	k, _ := strconv.Atoi(in.read("primary"))
+	return k
+}
+
+// Failover implements successor: the next node takes over.
+func (g galera) Failover(ctx context.Context, in *instance) (string, error) {
+	lost := g.inCharge(in)
+	if err := in.killAll(ctx, nodeName(lost)); err != nil {
+		return "", err
+	}
+	next := (lost + 1) % galeraNodes
+	if err := in.write("primary", strconv.Itoa(next)); err != nil {
+		return "", err
+	}
+	return mysqlAddress(in.lastPortOf(fmt.Sprint("sql", next))), nil
+}
+
+// Repair implements successor. The node that was killed gets its data from the one that
+// is not in charge, which takes no statements meanwhile.
+func (g galera) Repair(ctx context.Context, in *instance) error {
+	lost, donor := (g.inCharge(in)+galeraNodes-1)%galeraNodes, (g.inCharge(in)+1)%galeraNodes
+	p, err := g.nodePorts(lost, func(name string) (int, error) { return in.lastPort(ctx, name) })
+	if err != nil {
+		return err
+	}
+	var peers []string
+	for k := range galeraNodes {
+		peers = append(peers, fmt.Sprintf("127.0.0.1:%d", in.lastPortOf(fmt.Sprint("group", k))))
+	}
+	if err := g.node(in, lost, p, "gcomm://"+strings.Join(peers, ","), "--wsrep-sst-donor="+nodeName(donor)+","); err != nil {
+		return err
+	}
+	return in.synced(ctx, lost, p.sql, galeraNodes)
 }
 
 // folder makes a folder that belongs to the server's user.
@@ -169,9 +228,9 @@ func (in *instance) folder(path string) error {
 	return handOver(path)
 }
 
-// synced waits until node k, and with it those before, belongs to the cluster.
-func (in *instance) synced(ctx context.Context, k, port int) error {
-	want := fmt.Sprintf("%d Synced", k+1)
+// synced waits until node k belongs to the cluster, which has so many nodes then.
+func (in *instance) synced(ctx context.Context, k, port, nodes int) error {
+	want := fmt.Sprintf("%d Synced", nodes)
 	state, end := "", time.Now().Add(90*time.Second)
 	for {
 		cmd := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--connect-timeout=5", "-h", "127.0.0.1", "-P", fmt.Sprint(port), "-u", "root", "-N", "-B", "-e",

@@ -11,7 +11,7 @@ import (
 )
 
 const ownUsage = `a server of one user's own: start, kill, revive, restart,
-                                                    failover, repair, folder, stop`
+                                                    back (its clock), failover, repair, folder, stop`
 
 // codeMissing is the exit code when a server cannot be had here.
 const codeMissing = 3
@@ -52,12 +52,6 @@ func ownCommand(ctx context.Context, env environment, args []string, stdout io.W
 	if err := checkNames([]string{name}); err != nil {
 		return 2, err
 	}
-	if verb == "start" {
-		if err = startCommand(ctx, env, []string{name}, stdout); errors.Is(err, errMissing) {
-			code = codeMissing
-		}
-		return code, err
-	}
 	var in *instance
 	for _, s := range specs {
 		if s.name == name && s.engine != nil {
@@ -66,6 +60,18 @@ func ownCommand(ctx context.Context, env environment, args []string, stdout io.W
 	}
 	if in == nil || err != nil {
 		return 1, errors.Join(err, fmt.Errorf("no server %s", name))
+	}
+	if verb == "start" {
+		if env.get("PARLEY_TEST_CLOCK") == "1" {
+			err = in.haveClock(ctx, env)
+		}
+		if err == nil {
+			err = startCommand(ctx, env, []string{name}, stdout)
+		}
+		if errors.Is(err, errMissing) {
+			code = codeMissing
+		}
+		return code, err
 	}
 	if verb == "folder" {
 		fmt.Fprintln(stdout, in.dir)
@@ -118,6 +124,8 @@ func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) erro
 		return in.write("address", address)
 	case verb == "repair" && pair:
 		return s.Repair(ctx, in)
+	case verb == "back":
+		return in.stepBack()
 	case verb == "kill" && can:
 		return r.Kill(ctx, in)
 	case verb == "revive" && can:

@@ -61,11 +61,17 @@ func (in *instance) port(ctx context.Context, name string) (int, error) {
 	return 0, errors.New("no free port on 127.0.0.1")
 }
 
+// lastPortOf returns the instance's port of that name, on which something may listen.
+func (in *instance) lastPortOf(name string) int {
+	port, _ := strconv.Atoi(in.read("port-" + name))
+	return port
+}
+
 // lastPort returns the instance's port of that name as soon as it is free: a process
 // that was killed keeps it for a moment longer than it can be seen.
-func (in *instance) lastPort(ctx context.Context, name string) (int, error) {
-	port, err := strconv.Atoi(in.read("port-" + name))
-	if err == nil && !gone(ctx, 10*time.Second, func() bool { return !portFree(port) }) {
+func (in *instance) lastPort(ctx context.Context, name string) (port int, err error) {
+	port = in.lastPortOf(name)
+	if !gone(ctx, 10*time.Second, func() bool { return !portFree(port) }) {
 		err = fmt.Errorf("port %d is still in use", port)
 	}
 	return port, err

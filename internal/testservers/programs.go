@@ -24,7 +24,7 @@ func (in *instance) program(ctx context.Context, path string, args ...string) er
 	defer f.Close()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = in.home() // a folder that the server's user can read
-	cmd.Env = serverEnv(os.Environ())
+	cmd.Env = in.environ()
 	cmd.Stdout, cmd.Stderr = f, f
 	if err := asServer(cmd); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (in *instance) background(name, path string, args ...string) error {
 	defer f.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Dir = in.home()
-	cmd.Env = serverEnv(os.Environ())
+	cmd.Env = in.environ()
 	if in.path != "" {
 		cmd.Env = append(cmd.Env, "PATH="+in.path+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	}
