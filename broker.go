@@ -372,6 +372,11 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 		return backend.Info{}, fail("info", "", err)
 	}
 	info, err := b.be.Info(ctx)
+	if b.admitted.starving() {
+		info.Warnings = append(info.Warnings, backend.Warning{Code: backend.WarnPool, Object: "pool",
+			Text: "this process had no connection free in time: its workers hold by lease what they would hold in transactions",
+			Hint: "raise the pool's limit, or have fewer readers"})
+	}
 	return info, fail("info", "", err)
 }
 

@@ -31,7 +31,8 @@ func TestDependencies(t *testing.T) {
 
 		module:                  core,
 		module + "/backend":     {module + "/backend"},
-		module + "/conformance": append(core, module+"/conformance"),
+		module + "/doctor":      append(core, module+"/doctor"),
+		module + "/conformance": append(core, module+"/doctor", module+"/conformance"),
 	} {
 		for _, d := range deps(t, pkg) {
 			ok := false

@@ -23,20 +23,6 @@ type caretaker struct {
 	told  map[string]bool // duties that the store does not allow, as the log has been told
 }
 
-// every says how often a duty is done though nothing is known to be due.
-var every = [backend.DutyCount]time.Duration{
-	backend.DutyDelayed:   time.Second,
-	backend.DutyTimers:    time.Second,
-	backend.DutyLifetimes: time.Second,
-	backend.DutyDeferred:  time.Second,
-	backend.DutyMarkers:   5 * time.Second,
-	backend.DutyClosed:    10 * time.Second,
-	backend.DutyGroups:    time.Minute,
-	backend.DutyWorkers:   time.Minute,
-	backend.DutyProcessed: time.Minute,
-	backend.DutyOnce:      time.Minute,
-}
-
 // dueDuties are those that make messages receivable.
 var dueDuties = [...]backend.Duty{backend.DutyDelayed, backend.DutyTimers, backend.DutyLifetimes, backend.DutyDeferred}
 
@@ -189,7 +175,7 @@ func (c *caretaker) tend(ctx context.Context, duty backend.Duty) (moved int, err
 	c.next[duty] = time.Now().Add(time.Hour) // what falls due meanwhile is set before that
 	c.mu.Unlock()
 	moved, next, err := c.b.be.Tend(ctx, duty, dutyLimit)
-	wait := jitter(every[duty])
+	wait := jitter(duty.Period())
 	switch {
 	case errors.Is(err, ErrDenied):
 		wait = jitter(deniedEvery)

@@ -7,9 +7,11 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/doctor"
 )
 
 // What could not be handled waits for an operator: parked, in its order, or as a
@@ -42,7 +44,7 @@ func ExampleBroker_Parked() {
 	}), nil)
 	must(w.Drain(ctx))
 
-	found, err := b.Diagnose(ctx, "orders")
+	found, err := doctor.Diagnose(ctx, b, "orders")
 	must(err)
 	for _, f := range found {
 		fmt.Println(f.Code)
@@ -78,4 +80,13 @@ func ExampleBroker_Parked() {
 	// 4 messages: the customer is not known
 	// 4 discarded: not for us
 	// 0 dead letters left
+}
+
+// A dashboard tells messages that no program handles yet from those that fail.
+func ExampleUnhandledSince() {
+	reason := `there is no handler for message type "Refund"; since 2026-11-23T08:00:00Z`
+	if since, ok := parley.UnhandledSince(reason); ok {
+		fmt.Println("no handler since", since.Format(time.TimeOnly))
+	}
+	// Output: no handler since 08:00:00
 }

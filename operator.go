@@ -246,6 +246,14 @@ func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStat
 
 func badLimit(n int) error { return fmt.Errorf("limit %d: %w", n, ErrInvalidOption) }
 
+// WorkerStatus is the record of a reader of a worker.
+type WorkerStatus = backend.AttendanceStatus
+
+// Workers lists the records of workers' readers, those of dead workers as well.
+func (b *Broker) Workers(ctx context.Context) ([]WorkerStatus, error) {
+	return read(b, "workers", func() ([]WorkerStatus, error) { return b.be.Attendances(ctx) })
+}
+
 func read[T any](b *Broker, op string, f func() (T, error)) (v T, err error) {
 	err = b.check()
 	if err == nil {

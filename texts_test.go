@@ -34,9 +34,9 @@ func FuzzTexts(f *testing.F) {
 		if text := errorText(errors.New(s)); !isText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > maxErrorText {
 			t.Errorf("errorText(%q) is %q", s, text)
 		}
-		since, ok := unhandledSince(s)
+		since, ok := UnhandledSince(s)
 		if ok && since.IsZero() && !strings.HasPrefix(s, unhandledPrefix) {
-			t.Errorf("unhandledSince(%q) is %v", s, since)
+			t.Errorf("UnhandledSince(%q) is %v", s, since)
 		}
 	})
 }
@@ -72,12 +72,12 @@ func TestUnhandledSince(t *testing.T) {
 		if !errors.As(err, &v) || !errors.Is(err, ErrNoHandler) {
 			t.Fatalf("type %q: %v", typ, err)
 		}
-		if got, ok := unhandledSince(errorText(&unhandledError{v, at})); !ok || !got.Equal(at) {
+		if got, ok := UnhandledSince(errorText(&unhandledError{v, at})); !ok || !got.Equal(at) {
 			t.Errorf("type %q: %v, %t", typ, got, ok)
 		}
 	}
 	for _, s := range []string{"", "deferred by its handler for 1s", unhandledPrefix + "x", unhandledPrefix + "x" + sinceWord, "x" + sinceWord + at.Format(time.RFC3339)} {
-		if got, ok := unhandledSince(s); ok {
+		if got, ok := UnhandledSince(s); ok {
 			t.Errorf("%q is taken for an error since %v", s, got)
 		}
 	}

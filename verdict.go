@@ -184,7 +184,7 @@ var defaultBackoff = Backoff(time.Second, 10*time.Minute)
 // Programs that have one may be on their way.
 func (w *Worker) unhandled(ctx context.Context, queue string, m *Message, v *verdict, r ruling) ruling {
 	now := time.Now()
-	since, known := unhandledSince(m.LastError)
+	since, known := UnhandledSince(m.LastError)
 	if !known || since.After(now) {
 		since = now
 	}
@@ -210,14 +210,15 @@ func (e *unhandledError) Error() string {
 	return e.verdict.Error() + sinceWord + e.since.UTC().Format(time.RFC3339)
 }
 
-// unhandledSince returns from when on a message was found to have no handler, if
-// that is what its last error says.
-func unhandledSince(lastError string) (since time.Time, ok bool) {
-	at := strings.LastIndex(lastError, sinceWord)
-	if at < 0 || !strings.HasPrefix(lastError, unhandledPrefix) {
+// UnhandledSince reports since when no worker has had a handler for the type of a
+// message, by the message's LastError or the Reason of its group. It returns false for
+// every other text.
+func UnhandledSince(text string) (since time.Time, ok bool) {
+	at := strings.LastIndex(text, sinceWord)
+	if at < 0 || !strings.HasPrefix(text, unhandledPrefix) {
 		return since, false
 	}
-	since, err := time.Parse(time.RFC3339, lastError[at+len(sinceWord):])
+	since, err := time.Parse(time.RFC3339, text[at+len(sinceWord):])
 	return since, err == nil
 }
 

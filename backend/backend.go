@@ -319,6 +319,25 @@ const (
 	DutyCount     int  = iota
 )
 
-func (d Duty) String() string {
-	return [...]string{"delayed", "timers", "lifetimes", "deferred", "markers", "closed", "groups", "workers", "processed", "once"}[d]
+// duties says of each duty how it is called and how often it is done though nothing is
+// known to be due.
+var duties = [DutyCount]struct {
+	name   string
+	period time.Duration
+}{
+	DutyDelayed:   {"delayed", time.Second},
+	DutyTimers:    {"timers", time.Second},
+	DutyLifetimes: {"lifetimes", time.Second},
+	DutyDeferred:  {"deferred", time.Second},
+	DutyMarkers:   {"markers", 5 * time.Second},
+	DutyClosed:    {"closed", 10 * time.Second},
+	DutyGroups:    {"groups", time.Minute},
+	DutyWorkers:   {"workers", time.Minute},
+	DutyProcessed: {"processed", time.Minute},
+	DutyOnce:      {"once", time.Minute},
 }
+
+func (d Duty) String() string { return duties[d].name }
+
+// Period is how often the duty is done at least.
+func (d Duty) Period() time.Duration { return duties[d].period }

@@ -33,6 +33,7 @@ const (
 	WarnJournal    = "store.journal"    // readers and writers wait for each other
 	WarnVacuum     = "store.vacuum"     // what was deleted is not cleaned up
 	WarnPooler     = "store.pooler"     // connections change their server between transactions
+	WarnPool       = "pool.short"       // a program had no connection free in time; Parley itself says so
 	WarnTimeout    = "store.timeout"    // the server ends transactions soon
 	WarnListener   = "store.listener"   // no wake-ups from other processes: receivers poll
 

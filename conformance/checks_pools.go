@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/doctor"
 )
 
 func init() {
@@ -117,7 +118,7 @@ func checkReadsAtOnce(e *Env) {
 		"groups":   func() error { _, err := b.Groups(e.Ctx, w.SQ, 0, 100); return err },
 		"queues":   func() error { _, err := b.Queues(e.Ctx); return err },
 		"workers":  func() error { _, err := b.Workers(e.Ctx); return err },
-		"diagnose": func() error { _, err := b.Diagnose(e.Ctx, w.SQ); return err },
+		"diagnose": func() error { _, err := doctor.Diagnose(e.Ctx, b, w.SQ); return err },
 		"choose": func() error {
 			d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Choose: first})
 			if errors.Is(err, parley.ErrNoMessage) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/doctor"
 )
 
 func init() {
@@ -167,12 +168,12 @@ func checkHandlerElsewhere(e *Env) {
 		e.Errorf("%+v after a worker without a handler, want two deferred groups", w.queueStatus(w.SQ))
 	}
 	// A moment later one of them may be in hand again.
-	var found, told []parley.Finding
+	var found, told []doctor.Finding
 	if !e.Soon(10*time.Second, func() bool {
 		var err error
-		found, err = w.B.Diagnose(e.Ctx, w.SQ)
+		found, err = doctor.Diagnose(e.Ctx, w.B, w.SQ)
 		e.Must(err)
-		told = slices.DeleteFunc(slices.Clone(found), func(f parley.Finding) bool { return f.Code != "type.unhandled" })
+		told = slices.DeleteFunc(slices.Clone(found), func(f doctor.Finding) bool { return f.Code != "type.unhandled" })
 		return len(told) == 2
 	}) || told[0].Bad || !contains(told[0].Text, w.Ask) {
 		e.Errorf("doctor finds %+v, want two groups that wait for a handler of %s", found, w.Ask)

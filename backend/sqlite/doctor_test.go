@@ -8,6 +8,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/doctor"
 	"github.com/parleymq/parley/internal/doctortest"
 )
 
@@ -78,7 +79,7 @@ func TestOldConversation(t *testing.T) {
 	}))
 	_, err = user(t, file).Exec("UPDATE parley_endpoint SET begun = begun - ?", (40 * 24 * time.Hour).Microseconds())
 	must(err)
-	found, err := b.Diagnose(t.Context(), "")
+	found, err := doctor.Diagnose(t.Context(), b, "")
 	if err != nil || len(found) != 1 || found[0].Code != "conversation.old" {
 		t.Errorf("doctor finds %v, %v", found, err)
 	}
@@ -124,7 +125,7 @@ func TestStillWithheld(t *testing.T) {
 	must(b.EnableQueue(t.Context(), "q"))
 	codes := func() (list []string) {
 		t.Helper()
-		found, err := b.Diagnose(t.Context(), "")
+		found, err := doctor.Diagnose(t.Context(), b, "")
 		must(err)
 		for _, f := range found {
 			list = append(list, f.Code)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/doctor"
 )
 
 // ward makes a database in which everything has gone wrong that can, and a
@@ -76,7 +77,7 @@ func TestDoctor(t *testing.T) {
 	codes := func(args ...string) (list []string) {
 		t.Helper()
 		_, out, errs := tool(t, append([]string{"doctor", "--db", db, "--json"}, args...)...)
-		var found []parley.Finding
+		var found []doctor.Finding
 		if err := json.Unmarshal([]byte(out), &found); err != nil {
 			t.Fatalf("%v\n%s%s", err, out, errs)
 		}

@@ -50,7 +50,7 @@ var commands = map[string]command{
 	"parked":        {"[list|show|retry|skip|discard] [GROUP…]", "groups that are parked, and what to do with them", parked},
 	"dead":          {"[list|show|requeue|discard] [MESSAGE…]", "dead letters, and what to do with them", dead},
 	"top":           {"[--once]", "queues live: depth, age, readers, what is blocked", top},
-	"doctor":        {"[QUEUE|SCHEDULE|ID]", "say why things do not move, and check the set-up", doctor},
+	"doctor":        {"[QUEUE|SCHEDULE|ID]", "say why things do not move, and check the set-up", diagnose},
 	"conformance":   {"", "check a database with the conformance suite", conform},
 	"demo":          {"NAME", "run an example on a temporary SQLite file", runDemo},
 }

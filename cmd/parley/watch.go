@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/doctor"
 )
 
 // line is a queue as `parley top` shows it.
@@ -86,7 +87,7 @@ func lines(ctx context.Context, b *parley.Broker) (list []line, at time.Time, er
 	return list, time.Now(), err
 }
 
-func doctor(ctx context.Context, c *call) error {
+func diagnose(ctx context.Context, c *call) error {
 	if err := c.parse(0, 1); err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func doctor(ctx context.Context, c *call) error {
 	if len(c.args) == 1 {
 		what = c.args[0]
 	}
-	found, failed := b.Diagnose(ctx, what)
+	found, failed := doctor.Diagnose(ctx, b, what)
 	if len(found) == 0 && failed != nil {
 		return failed
 	}
@@ -108,7 +109,7 @@ func doctor(ctx context.Context, c *call) error {
 		return nil
 	}
 	if found == nil {
-		found = []parley.Finding{}
+		found = []doctor.Finding{}
 	}
 	bad := false
 	err = c.print(found, "CODE\tOF\tWHAT\tDO", func(row func(...any)) {

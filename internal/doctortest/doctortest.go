@@ -1,4 +1,4 @@
-// Package doctortest has a test of Broker.Diagnose for every backend.
+// Package doctortest has a test of doctor.Diagnose for every backend.
 package doctortest
 
 import (
@@ -12,9 +12,10 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/doctor"
 )
 
-// Run brings about, on a store, what Broker.Diagnose has a reason for, and
+// Run brings about, on a store, what doctor.Diagnose has a reason for, and
 // looks whether it says so. open returns a handle on one empty, migrated store.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	w := &ward{T: t, ctx: t.Context(), open: open}
@@ -30,7 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 		w.must(err)
 		w.queues = append(w.queues, q[0].ID)
 	}
-	if found, err := w.b.Diagnose(w.ctx, "quiet"); err != nil || len(found) > 0 {
+	if found, err := doctor.Diagnose(w.ctx, w.b, "quiet"); err != nil || len(found) > 0 {
 		t.Errorf("of a queue with nothing in it: %v, %v", found, err)
 	}
 	w.tasks()
@@ -76,7 +77,7 @@ func (w *ward) must(err error) {
 // there is an id of. Of everything, others may be found as well.
 func (w *ward) finds(what string, codes ...string) {
 	w.Helper()
-	found, err := w.b.Diagnose(w.ctx, what)
+	found, err := doctor.Diagnose(w.ctx, w.b, what)
 	w.must(err)
 	var got []string
 	for _, f := range found {
@@ -315,9 +316,9 @@ func (w *ward) clock() {
 		return // it goes by this process's
 	}
 	for _, by := range []time.Duration{time.Minute, -time.Minute, 0} {
-		found, err := w.broker(skewed{be, by}).Diagnose(w.ctx, "")
+		found, err := doctor.Diagnose(w.ctx, w.broker(skewed{be, by}), "")
 		w.must(err)
-		if has := slices.ContainsFunc(found, func(f parley.Finding) bool { return f.Code == "store.clock" }); has != (by != 0) {
+		if has := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Code == "store.clock" }); has != (by != 0) {
 			w.Errorf("with a clock that is %v ahead doctor finds %v", by, found)
 		}
 	}
@@ -326,10 +327,10 @@ func (w *ward) clock() {
 // late waits until duties that nobody does must be missed.
 func (w *ward) late(since time.Time) {
 	time.Sleep(time.Until(since.Add(11 * time.Second)))
-	found, err := w.b.Diagnose(w.ctx, "")
+	found, err := doctor.Diagnose(w.ctx, w.b, "")
 	w.must(err)
 	for _, want := range []string{"duty.stopped duty delayed", "duty.stopped duty timers", `schedule.idle schedule "idle"`, `message.inhand queue "work"`} {
-		if !slices.ContainsFunc(found, func(f parley.Finding) bool { return fmt.Sprint(f.Code, " ", f.Object) == want }) {
+		if !slices.ContainsFunc(found, func(f doctor.Finding) bool { return fmt.Sprint(f.Code, " ", f.Object) == want }) {
 			w.Errorf("doctor finds %v, and not %s", found, want)
 		}
 	}
@@ -355,7 +356,7 @@ func (w *ward) disabled() {
 
 func (w *ward) unknown() {
 	w.finds(parley.NewID().String(), "unknown")
-	if _, err := w.b.Diagnose(w.ctx, "nothing"); !errors.Is(err, parley.ErrUnknownQueue) {
+	if _, err := doctor.Diagnose(w.ctx, w.b, "nothing"); !errors.Is(err, parley.ErrUnknownQueue) {
 		w.Errorf("of a name that is nothing: %v", err)
 	}
 	w.must(w.be.Uninstall(w.ctx))
@@ -372,7 +373,7 @@ func Finds(t *testing.T, be backend.Backend, code, object string) string {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	found, err := b.Diagnose(t.Context(), "")
+	found, err := doctor.Diagnose(t.Context(), b, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/doctor"
 )
 
 // drain waits until nothing is left, and tells what is if nothing is settled for longer
@@ -134,7 +135,7 @@ func tellMessage(ctx context.Context, b *parley.Broker, queue string, g parley.G
 
 // diagnose returns what the library itself says.
 func diagnose(ctx context.Context, b *parley.Broker, what string) string {
-	findings, err := b.Diagnose(ctx, what)
+	findings, err := doctor.Diagnose(ctx, b, what)
 	var text strings.Builder
 	for _, f := range findings {
 		if f.Code != "worker.dead" { // many were killed

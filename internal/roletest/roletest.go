@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/doctor"
 )
 
 // Site is an empty store of the test's own.
@@ -343,7 +344,7 @@ func (c *cast) operator(Site) {
 	c.must(s.Submit(c.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "a"}))
 
 	for _, what := range []string{"", "posts", "work"} {
-		found, err := c.b.Diagnose(c.ctx, what)
+		found, err := doctor.Diagnose(c.ctx, c.b, what)
 		if err != nil {
 			c.Errorf("doctor %q: %v", what, err)
 		}

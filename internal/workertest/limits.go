@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/doctor"
 )
 
 // silent is a store whose server does not say that it ends transactions, as a proxy
@@ -131,7 +132,7 @@ func (b limitedBroker) drain(t *testing.T, o *parley.WorkerOptions, h parley.Han
 // doctor names the setting.
 func (b limitedBroker) doctor(t *testing.T, setting string) {
 	t.Helper()
-	list, err := b.Diagnose(t.Context(), "")
+	list, err := doctor.Diagnose(t.Context(), b.Broker, "")
 	if err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/doctor"
 )
 
 // SmallPool has eight workers with all defaults in one process share the connections
@@ -126,7 +127,7 @@ func ReadsAtOnce(t *testing.T, be backend.Backend) {
 				if _, err := b.Groups(ctx, "jobs", 0, 100); err != nil {
 					t.Errorf("groups: %v", err)
 				}
-				if _, err := b.Diagnose(ctx, "jobs"); err != nil {
+				if _, err := doctor.Diagnose(ctx, b, "jobs"); err != nil {
 					t.Errorf("diagnose: %v", err)
 				}
 				d, err := b.Receive(ctx, "jobs", &parley.ReceiveOptions{Choose: first})

@@ -1,4 +1,6 @@
-package parley
+// Package doctor finds out why messages, groups, conversations and tasks do not move,
+// and what is wrong with the set-up of a store. docs/doctor.md explains what it finds.
+package doctor
 
 import (
 	"context"
@@ -7,12 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
 // Finding is something that keeps messages from moving, or will.
 type Finding struct {
-	// Code says what, and stays the same: "queue.disabled", "group.parked", …
+	// Code is the kind of finding, which stays the same: "queue.disabled",
+	// "group.parked", …
 	Code string `json:"code"`
 	// Bad findings keep messages from moving; others should be known.
 	Bad    bool   `json:"bad"`
@@ -21,33 +25,28 @@ type Finding struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// WorkerStatus is the record of a reader of a worker.
-type WorkerStatus = backend.AttendanceStatus
-
-// Workers lists the records of workers' readers, those of dead workers as well.
-func (b *Broker) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	return read(b, "workers", func() ([]WorkerStatus, error) { return b.be.Attendances(ctx) })
-}
-
-// Diagnose says why things do not move, and what is wrong with the set-up; or, if
-// what is not empty, why that does not: a queue or a schedule, by its name, or a
-// group, message, conversation's handle or task, by its id. No finding means that
-// there is no reason to be seen. What was found before an error comes with it.
-func (b *Broker) Diagnose(ctx context.Context, what string) ([]Finding, error) {
-	d := &diagnosis{b: b}
-	err := b.check()
-	if err == nil {
-		err = d.all(ctx, what)
+// Diagnose examines the whole store if what is empty. Otherwise it explains why what
+// does not move: a queue or a schedule, by its name, or a group, message,
+// conversation or task, by its id. Without a finding there is no visible reason.
+// Findings that were made before an error are returned with the error.
+func Diagnose(ctx context.Context, b *parley.Broker, what string) ([]Finding, error) {
+	d := &diagnosis{b: b, be: b.Backend()}
+	err := d.all(ctx, what)
+	var e *parley.Error
+	if err != nil && ctx.Err() == nil && !errors.As(err, &e) {
+		err = &parley.Error{Op: "diagnose", Object: what, Err: err}
 	}
-	return d.found, fail("diagnose", what, err)
+	return d.found, err
 }
 
 type diagnosis struct {
-	b       *Broker
+	b       *parley.Broker
+	be      parley.Backend
 	found   []Finding
-	workers []WorkerStatus
-	catalog *catalogView   // as soon as it is needed
-	ahead   *time.Duration // the store's clock, as soon as it is known
+	queues  []parley.QueueStatus
+	workers []parley.WorkerStatus
+	catalog *parley.Catalog // as soon as it is needed
+	ahead   *time.Duration  // the store's clock, as soon as it is known
 }
 
 func (d *diagnosis) add(bad bool, code, object, hint, format string, args ...any) {
@@ -60,12 +59,12 @@ func (d *diagnosis) all(ctx context.Context, what string) error {
 			return err
 		}
 	}
-	switch err := d.b.be.Check(ctx); {
-	case errors.Is(err, ErrNotMigrated):
-		d.add(true, reasonMissing, "store", "parley migrate", "%v", err)
+	switch err := d.be.Check(ctx); {
+	case errors.Is(err, parley.ErrNotMigrated):
+		d.add(true, codeMissing, "store", "parley migrate", "%v", err)
 		return nil
-	case tooOld(err):
-		d.add(true, reasonNewer, "store", "update this program", "%v", err)
+	case errors.Is(err, parley.ErrNewerSchema), errors.Is(err, parley.ErrUnknownSchema):
+		d.add(true, codeNewer, "store", "update this program", "%v", err)
 		return nil
 	case err != nil:
 		return d.unreadable(err)
@@ -79,37 +78,36 @@ func (d *diagnosis) unreadable(err error) error {
 	if err == nil || !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Bad }) {
 		return err
 	}
-	d.add(true, reasonUnreadable, "store", "", "the rest cannot be looked at: %v", err)
+	d.add(true, codeUnreadable, "store", "", "the rest cannot be looked at: %v", err)
 	return nil
 }
 
 func (d *diagnosis) look(ctx context.Context, what string) (err error) {
-	queues, err := d.b.Queues(ctx)
-	if err != nil {
+	if d.queues, err = d.b.Queues(ctx); err != nil {
 		return err
 	}
 	if d.workers, err = d.b.Workers(ctx); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(queues, func(q QueueStatus) bool { return q.Name == what }); i >= 0 {
-		d.queue(queues[i])
-		return d.groups(ctx, queues[i])
+	if i := slices.IndexFunc(d.queues, func(q parley.QueueStatus) bool { return q.Name == what }); i >= 0 {
+		d.queue(d.queues[i])
+		return d.groups(ctx, d.queues[i])
 	}
 	if what != "" {
-		id, err := ParseID(what)
+		id, err := parley.ParseID(what)
 		if err == nil {
-			return d.one(ctx, queues, id)
+			return d.one(ctx, id)
 		}
-		list, err := d.b.be.Schedules(ctx, what)
-		if errors.Is(err, ErrNoSchedule) {
-			return fmt.Errorf("%q is neither a queue nor a schedule nor an id: %w", what, ErrUnknownQueue)
+		list, err := d.be.Schedules(ctx, what)
+		if errors.Is(err, parley.ErrNoSchedule) {
+			return fmt.Errorf("%q is neither a queue nor a schedule nor an id: %w", what, parley.ErrUnknownQueue)
 		}
 		for _, s := range list {
 			err = errors.Join(err, d.schedule(ctx, s))
 		}
 		return err
 	}
-	for _, q := range queues {
+	for _, q := range d.queues {
 		d.queue(q)
 		if err := d.groups(ctx, q); err != nil {
 			return err
@@ -129,14 +127,10 @@ const mayDiffer = 2 * time.Second
 // store looks at the set-up.
 func (d *diagnosis) store(ctx context.Context) error {
 	before := time.Now()
-	info, err := d.b.be.Info(ctx)
+	info, err := d.b.Info(ctx)
 	after := time.Now()
 	if err != nil {
 		return err
-	}
-	if d.b.admitted.starving() {
-		d.add(false, reasonPool, "pool", "raise the pool's limit, or have fewer readers",
-			"this process had no connection free in time: its workers hold by lease what they would hold in transactions")
 	}
 	for _, w := range info.Warnings {
 		object := info.Engine
@@ -155,7 +149,7 @@ func (d *diagnosis) store(ctx context.Context) error {
 		if *d.ahead < 0 {
 			how = "behind"
 		}
-		d.add(false, reasonClock, "store", "set the clocks by NTP",
+		d.add(false, codeClock, "store", "set the clocks by NTP",
 			"the store's clock is %s %s this program's; what is due is due by the store's", round(d.ahead.Abs()), how)
 	}
 	return nil
@@ -164,7 +158,7 @@ func (d *diagnosis) store(ctx context.Context) error {
 // now is the store's time.
 func (d *diagnosis) now(ctx context.Context) (time.Time, error) {
 	if d.ahead == nil {
-		info, err := d.b.be.Info(ctx)
+		info, err := d.be.Info(ctx)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -180,14 +174,18 @@ func (d *diagnosis) now(ctx context.Context) (time.Time, error) {
 // counts as stopped.
 const lateFactor = 10
 
+// withheldLate is how late the delivery of withheld messages may be before that
+// counts as stopped.
+const withheldLate = 20 * time.Second
+
 // duties looks for what should have been done by now.
 func (d *diagnosis) duties(ctx context.Context) error {
-	overdue, err := d.b.be.Overdue(ctx)
+	overdue, err := d.be.Overdue(ctx)
 	if err != nil {
 		return err
 	}
 	for duty := range backend.Duty(backend.DutyCount) {
-		if late := overdue[duty]; late > lateFactor*every[duty] {
+		if late := overdue[duty]; late > lateFactor*duty.Period() {
 			d.stopped(duty.String(), late)
 		}
 	}
@@ -201,7 +199,7 @@ func (d *diagnosis) stopped(duty string, late time.Duration) {
 			who = "see the logs of " + w.Owner + ", which runs, for duties that fail, and look for transactions that stay open"
 		}
 	}
-	d.add(true, reasonDuty, "duty "+duty, who, "what this background duty does has been due for %s", round(late))
+	d.add(true, codeDuty, "duty "+duty, who, "what this background duty does has been due for %s", round(late))
 }
 
 func round(t time.Duration) time.Duration {
@@ -210,3 +208,6 @@ func round(t time.Duration) time.Duration {
 	}
 	return t.Round(time.Second)
 }
+
+func objQueue(name string) string { return fmt.Sprintf("queue %q", name) }
+func objGroup(g parley.ID) string { return "group " + g.String() }

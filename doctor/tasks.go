@@ -1,15 +1,17 @@
-package parley
+package doctor
 
 import (
 	"context"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/parleymq/parley"
 )
 
 // schedules looks at all schedules that are not over.
 func (d *diagnosis) schedules(ctx context.Context) error {
-	list, err := d.b.be.Schedules(ctx, "")
+	list, err := d.be.Schedules(ctx, "")
 	for _, s := range list {
 		if err := d.schedule(ctx, s); err != nil {
 			return err
@@ -21,13 +23,13 @@ func (d *diagnosis) schedules(ctx context.Context) error {
 // idleFor is for how long nothing happens in a schedule that is worked on.
 const idleFor = 10 * time.Second
 
-func (d *diagnosis) schedule(ctx context.Context, s ScheduleStatus) error {
+func (d *diagnosis) schedule(ctx context.Context, s parley.ScheduleStatus) error {
 	obj := objSchedule(s.Name)
-	waiting := s.Counts[TaskQueued] + s.Counts[TaskFailed]
+	waiting := s.Counts[parley.TaskQueued] + s.Counts[parley.TaskFailed]
 	switch {
 	case s.Over:
 	case s.Halted:
-		d.add(true, reasonHalted, obj, "parley schedule retry or skip "+s.Name+", with the id of the dead task",
+		d.add(true, codeHalted, obj, "parley schedule retry or skip "+s.Name+", with the id of the dead task",
 			"halted before phase %d, since a task is dead, and %d tasks wait: %s", s.Phase, waiting, firstLine(s.Error))
 	case s.Running > 0 && waiting > 0:
 		later, err := d.later(ctx, s)
@@ -35,7 +37,7 @@ func (d *diagnosis) schedule(ctx context.Context, s ScheduleStatus) error {
 			return err
 		}
 		if later > 0 {
-			d.add(false, reasonBarrier, obj, "parley schedule running",
+			d.add(false, codeBarrier, obj, "parley schedule running",
 				"%d tasks or more wait for phase %d, of which %d are running", later, s.Phase, s.Running)
 		}
 	case waiting > 0:
@@ -44,7 +46,7 @@ func (d *diagnosis) schedule(ctx context.Context, s ScheduleStatus) error {
 			return err
 		}
 		if idle > idleFor {
-			d.add(true, reasonNoPool, obj, "start a TaskPool with a handler for its tasks",
+			d.add(true, codeNoPool, obj, "start a TaskPool with a handler for its tasks",
 				"%d tasks wait, none is running, and nothing has happened for %s", waiting, round(idle))
 		}
 	}
@@ -52,8 +54,8 @@ func (d *diagnosis) schedule(ctx context.Context, s ScheduleStatus) error {
 }
 
 // later counts tasks of later phases, among those that were submitted last.
-func (d *diagnosis) later(ctx context.Context, s ScheduleStatus) (n int, err error) {
-	return n, d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
+func (d *diagnosis) later(ctx context.Context, s parley.ScheduleStatus) (n int, err error) {
+	return n, d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
 		if t.Phase > s.Phase && !t.State.Terminal() {
 			n++
 		}
@@ -63,14 +65,14 @@ func (d *diagnosis) later(ctx context.Context, s ScheduleStatus) (n int, err err
 
 // idle is how long ago a task of the open phase was submitted or has ended; zero
 // if one that failed waits for its time.
-func (d *diagnosis) idle(ctx context.Context, s ScheduleStatus) (time.Duration, error) {
-	if s.Counts[TaskQueued] == 0 {
+func (d *diagnosis) idle(ctx context.Context, s parley.ScheduleStatus) (time.Duration, error) {
+	if s.Counts[parley.TaskQueued] == 0 {
 		return 0, nil
 	}
 	var last time.Time
 	queued := false
-	err := d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
-		queued = queued || t.State == TaskQueued && t.Phase == s.Phase
+	err := d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
+		queued = queued || t.State == parley.TaskQueued && t.Phase == s.Phase
 		for _, at := range []time.Time{t.Submitted, t.Started, t.Ended} {
 			if at.After(last) {
 				last = at
@@ -86,10 +88,10 @@ func (d *diagnosis) idle(ctx context.Context, s ScheduleStatus) (time.Duration, 
 }
 
 // eachTask calls f for the tasks of a schedule until it returns false.
-func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(TaskStatus) bool) error {
+func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(parley.TaskStatus) bool) error {
 	const page = 1000
-	for after := (ID{}); ; {
-		list, err := d.b.be.TaskLog(ctx, TaskQuery{Schedule: schedule, After: after, Limit: page})
+	for after := (parley.ID{}); ; {
+		list, err := d.be.TaskLog(ctx, parley.TaskQuery{Schedule: schedule, After: after, Limit: page})
 		if err != nil {
 			return err
 		}
@@ -106,13 +108,13 @@ func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(TaskSt
 }
 
 // task looks for a task in all schedules.
-func (d *diagnosis) task(ctx context.Context, id ID) (known bool, err error) {
-	list, err := d.b.be.Schedules(ctx, "")
+func (d *diagnosis) task(ctx context.Context, id parley.ID) (known bool, err error) {
+	list, err := d.be.Schedules(ctx, "")
 	for _, s := range list {
 		if err != nil || known {
 			break
 		}
-		err = d.eachTask(ctx, s.Name, func(t TaskStatus) bool {
+		err = d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
 			if t.ID == id {
 				known = true
 				d.tell(s, t)
@@ -126,21 +128,21 @@ func (d *diagnosis) task(ctx context.Context, id ID) (known bool, err error) {
 	return known, err
 }
 
-func (d *diagnosis) tell(s ScheduleStatus, t TaskStatus) {
+func (d *diagnosis) tell(s parley.ScheduleStatus, t parley.TaskStatus) {
 	obj := "task " + t.ID.String() + " of " + objSchedule(s.Name)
 	switch {
 	case t.State.Terminal():
-		d.add(t.State == TaskDead, reasonTaskOver, obj, "", "it is %s, after %d attempts: %s", t.State, t.Attempts, firstLine(t.Error))
-	case t.State == TaskRunning:
-		d.add(false, reasonTaskHeld, obj, "", "held by %s", t.Owner)
+		d.add(t.State == parley.TaskDead, codeTaskOver, obj, "", "it is %s, after %d attempts: %s", t.State, t.Attempts, firstLine(t.Error))
+	case t.State == parley.TaskRunning:
+		d.add(false, codeTaskHeld, obj, "", "held by %s", t.Owner)
 	case t.Phase > s.Phase:
-		d.add(false, reasonBarrier, obj, "parley schedule show "+s.Name, "a task of phase %d waits for phase %d", t.Phase, s.Phase)
+		d.add(false, codeBarrier, obj, "parley schedule show "+s.Name, "a task of phase %d waits for phase %d", t.Phase, s.Phase)
 	}
 }
 
 // locks looks for requests of application locks that wait.
 func (d *diagnosis) locks(ctx context.Context) error {
-	list, err := d.b.be.AppLocks(ctx, "")
+	list, err := d.be.AppLocks(ctx, "")
 	holders := make(map[string][]string)
 	for _, l := range list {
 		if !l.Waiting {
@@ -149,9 +151,25 @@ func (d *diagnosis) locks(ctx context.Context) error {
 	}
 	for _, l := range list {
 		if l.Waiting {
-			d.add(false, reasonLock, objLock(l.Name), "parley locks", "%s has waited for it, in mode %s, for %s; it is held by %s",
+			d.add(false, codeLock, objLock(l.Name), "parley locks", "%s has waited for it, in mode %s, for %s; it is held by %s",
 				l.Owner, l.Mode, round(l.For), strings.Join(holders[l.Name], ", "))
 		}
 	}
 	return err
+}
+
+func objSchedule(name string) string { return fmt.Sprintf("schedule %q", name) }
+
+// objLock shortens a name, which may be any text.
+func objLock(name string) string {
+	if long := []rune(name); len(long) > 60 {
+		name = string(long[:60]) + "…"
+	}
+	return fmt.Sprintf("lock %q", name)
+}
+
+// firstLine is the first line of a stored error that says anything.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
 }

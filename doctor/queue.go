@@ -1,0 +1,337 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// queue looks at one queue and who serves it.
+func (d *diagnosis) queue(q parley.QueueStatus) {
+	obj := objQueue(q.Name)
+	if q.Disabled {
+		d.add(true, codeDisabled, obj, "Broker.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
+	}
+	alive, dead := 0, deadWorkers{}
+	for _, w := range d.workers {
+		switch {
+		case w.Queue != q.ID:
+		case w.Left < 0:
+			dead.add(w)
+		default:
+			alive++
+			if len(w.InHand) > 0 && w.Since > longInHand {
+				d.add(false, codeInHand, obj, "", "a worker of %s has %d groups in hand, or had, for %s", w.Owner, len(w.InHand), round(w.Since))
+			}
+		}
+	}
+	if dead.workers != nil {
+		d.add(false, codeDeadWorker, obj, "", "%d workers have died, the last one, of %s, at least %s ago; they had %d groups in hand",
+			len(dead.workers), dead.last.Owner, round(-dead.last.Left), dead.inHand)
+	}
+	if alive == 0 && q.Depth > 0 {
+		d.add(true, codeNoWorker, obj, "start a worker", "%d messages wait, the oldest for %s, and no worker serves the queue", q.Depth, round(q.Oldest))
+	}
+}
+
+// deadWorkers sums up the records of workers that have died.
+type deadWorkers struct {
+	workers map[parley.ID]bool
+	last    parley.WorkerStatus
+	inHand  int
+}
+
+func (d *deadWorkers) add(w parley.WorkerStatus) {
+	if d.workers == nil {
+		d.workers, d.last = make(map[parley.ID]bool), w
+	}
+	d.workers[w.Worker] = true
+	d.inHand += len(w.InHand)
+	if w.Left > d.last.Left {
+		d.last = w
+	}
+}
+
+// longDeploy is how long a type may be without a handler while programs are replaced
+// before that is bad.
+const longDeploy = time.Hour
+
+// longInHand is for how long a batch is in hand before that is worth a line.
+const longInHand = 10 * time.Second
+
+// groups looks at the blocked and held groups of a queue.
+func (d *diagnosis) groups(ctx context.Context, q parley.QueueStatus) error {
+	const most = 100
+	found := 0
+	return d.eachGroup(ctx, q, func(g parley.GroupStatus, before int) bool {
+		if g.State == "ready" {
+			return true
+		}
+		if found++; found > most {
+			d.add(false, codeMore, objQueue(q.Name), "parley groups "+q.Name, "there may be more than %d groups that are blocked or held", most)
+			return false
+		}
+		d.group(g, q)
+		return true
+	})
+}
+
+// eachGroup calls f for each group with messages, and how many come before it,
+// until f returns false.
+func (d *diagnosis) eachGroup(ctx context.Context, q parley.QueueStatus, f func(g parley.GroupStatus, before int) bool) error {
+	const page = 500
+	for offset := 0; ; offset += page {
+		list, err := d.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Offset: offset, Limit: page})
+		if err != nil {
+			return err
+		}
+		for i, g := range list {
+			if !f(g, offset+i) {
+				return nil
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
+
+func (d *diagnosis) group(g parley.GroupStatus, q parley.QueueStatus) {
+	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
+	switch g.State {
+	case "parked":
+		d.add(true, codeParked, obj, "parley parked show, retry, skip or discard "+g.Group.String(),
+			"parked for %s, with %d messages: %s", round(g.Since), g.Messages, g.Reason)
+	case "deferred":
+		if since, ok := parley.UnhandledSince(g.Reason); ok {
+			d.add(time.Since(since) > longDeploy, codeNoHandler, obj, "start a worker whose program handles the type", "%s; %d messages wait in the group", g.Reason, g.Messages)
+			return
+		}
+		d.add(false, codeDeferred, obj, "", "put off for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
+	case "held":
+		d.add(false, codeHeld, obj, "", "held by %s for %s; its lease lasts another %s", g.Owner, round(g.Since), round(g.Until))
+	}
+}
+
+// one looks for what has an id, whatever it is.
+func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
+	place, err := d.be.Find(ctx, id)
+	if errors.Is(err, parley.ErrNotPending) {
+		place, err = id, nil
+	}
+	if err != nil {
+		return err
+	}
+	sides, err := d.be.Conversations(ctx, parley.ConversationQuery{Handle: place, Limit: 1})
+	if err != nil {
+		return err
+	}
+	group := place
+	if len(sides) == 0 {
+		if sides, err = d.be.Conversations(ctx, parley.ConversationQuery{Group: group, Limit: 1}); err != nil {
+			return err
+		}
+	}
+	for _, c := range sides {
+		if c.Handle == place {
+			group = c.Group
+		}
+		if c.Held > 0 {
+			if err := d.heldBack(ctx, parley.WithheldStream{From: c.Endpoint, Count: c.Held, Status: c.Status}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, q := range d.queues {
+		if known, err := d.inQueue(ctx, q, id, group); err != nil || known {
+			return err
+		}
+	}
+	if known, err := d.task(ctx, id); err != nil || known {
+		return err
+	}
+	if err := d.dead(ctx, id); err != nil {
+		return err
+	}
+	if len(d.found) > 0 {
+		return nil
+	}
+	promotions, err := d.be.Promotions(ctx, backend.CountLimit)
+	if err != nil {
+		return err
+	}
+	for _, p := range promotions {
+		if p.Group == group {
+			d.promotion(p)
+		}
+	}
+	if len(sides) > 0 || len(d.found) > 0 {
+		d.add(false, codeEmpty, objGroup(group), "", "no message waits in the group")
+		return nil
+	}
+	d.add(false, codeUnknown, id.String(), "", "nothing with this id waits: it was handled, or has never been there")
+	return nil
+}
+
+// inQueue looks for a group, and for a post that is not in a group's queue now.
+func (d *diagnosis) inQueue(ctx context.Context, q parley.QueueStatus, id, group parley.ID) (known bool, err error) {
+	p, err := d.be.PostStatus(ctx, q.ID, id)
+	switch {
+	case err != nil && !errors.Is(err, parley.ErrNotPending):
+		return false, err
+	case err == nil && p.State == "delayed":
+		d.add(false, codeDelayed, "post "+id.String(), "", "it joins %s in %s", objQueue(q.Name), round(p.Due))
+		return true, nil
+	case err == nil && p.State == "processed":
+		d.add(false, codeProcessed, "post "+id.String(), "", "it was processed, and is kept")
+		return true, nil
+	}
+	err = d.eachGroup(ctx, q, func(g parley.GroupStatus, before int) bool {
+		if g.Group != group {
+			return true
+		}
+		known = true
+		d.queue(q)
+		if g.State != "ready" {
+			d.group(g, q)
+		} else {
+			err = d.ready(ctx, g, q, before)
+		}
+		return false
+	})
+	return known, err
+}
+
+// ready says whether a group can be received or is held by an open transaction.
+func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus, before int) error {
+	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
+	if _, ok := d.be.(backend.TransactionHolder); ok && !q.Disabled {
+		if free, err := d.free(ctx, g, q); err != nil || !free {
+			return err
+		}
+	}
+	d.add(false, codeReady, obj, "parley promote "+g.Group.String()+" puts it first", "ready, with %d messages; %d groups come before it", g.Messages, before)
+	return nil
+}
+
+// free tries to take a group, and says who may have it.
+func (d *diagnosis) free(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (bool, error) {
+	tx, err := d.be.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	catalog, err := tx.Catalog(ctx, false)
+	if err != nil {
+		return false, err
+	}
+	c, err := tx.Claim(ctx, backend.ClaimRequest{Version: catalog.Version, Queue: q.ID, Group: g.Group,
+		MaxGroups: 1, MaxMessages: 1, MaxBytes: 1, Owner: "doctor"})
+	if err != nil || len(c.Holds) > 0 {
+		return len(c.Holds) > 0, err
+	}
+	var who []string
+	for _, w := range d.workers {
+		if w.Queue == q.ID && w.Left >= 0 && len(w.InHand) > 0 && !slices.Contains(who, w.Owner) {
+			who = append(who, w.Owner)
+		}
+	}
+	if len(who) == 0 {
+		who = []string{"a program that receives without a worker"}
+	}
+	d.add(false, codeHeld, objGroup(g.Group)+" of "+objQueue(q.Name), "", "held by an open transaction, of %s", strings.Join(who, " or "))
+	return false, nil
+}
+
+// withheld looks at messages that wait for their target.
+func (d *diagnosis) withheld(ctx context.Context) error {
+	list, err := d.be.Withheld(ctx, 100)
+	for _, s := range list {
+		if err := d.heldBack(ctx, s); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// queueOf returns the queue of a service, by the catalog as it is now.
+func (d *diagnosis) queueOf(ctx context.Context, service string) (queue string, known bool, err error) {
+	if d.catalog == nil {
+		if d.catalog, err = d.b.Catalog(ctx); err != nil {
+			return "", false, err
+		}
+	}
+	i := slices.IndexFunc(d.catalog.Services, func(s parley.Service) bool { return s.Name == service })
+	if i < 0 {
+		return "", false, nil
+	}
+	return d.catalog.Services[i].Queue, true, nil
+}
+
+func (d *diagnosis) heldBack(ctx context.Context, s parley.WithheldStream) error {
+	queue, known, err := d.queueOf(ctx, s.From.Far)
+	if err != nil {
+		return err
+	}
+	obj := "conversation " + s.From.Handle.String()
+	switch {
+	case !known:
+		d.add(true, codeNoService, obj, "define the service", "%d messages wait for service %q, which is not defined: %s", s.Count, s.From.Far, s.Status)
+	case slices.ContainsFunc(d.queues, func(q parley.QueueStatus) bool { return q.Name == queue && q.Disabled }):
+		d.add(true, codeWithheld, obj, "enable "+objQueue(queue), "%d messages for service %q wait: %s", s.Count, s.From.Far, s.Status)
+	case s.Waiting > withheldLate:
+		d.add(true, codeWithheld, obj, "", "%d messages for service %q wait, which could take them: %s", s.Count, s.From.Far, s.Status)
+		d.stopped("withheld", s.Waiting)
+	default:
+		d.add(false, codeWithheld, obj, "", "%d messages for service %q wait for their delivery: %s", s.Count, s.From.Far, s.Status)
+	}
+	return nil
+}
+
+// promotions looks for promotions that have no effect any more.
+func (d *diagnosis) promotions(ctx context.Context) error {
+	list, err := d.be.Promotions(ctx, backend.CountLimit)
+	for _, p := range list {
+		if p.Ended {
+			d.promotion(p)
+		}
+	}
+	return err
+}
+
+func (d *diagnosis) promotion(p backend.PromotionStatus) {
+	if p.Ended {
+		d.add(false, codePromotion, objGroup(p.Group), "parley demote "+p.Group.String(), "a promotion of level %d for a group that has ended", p.Level)
+	}
+}
+
+// dead looks for dead letters by the id of the message or its group.
+func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
+	list, err := d.be.DeadLetters(ctx, 0, 1000)
+	for _, x := range list {
+		if x.Message.ID == id || x.Message.Group == id {
+			d.add(true, codeDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)
+		}
+	}
+	return err
+}
+
+// conversations looks at the oldest conversation.
+func (d *diagnosis) conversations(ctx context.Context) error {
+	list, err := d.be.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+	for _, c := range list {
+		if c.Initiator && c.Age > old {
+			d.add(false, codeOld, "conversation "+c.Handle.String(), "end conversations, or give them a lifetime (DialogOptions.Lifetime)",
+				"the oldest conversation, of %q with %q, is from %d days ago", c.Service, c.Far, int(c.Age.Hours()/24))
+		}
+	}
+	return err
+}
+
+// old is the age of conversations that somebody has forgotten to end.
+const old = 30 * 24 * time.Hour
