@@ -200,6 +200,15 @@ func TestForgedBlocks(t *testing.T) {
 		"retried before it is due": {func(f *forged) {
 			f.add(block(4, parked, time.Minute), block(5, unparking, 0))
 		}, nothing},
+		"released before it was parked": {func(f *forged) {
+			f.add(block(2, unparking, 0), block(3, unparked, 0), block(between, parked, 0))
+		}, oneBroken},
+		"released before the operator knows that it is parked": {func(f *forged) {
+			f.add(block(between-1, unparking, 0), block(between, unparked, 0), block(between, parked, 0))
+		}, nothing},
+		"by a release whose program was killed": {func(f *forged) {
+			f.add(block(2, unparking, 0), block(between, parked, 0))
+		}, nothing},
 		"by a handler that did not commit": {func(f *forged) {
 			f.add(block(9, parked, 0), step(10, began, 1, "late"), step(11, returned, 1, "late"))
 		}, nothing},

@@ -25,8 +25,9 @@ const (
 	claiming  kind = "claiming"  // before a receive
 	claimed   kind = "claimed"   // it returned the message of the stream, or none
 
-	parked    kind = "parked"    // a group was parked, or deferred for After from the event at Since
+	parked    kind = "parked"    // a group was parked, which was asked for at Since, or deferred for After from then
 	unparking kind = "unparking" // before it is made ready again
+	unparked  kind = "unparked"  // that call returned
 
 	locked    kind = "locked"    // the lock that is the stream was granted in the mode that is the name
 	unlocking kind = "unlocking" // before it is released
@@ -48,7 +49,7 @@ type event struct {
 	Group   string    `json:"group,omitempty"`
 	Name    string    `json:"name,omitempty"`
 	After   int64     `json:"after,omitempty"` // nanoseconds that a message is delayed or a group is deferred
-	Since   time.Time `json:"since,omitzero"`  // when the deferral was asked for
+	Since   time.Time `json:"since,omitzero"`  // when the park or deferral was asked for
 }
 
 // effect is a row of the user table, written in the transaction that acknowledges.

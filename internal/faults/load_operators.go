@@ -61,16 +61,28 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 
 // skip takes the message of a post out of the queue; tidy puts it back, or does so here.
 func (s *sender) skip(ctx context.Context, queue string, group parley.ID) error {
-	s.rec.write(event{Kind: unparking, Group: group.String()})
-	if _, err := s.b.SkipParked(ctx, queue, group, byOperator+"takes it out"); err != nil {
+	err := s.releasing(group, func() error {
+		_, err := s.b.SkipParked(ctx, queue, group, byOperator+"takes it out")
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return requeue(ctx, s.b, 0)
 }
 
 func (p *program) unpark(ctx context.Context, b *parley.Broker, group parley.ID) error {
-	p.rec.write(event{Kind: unparking, Group: group.String()})
-	return b.Unpark(ctx, group)
+	return p.releasing(group, func() error { return b.Unpark(ctx, group) })
+}
+
+// releasing writes down that a call makes a group ready.
+func (p *program) releasing(group parley.ID, call func() error) error {
+	e := event{Kind: unparking, Group: group.String(), Attempt: p.serialName()}
+	p.rec.write(e)
+	err := call()
+	e.Kind = unparked
+	p.rec.write(e)
+	return err
 }
 
 // requeue puts dead letters back that operators made, if they are so old.

@@ -64,7 +64,13 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(s.dir)
+	defer func() {
+		if v != nil && v.bad() {
+			fmt.Fprintln(os.Stderr, "faults: the histories are in", s.dir)
+			return
+		}
+		os.RemoveAll(s.dir)
+	}()
 	defer func() { err = errors.Join(err, s.leave()) }()
 	if err := s.serve(); err != nil {
 		return nil, err
