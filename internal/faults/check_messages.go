@@ -7,13 +7,12 @@ import (
 
 // effects compares what was committed by senders with what receivers committed.
 func (j *judge) effects() {
-	count := make(map[message]int)
+	attempts := make(map[message][]string)
 	last := make(map[string]int)
 	for _, e := range j.rows.effects {
 		m := message{e.Stream, e.Seq}
-		count[m]++
-		if count[m] > 1 {
-			j.problem(&j.Doubled, "%v has %d effects", m, count[m])
+		if attempts[m] = append(attempts[m], e.Attempt); len(attempts[m]) > 1 {
+			j.problem(&j.Doubled, "%v has %d effects, of the attempts %v", m, len(attempts[m]), attempts[m])
 			continue
 		}
 		switch p := j.messages[m]; {
@@ -28,7 +27,7 @@ func (j *judge) effects() {
 		last[e.Stream] = max(last[e.Stream], e.Seq)
 	}
 	for m, p := range j.messages {
-		if p.state == sent && count[m] == 0 {
+		if p.state == sent && attempts[m] == nil {
 			j.problem(&j.Lost, "%v was committed, and has no effect", m)
 		}
 	}
