@@ -10,10 +10,11 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 
 # The race detector, which takes three times the processor time, is for what goroutines
 # share: the library, the suite on the stores in the process, and the random load on every
-# server. Backends of servers run without it, and so do tests of single statements.
+# server. Backends of servers run without it, and so do tests of single statements and of
+# the suite itself.
 RACED := . ./conformance/... ./backend/sqlite ./internal/stress
 PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
-AGAIN := ^Test(Backend.*|Plans|Statements)$$
+AGAIN := ^Test(Backend.*|Plans|Statements|Mutants|PlainBackend)$$
 
 # The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
 # matrix runs them, since the tests are to take less than 25 minutes on two cores.
@@ -40,7 +41,7 @@ test-race:
 
 test-plain:
 	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m -skip '$(OTHER)' $(PLAIN)
-	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite
+	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite ./conformance
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
