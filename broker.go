@@ -104,7 +104,7 @@ func (o *Options) withDefaults() (Options, error) {
 		host, _ := os.Hostname()
 		v.Owner = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
-	v.Owner = cleanText(v.Owner, maxShownName)
+	v.Owner = backend.CleanText(v.Owner, backend.MaxShownName)
 	for _, d := range []struct {
 		name         string
 		v            *time.Duration
@@ -301,6 +301,32 @@ func (b *Broker) endClaim() {
 		close(b.idle)
 	}
 }
+
+// Go runs f in the background, for packages that add to Parley. The context ends when
+// the Broker is closed, and Close waits for f. Go returns false, and does not run f, if
+// the Broker is closed.
+func (b *Broker) Go(f func(ctx context.Context)) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.done.Add(1)
+	go func() {
+		defer b.done.Done()
+		f(b.life)
+	}()
+	return true
+}
+
+// Context ends when the Broker is closed.
+func (b *Broker) Context() context.Context { return b.life }
+
+// Logger returns the logger of Options, or one that discards everything.
+func (b *Broker) Logger() *slog.Logger { return b.log }
+
+// Options returns the options with their defaults filled in.
+func (b *Broker) Options() Options { return b.opt }
 
 func (b *Broker) check() error {
 	b.mu.Lock()

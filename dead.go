@@ -40,7 +40,7 @@ func (b *Broker) Parked(ctx context.Context, queue string, limit int) (parked []
 // a dead letter with a reason, and makes the group ready again: it goes on behind
 // the message. It returns the message's ID.
 func (b *Broker) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
-	if reason = cleanText(reason, maxReasonText); reason == "" {
+	if reason = backend.CleanText(reason, maxReasonText); reason == "" {
 		reason = "skipped by an operator"
 	}
 	err = b.reopened(ctx, queue, group, 1, func(h *backend.Hold, q Queue) backend.Outcome {

@@ -272,7 +272,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 func (d *Delivery) Park(ctx context.Context, reason error) error {
 	text := ""
 	if reason != nil {
-		text = cleanText(errorString(reason), maxReasonText)
+		text = backend.CleanText(errorString(reason), maxReasonText)
 	}
 	if text == "" {
 		text = "parked"

@@ -32,7 +32,8 @@ func TestDependencies(t *testing.T) {
 		module:                  core,
 		module + "/backend":     {module + "/backend"},
 		module + "/doctor":      append(core, module+"/doctor"),
-		module + "/conformance": append(core, module+"/doctor", module+"/conformance"),
+		module + "/applock":     append(core, module+"/applock"),
+		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/conformance"),
 	} {
 		for _, d := range deps(t, pkg) {
 			ok := false

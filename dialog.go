@@ -267,7 +267,7 @@ func (c *Conversation) End(ctx context.Context) error {
 // text, received before anything else. What this side sent and could not yet be
 // delivered is dropped.
 func (c *Conversation) EndWithError(ctx context.Context, code int, text string) error {
-	if code <= 0 || strings.TrimSpace(text) == "" || !isText(text) || len([]rune(text)) > 3000 {
+	if code <= 0 || strings.TrimSpace(text) == "" || !backend.IsText(text) || len([]rune(text)) > 3000 {
 		return fail("end with error", objConv(c.handle), fmt.Errorf("code %d, text of %d bytes: %w", code, len(text), ErrInvalidErrorCode))
 	}
 	return c.end(ctx, backend.End{Kind: backend.EndError, Error: &DialogError{Code: code, Text: text}})

@@ -186,6 +186,10 @@ var hints = []struct {
 	{ErrNoSpace, "make room on the database's disk"},
 }
 
+// WrapError makes an *Error of the error of a verb, for packages that add verbs to
+// Parley's. Errors of a context, and an *Error, go through untouched.
+func WrapError(op, object string, err error) error { return fail(op, object, err) }
+
 // fail wraps an error of a verb. Errors of a context, and those that say all of
 // it already, go through untouched.
 func fail(op, object string, err error) error {

@@ -27,7 +27,7 @@ type postOptions struct {
 func Key(key string) PostOption {
 	return func(o *postOptions) {
 		o.key = key
-		if key == "" || !isText(key) || len(key) > 512 {
+		if key == "" || !backend.IsText(key) || len(key) > 512 {
 			o.err = fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 512, none of them zero: %w", len(key), ErrInvalidOption)
 		}
 	}
@@ -54,7 +54,7 @@ func At(t time.Time) PostOption {
 func Unique(value string) PostOption {
 	return func(o *postOptions) {
 		o.unique = value
-		if value == "" || !isText(value) || len(value) > 512 {
+		if value == "" || !backend.IsText(value) || len(value) > 512 {
 			o.err = fmt.Errorf("unique value of %d bytes: want UTF-8 of 1 to 512, none of them zero: %w", len(value), ErrInvalidOption)
 		}
 	}

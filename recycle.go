@@ -380,7 +380,7 @@ var errNothing = errors.New("there is nothing to send again")
 
 // bury records what a dialog has not delivered and never will.
 func (t *errand) bury(ctx context.Context, reason string) error {
-	n, err := t.tx.be.Discard(ctx, t.m.Handle, cleanText(reason, maxReasonText))
+	n, err := t.tx.be.Discard(ctx, t.m.Handle, backend.CleanText(reason, maxReasonText))
 	if n > 0 {
 		t.log(t.b.log.Error, "messages of a sender were not delivered and are dead letters now", "event", "recycle.lost", "messages", n, "reason", reason)
 	}

@@ -93,7 +93,7 @@ func (b *Broker) OpenScheduler(ctx context.Context, name string, o *SchedulerOpt
 	}
 	s := &Scheduler{b: b, name: name, opt: backend.ScheduleOptions{
 		MaxActive: opt.MaxActive, Continue: opt.Continue, AcceptLate: opt.AcceptLate,
-		MaxAttempts: max(1, opt.MaxAttempts), Caller: cleanText(opt.Caller, maxShownName), SubmittedFor: cleanText(opt.Purpose, maxReasonText),
+		MaxAttempts: max(1, opt.MaxAttempts), Caller: backend.CleanText(opt.Caller, backend.MaxShownName), SubmittedFor: backend.CleanText(opt.Purpose, maxReasonText),
 	}}
 	err := checkSchedule(name)
 	if err == nil && (opt.MaxActive < 0 || opt.MaxActive > math.MaxInt32 || opt.MaxAttempts < 0 || opt.MaxAttempts > math.MaxInt32) {
@@ -134,7 +134,7 @@ func (b *Broker) FindScheduler(ctx context.Context, name string) (*Scheduler, er
 }
 
 func checkSchedule(name string) error {
-	if n := utf8.RuneCountInString(name); n == 0 || n > 128 || !isText(name) {
+	if n := utf8.RuneCountInString(name); n == 0 || n > 128 || !backend.IsText(name) {
 		return fmt.Errorf("%d characters: want UTF-8 of 1 to 128, without zero bytes: %w", n, ErrInvalidName)
 	}
 	return nil
@@ -172,7 +172,7 @@ func (tx *Tx) submit(ctx context.Context, s *Scheduler, tasks []Task) error {
 			t.ID = NewID()
 		}
 		switch n := utf8.RuneCountInString(t.Type); {
-		case n > 128 || !isText(t.Type):
+		case n > 128 || !backend.IsText(t.Type):
 			return fmt.Errorf("type of %d characters: want UTF-8 of at most 128, without zero bytes: %w", n, ErrInvalidName)
 		case len(t.Body) > s.b.opt.MaxBody:
 			return fmt.Errorf("body of %d bytes, at most %d are allowed: %w", len(t.Body), s.b.opt.MaxBody, ErrTooLarge)

@@ -153,7 +153,7 @@ func (s *Sender) SendBatch(ctx context.Context, tx *Tx, batch []Payload) error {
 	case err != nil:
 	case tx.b != s.pool.b:
 		err = fmt.Errorf("the transaction is of another Broker: %w", ErrInvalidOption)
-	case s.keyed && (len(s.key) > 1024 || !isText(s.key)):
+	case s.keyed && (len(s.key) > 1024 || !backend.IsText(s.key)):
 		err = fmt.Errorf("key of %d bytes: want UTF-8 of at most 1024, without zero bytes: %w", len(s.key), ErrInvalidOption)
 	default:
 		err = tx.lane(s).send(ctx, batch)

@@ -178,24 +178,6 @@ func TestSchedulerOptions(t *testing.T) {
 	if status, err := s.Status(ctx); err != nil || len(status.Counts) != 0 {
 		t.Errorf("the schedule has %v, %v", status.Counts, err)
 	}
-	session, err := b.OpenSession(ctx, &parley.SessionOptions{Lease: time.Millisecond})
-	if !errors.Is(err, parley.ErrInvalidOption) {
-		t.Errorf("session: %v, %v", session, err)
-	}
-	if session, err = b.OpenSession(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, mode := range []parley.LockMode{0, parley.Shared | parley.IntentExclusive, 32, -1} {
-		if _, err := session.Lock(ctx, "x", mode, 0); !errors.Is(err, parley.ErrInvalidOption) {
-			t.Errorf("mode %d: %v", mode, err)
-		}
-	}
-	if err := session.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := session.Lock(ctx, "x", parley.Shared, 0); !errors.Is(err, parley.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
 }
 
 // databaseOf returns the file of a broker.

@@ -5,50 +5,23 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/parleymq/parley/backend"
 )
 
 // How many characters are kept of texts from outside.
 const (
 	maxErrorText  = 8000 // of an error, stack and all
 	maxReasonText = 1000 // of why something is parked or dead, or has ended
-	maxShownName  = 255  // of owners, callers and the like
 )
-
-// isText reports whether every store can keep s as a text.
-func isText(s string) bool {
-	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
-}
-
-// cleanText makes what every store can keep of a text from outside: at most so many
-// characters, all of them valid, and none of them NUL. Every text that is not a name
-// to be found again by comes through here before it is stored or shown.
-func cleanText(s string, most int) string {
-	// A text of any length is looked at no further than may be kept.
-	cut := len(s) > (most+1)*utf8.UTFMax
-	if cut {
-		s = s[:(most+1)*utf8.UTFMax]
-	}
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
-	if !cut && utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	n := 0
-	for at := range s {
-		if n++; n == most { // the last one says that there was more
-			return s[:at] + "…"
-		}
-	}
-	return s
-}
 
 // reasonText makes the line that is kept of why something is as it is: the first
 // of s that says anything. It is never empty, since a store takes an empty reason
 // for none.
 func reasonText(s, otherwise string) string {
-	for line := range strings.Lines(cleanText(s, maxErrorText)) {
+	for line := range strings.Lines(backend.CleanText(s, maxErrorText)) {
 		if line = strings.TrimSpace(line); line != "" {
-			return cleanText(line, maxReasonText)
+			return backend.CleanText(line, maxReasonText)
 		}
 	}
 	return otherwise
@@ -59,7 +32,7 @@ func firstLine(s string) string { return reasonText(s, "") }
 
 // errorText is what is kept of an error that came from outside.
 func errorText(err error) string {
-	text := cleanText(errorString(err), maxErrorText)
+	text := backend.CleanText(errorString(err), maxErrorText)
 	if strings.TrimSpace(text) == "" {
 		return fmt.Sprintf("an error of type %T without a text", err)
 	}

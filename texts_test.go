@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/parleymq/parley/backend"
 )
 
 // FuzzTexts: whatever comes from outside, every store can keep what is made of it.
@@ -17,21 +19,21 @@ func FuzzTexts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string, most int) {
 		most = max(1, min(most, 10000))
-		got := cleanText(s, most)
-		if !isText(got) || utf8.RuneCountInString(got) > most {
-			t.Errorf("cleanText(%q, %d) is %q", s, most, got)
+		got := backend.CleanText(s, most)
+		if !backend.IsText(got) || utf8.RuneCountInString(got) > most {
+			t.Errorf("CleanText(%q, %d) is %q", s, most, got)
 		}
-		if isText(s) && utf8.RuneCountInString(s) <= most && got != s {
-			t.Errorf("cleanText(%q, %d) is %q, though nothing is wrong with it", s, most, got)
+		if backend.IsText(s) && utf8.RuneCountInString(s) <= most && got != s {
+			t.Errorf("CleanText(%q, %d) is %q, though nothing is wrong with it", s, most, got)
 		}
-		if again := cleanText(got, most); again != got {
-			t.Errorf("cleanText of %q is %q", got, again)
+		if again := backend.CleanText(got, most); again != got {
+			t.Errorf("CleanText of %q is %q", got, again)
 		}
 		line := reasonText(s, "otherwise")
-		if !isText(line) || strings.TrimSpace(line) == "" || strings.Contains(line, "\n") || utf8.RuneCountInString(line) > maxReasonText {
+		if !backend.IsText(line) || strings.TrimSpace(line) == "" || strings.Contains(line, "\n") || utf8.RuneCountInString(line) > maxReasonText {
 			t.Errorf("reasonText(%q) is %q", s, line)
 		}
-		if text := errorText(errors.New(s)); !isText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > maxErrorText {
+		if text := errorText(errors.New(s)); !backend.IsText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > maxErrorText {
 			t.Errorf("errorText(%q) is %q", s, text)
 		}
 		since, ok := UnhandledSince(s)

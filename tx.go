@@ -147,12 +147,15 @@ func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if err := tx.ready(); err != nil {
 		return false, fail("once", key, err)
 	}
-	if key == "" || len(key) > 1024 || !isText(key) {
+	if key == "" || len(key) > 1024 || !backend.IsText(key) {
 		return false, fail("once", "", fmt.Errorf("key of %d bytes: want UTF-8 of 1 to 1024, without zero bytes: %w", len(key), ErrInvalidOption))
 	}
 	fresh, err := tx.be.Once(ctx, key, tx.b.opt.KeepOnce)
 	return fresh, fail("once", key, err)
 }
+
+// Backend returns the store's transaction, for packages that add verbs to Parley's.
+func (tx *Tx) Backend() (backend.Tx, error) { return tx.be, tx.ready() }
 
 func (tx *Tx) ready() error {
 	if tx.broken != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 )
 
@@ -21,17 +22,17 @@ func init() {
 
 func init() {
 	addRole("hold a lock", func(ctx context.Context, b *parley.Broker, args []string, say func(string, ...any), hear *bufio.Scanner) error {
-		s, err := b.OpenSession(ctx, &parley.SessionOptions{Lease: lckChildLease})
+		s, err := applock.Open(ctx, b, &applock.Options{Lease: lckChildLease})
 		if err != nil {
 			return err
 		}
-		g, err := s.Lock(ctx, args[0], parley.Exclusive, -1)
+		g, err := s.Lock(ctx, args[0], applock.Exclusive, -1)
 		if err != nil {
 			return err
 		}
 		return b.InTx(ctx, func(tx *parley.Tx) error {
 			if len(args) > 1 {
-				if _, err := tx.Lock(ctx, args[1], parley.Exclusive, -1); err != nil {
+				if _, err := applock.In(tx).Lock(ctx, args[1], applock.Exclusive, -1); err != nil {
 					return err
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
@@ -236,9 +237,9 @@ func TestNativeContext(t *testing.T) {
 	b, err := parley.New(t.Context(), f.store, nil)
 	f.ok(err)
 	defer b.Close()
-	s, err := b.OpenSession(t.Context(), &parley.SessionOptions{Lease: 600 * time.Millisecond})
+	s, err := applock.Open(t.Context(), b, &applock.Options{Lease: 600 * time.Millisecond})
 	f.ok(err)
-	_, err = s.Lock(t.Context(), "lock", parley.Exclusive, 0)
+	_, err = s.Lock(t.Context(), "lock", applock.Exclusive, 0)
 	f.ok(err)
 	time.Sleep(1500 * time.Millisecond) // it renews itself
 	f.ok(s.Context().Err())
@@ -414,7 +415,7 @@ func TestNativeGate(t *testing.T) {
 	left := map[int]int{100: 3, 200: 2, 300: 2}
 	var wg sync.WaitGroup
 	for range 4 {
-		s, err := b.OpenSession(t.Context(), nil)
+		s, err := applock.Open(t.Context(), b, nil)
 		f.ok(err)
 		wg.Go(func() {
 			defer s.Close()

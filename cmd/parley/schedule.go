@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 )
 
 // schedule looks after schedules and their tasks.
@@ -141,7 +142,7 @@ func locks(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	list, err := b.Locks(ctx, prefix)
+	list, err := applock.List(ctx, b, prefix)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 )
 
 // TestSchedule looks at a halted schedule, retries and skips, and releases it.
@@ -88,12 +89,12 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s, err := b.OpenSession(ctx, &parley.SessionOptions{Owner: "me"})
+	s, err := applock.Open(ctx, b, &applock.Options{Owner: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"stock", "stuck"} {
-		if _, err := s.Lock(ctx, name, parley.Update, 0); err != nil {
+		if _, err := s.Lock(ctx, name, applock.Update, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

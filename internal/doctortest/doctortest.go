@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
 )
@@ -253,21 +254,21 @@ func (w *ward) promotions() {
 }
 
 func (w *ward) locks() {
-	holder, err := w.b.OpenSession(w.ctx, &parley.SessionOptions{Owner: "holder"})
+	holder, err := applock.Open(w.ctx, w.b, &applock.Options{Owner: "holder"})
 	w.must(err)
 	defer holder.Close()
-	waiter, err := w.b.OpenSession(w.ctx, &parley.SessionOptions{Owner: "waiter"})
+	waiter, err := applock.Open(w.ctx, w.b, &applock.Options{Owner: "waiter"})
 	w.must(err)
 	defer waiter.Close()
-	_, err = holder.Lock(w.ctx, "ledger", parley.Exclusive, 0)
+	_, err = holder.Lock(w.ctx, "ledger", applock.Exclusive, 0)
 	w.must(err)
 	got := make(chan error, 1)
 	go func() {
-		_, err := waiter.Lock(w.ctx, "ledger", parley.Shared, time.Minute)
+		_, err := waiter.Lock(w.ctx, "ledger", applock.Shared, time.Minute)
 		got <- err
 	}()
 	for range 500 {
-		list, err := w.b.Locks(w.ctx, "ledger")
+		list, err := applock.List(w.ctx, w.b, "ledger")
 		w.must(err)
 		if len(list) == 2 {
 			break

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 )
 
 // sender is one of a program's goroutines that make work. It is the only writer of the
@@ -23,7 +24,7 @@ type sender struct {
 	next map[string]int // the next number in each stream
 
 	diary    *parley.Sender    // by load_diary.go
-	session  *parley.Session   // by load_locks.go
+	session  *applock.Session  // by load_locks.go
 	schedule *parley.Scheduler // by load_tasks.go
 }
 

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 )
 
 // lockModes are the modes by their names in histories.
-var lockModes = map[string]parley.LockMode{"IS": parley.IntentShared, "S": parley.Shared, "U": parley.Update,
-	"IX": parley.IntentExclusive, "X": parley.Exclusive}
+var lockModes = map[string]applock.Mode{"IS": applock.IntentShared, "S": applock.Shared, "U": applock.Update,
+	"IX": applock.IntentExclusive, "X": applock.Exclusive}
 
 // lockWait is how long a lock is waited for.
 const lockWait = 100 * time.Millisecond
@@ -33,7 +34,7 @@ func (s *sender) lock(ctx context.Context) error {
 
 func (s *sender) lockByTransaction(ctx context.Context, e event) error {
 	err := s.b.InTx(ctx, func(tx *parley.Tx) error {
-		g, err := tx.Lock(ctx, e.Stream, lockModes[e.Name], lockWait)
+		g, err := applock.In(tx).Lock(ctx, e.Stream, lockModes[e.Name], lockWait)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (s *sender) lockByTransaction(ctx context.Context, e event) error {
 
 func (s *sender) lockBySession(ctx context.Context, e event) (err error) {
 	if s.session == nil || s.session.Context().Err() != nil {
-		if s.session, err = s.b.OpenSession(ctx, nil); err != nil {
+		if s.session, err = applock.Open(ctx, s.b, nil); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func (p *program) note(k kind, e event) {
 
 // writeFenced writes what a lock protects.
 func writeFenced(ctx context.Context, tx *parley.Tx, e lockEffect) error {
-	if err := tx.Fence(ctx, e.Lock, e.Fence); err != nil {
+	if err := applock.In(tx).Fence(ctx, e.Lock, e.Fence); err != nil {
 		return err
 	}
 	_, err := tx.SQL().ExecContext(ctx, fmt.Sprintf(

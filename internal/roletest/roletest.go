@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
 )
@@ -297,17 +298,17 @@ func (c *cast) duties() {
 
 func (c *cast) locks() {
 	c.may(c.b, "locks of a transaction", func(tx *parley.Tx) error {
-		g, err := tx.Lock(c.ctx, "stock", parley.Exclusive, time.Second)
+		g, err := applock.In(tx).Lock(c.ctx, "stock", applock.Exclusive, time.Second)
 		if err != nil {
 			return err
 		}
-		return tx.Fence(c.ctx, "stock", g.Fence)
+		return applock.In(tx).Fence(c.ctx, "stock", g.Fence)
 	})
-	s, err := c.b.OpenSession(c.ctx, nil)
+	s, err := applock.Open(c.ctx, c.b, nil)
 	c.must(err)
-	_, err = s.Lock(c.ctx, "stock", parley.Shared, time.Second)
+	_, err = s.Lock(c.ctx, "stock", applock.Shared, time.Second)
 	c.must(err)
-	_, err = s.Lock(c.ctx, "stock", parley.Update, time.Second)
+	_, err = s.Lock(c.ctx, "stock", applock.Update, time.Second)
 	c.must(err)
 	c.must(s.Unlock(c.ctx, "stock"))
 	c.must(s.Close())
@@ -372,7 +373,7 @@ func (c *cast) looks() {
 		c.must(err)
 	}
 	for _, look := range []func() error{
-		func() error { _, err := c.b.Locks(c.ctx, ""); return err },
+		func() error { _, err := applock.List(c.ctx, c.b, ""); return err },
 		func() error { _, err := c.b.Schedules(c.ctx); return err },
 		func() error {
 			_, err := c.b.TaskLog(c.ctx, parley.TaskQuery{Schedule: "weekly", Limit: 10})

@@ -1,4 +1,4 @@
-package parley
+package applock
 
 import (
 	"context"
@@ -22,11 +22,11 @@ import (
 // The gate knows only who is inside. A phase that nobody has entered, since its
 // messages come by another conversation, were lost, or its workers died, is
 // passed; so is one whose work failed; and whoever waits occupies a worker. A
-// Scheduler has none of these limits.
+// parley.Scheduler has none of these limits.
 func (s *Session) Enter(ctx context.Context, gate string, previous, current int, free func(context.Context) error) (*Pass, error) {
 	p := &Pass{s: s}
 	fail := func(err error) (*Pass, error) {
-		ctx, cancel := cleanup(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 		defer cancel()
 		return nil, errors.Join(err, p.Leave(ctx))
 	}
@@ -52,7 +52,7 @@ type Pass struct {
 	locks []string
 }
 
-func (p *Pass) take(ctx context.Context, name string, mode LockMode) error {
+func (p *Pass) take(ctx context.Context, name string, mode Mode) error {
 	_, err := p.s.Lock(ctx, name, mode, -1)
 	if err == nil {
 		p.locks = append(p.locks, name)

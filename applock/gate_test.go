@@ -1,4 +1,4 @@
-package parley_test
+package applock_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 )
 
 // TestGate has workers take messages in order from a conversation, one receiver
@@ -15,7 +16,7 @@ import (
 func TestGate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	b, cleanup := shop()
+	b, cleanup := open()
 	defer cleanup()
 	messages := []int{100, 100, 100, 200, 200, 300, 400, 400}
 	next := 0
@@ -23,7 +24,7 @@ func TestGate(t *testing.T) {
 	inside, done, most := map[int]int{}, map[int]int{}, map[int]int{}
 	var wg sync.WaitGroup
 	for range 4 {
-		s, err := b.OpenSession(ctx, nil)
+		s, err := applock.Open(ctx, b, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +85,9 @@ func count(list []int, x int) (n int) {
 // go of the conversation before it has its own phase's lock is overtaken.
 func TestGateUncoupled(t *testing.T) {
 	ctx := t.Context()
-	b, cleanup := shop()
+	b, cleanup := open()
 	defer cleanup()
-	second, err := b.OpenSession(ctx, nil)
+	second, err := applock.Open(ctx, b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,14 +106,14 @@ func TestGateUncoupled(t *testing.T) {
 // TestGateFails: what was taken is given back when free fails or nobody leaves.
 func TestGateFails(t *testing.T) {
 	ctx := t.Context()
-	b, cleanup := shop()
+	b, cleanup := open()
 	defer cleanup()
-	first, err := b.OpenSession(ctx, nil)
+	first, err := applock.Open(ctx, b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	second, err := b.OpenSession(ctx, nil)
+	second, err := applock.Open(ctx, b, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,57 @@ func TestGateFails(t *testing.T) {
 	if _, err := second.Enter(short, "gate", 100, 200, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Enter: %v", err)
 	}
-	if free, err := first.LockTest(ctx, "gate - 200", parley.Exclusive); err != nil || !free {
+	if free, err := first.Test(ctx, "gate - 200", applock.Exclusive); err != nil || !free {
 		t.Errorf("the lock of phase 200 is free: %t, %v", free, err)
+	}
+}
+
+// TestRefused: options, names and modes that mean nothing are refused.
+func TestRefused(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := open()
+	defer cleanup()
+	session, err := applock.Open(ctx, b, &applock.Options{Lease: time.Millisecond})
+	if !errors.Is(err, parley.ErrInvalidOption) {
+		t.Errorf("session: %v, %v", session, err)
+	}
+	if session, err = applock.Open(ctx, b, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []applock.Mode{0, applock.Shared | applock.IntentExclusive, 32, -1} {
+		if _, err := session.Lock(ctx, "x", mode, 0); !errors.Is(err, parley.ErrInvalidOption) {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := session.Lock(ctx, "x", applock.Shared, 0); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := session.Lock(ctx, "", applock.Shared, 0); !errors.Is(err, parley.ErrInvalidName) {
+		t.Errorf("without a name: %v", err)
+	}
+}
+
+// TestClosedBroker: a broker that is closed opens no session, and ends those that are open.
+func TestClosedBroker(t *testing.T) {
+	b, cleanup := open()
+	defer cleanup()
+	session, err := applock.Open(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if session.Context().Err() == nil {
+		t.Error("the session goes on")
+	}
+	if _, err := applock.Open(t.Context(), b, nil); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("opened again: %v", err)
+	}
+	if _, err := applock.List(t.Context(), b, ""); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("listed: %v", err)
 	}
 }
