@@ -55,16 +55,20 @@ func (s *suite) possible() (list []affliction) {
 }
 
 // inject injects faults until there were enough of them, and enough operations, or
-// the time is over.
+// the time is over. Faults wait for operations, so that both come to an end together.
 func (s *suite) inject(ctx context.Context) error {
 	list := s.possible()
-	for n, end := 0, time.Now().Add(s.limit); ctx.Err() == nil && time.Now().Before(end); n++ {
+	for n, end := 0, time.Now().Add(s.limit); ctx.Err() == nil && time.Now().Before(end); {
 		done, err := s.operationsSoFar()
 		if err != nil || n >= s.faults && done >= s.operations {
 			return err
 		}
 		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
+		if n >= s.faults || n > 0 && done*s.faults < n*s.operations {
+			continue
+		}
 		a := list[n%len(list)]
+		n++
 		s.rec.write(event{Kind: fault, Name: a.name})
 		err = a.inject(s, ctx)
 		s.rec.write(event{Kind: healed, Name: a.name})
