@@ -14,13 +14,15 @@ import (
 // was withheld, and cleans up. Every process with an open Broker has one; none
 // is the leader, since each duty skips what another has locked.
 type caretaker struct {
-	b     *Broker
-	mu    sync.Mutex
-	next  [backend.DutyCount]time.Time
-	held  time.Time // when to look at withheld messages again
-	dueAt time.Time // when the due duties were last done
-	poke  chan struct{}
-	told  map[string]bool // duties that the store does not allow, as the log has been told
+	b         *Broker
+	mu        sync.Mutex
+	next      [backend.DutyCount]time.Time
+	held      time.Time     // when to look at withheld messages again
+	heldSoon  time.Time     // and when to do so for a receiver that finds nothing
+	heldPause time.Duration // between two such looks
+	dueAt     time.Time     // when the due duties were last done
+	poke      chan struct{}
+	told      map[string]bool // duties that the store does not allow, as the log has been told
 }
 
 // dueDuties are those that make messages receivable.
@@ -29,6 +31,9 @@ var dueDuties = [...]backend.Duty{backend.DutyDelayed, backend.DutyTimers, backe
 const (
 	dutyLimit     = 100
 	withheldEvery = 2 * time.Second
+	// withheldSoon is the shortest time between two tries for receivers that find nothing.
+	// It grows while nothing of what is withheld can be delivered.
+	withheldSoon = 100 * time.Millisecond
 	// deniedEvery is how often a duty is tried that the program's role may not do: the
 	// role may have been granted more.
 	deniedEvery = 5 * time.Minute
@@ -51,7 +56,7 @@ func (b *Broker) startDuties(ctx context.Context) *caretaker {
 func (c *caretaker) kick() {
 	c.mu.Lock()
 	clear(c.next[:])
-	c.held = time.Time{}
+	c.held, c.heldSoon = time.Time{}, time.Time{}
 	c.mu.Unlock()
 	c.poked()
 }
@@ -216,6 +221,12 @@ func (c *caretaker) due(ctx context.Context) (moved bool, err error) {
 		}
 		moved = moved || n > 0
 	}
+	c.mu.Lock()
+	look := !time.Now().Before(c.heldSoon)
+	c.mu.Unlock()
+	if !look {
+		return moved, nil
+	}
 	n, err := c.deliverWithheld(ctx)
 	return moved || n > 0, err
 }
@@ -236,7 +247,18 @@ func (c *caretaker) missed() bool {
 func (c *caretaker) deliverWithheld(ctx context.Context) (moved int, err error) {
 	c.mu.Lock()
 	c.held = time.Now().Add(jitter(withheldEvery))
+	c.heldSoon = c.held // not by two at once
 	c.mu.Unlock()
+	stuck := false
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.heldPause *= 2; moved > 0 || !stuck {
+			c.heldPause = 0
+		}
+		c.heldPause = min(max(c.heldPause, withheldSoon), withheldEvery/4)
+		c.heldSoon = time.Now().Add(c.heldPause)
+	}()
 
 	var streams []backend.WithheldStream
 	for limit := dutyLimit; ; limit *= 4 {
@@ -247,6 +269,7 @@ func (c *caretaker) deliverWithheld(ctx context.Context) (moved int, err error) 
 			break
 		}
 	}
+	stuck = true
 	v, err := c.b.reload(ctx)
 	if err != nil {
 		return 0, err

@@ -99,6 +99,64 @@ func TestDeniedDutyIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// counting counts looks at withheld messages.
+type counting struct {
+	backend.Backend
+	looks atomic.Int64
+}
+
+func (c *counting) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
+	c.looks.Add(1)
+	return c.Backend.Withheld(ctx, limit)
+}
+
+// TestStuckWithheldIsLookedAtEverLess: receivers that find nothing do not try again and
+// again to deliver what cannot be delivered, and deliver it soon when it can be.
+func TestStuckWithheldIsLookedAtEverLess(t *testing.T) {
+	ctx := t.Context()
+	be, err := sqlite.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	must(be.Migrate(ctx))
+	c := &counting{Backend: be}
+	b, err := parley.New(ctx, c, nil)
+	must(err)
+	defer b.Close()
+	must(b.Define(ctx, parley.Catalog{
+		Types:     []parley.MessageType{{Name: "m"}},
+		Contracts: []parley.Contract{{Name: "c", Messages: []parley.ContractEntry{{Type: "m", SentBy: parley.ByInitiator}}}},
+		Queues:    []parley.Queue{{Name: "from"}, {Name: "to"}, {Name: "other"}},
+		Services:  []parley.Service{{Name: "From", Queue: "from"}, {Name: "To", Queue: "to", Contracts: []string{"c"}}},
+	}))
+	must(b.DisableQueue(ctx, "to"))
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		conv, err := tx.Begin(ctx, "From", "To", &parley.DialogOptions{Contract: "c"})
+		if err == nil {
+			err = conv.Send(ctx, "m", nil)
+		}
+		return err
+	}))
+	c.looks.Store(0)
+	var receivers sync.WaitGroup
+	for range 4 {
+		receivers.Go(func() {
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+				_, err := b.Receive(ctx, "other", &parley.ReceiveOptions{Wait: 10 * time.Millisecond})
+				if !errors.Is(err, parley.ErrNoMessage) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	receivers.Wait()
+	if n := c.looks.Load(); n == 0 || n > 15 {
+		t.Errorf("%d looks within three seconds, want some and at most 15", n)
+	}
+	must(b.EnableQueue(ctx, "to"))
+	d, err := b.Receive(ctx, "to", &parley.ReceiveOptions{Wait: 10 * time.Second})
+	must(err)
+	must(d.Ack(ctx))
+}
+
 // lines is a log.
 type lines struct {
 	mu sync.Mutex

@@ -424,7 +424,7 @@ func (t *errand) handOver(ctx context.Context) {
 // deliverSoon has withheld messages looked at now.
 func (c *caretaker) deliverSoon() {
 	c.mu.Lock()
-	c.held = time.Time{}
+	c.held, c.heldSoon = time.Time{}, time.Time{}
 	c.mu.Unlock()
 	c.poked()
 }
