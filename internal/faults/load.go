@@ -59,9 +59,8 @@ func (s *sender) run(ctx context.Context, fail func(error)) {
 		}
 	}
 	for !s.stopped() {
-		if s.open.Load() > inFlight {
+		if s.backlog.Load() > mostWaiting {
 			time.Sleep(10 * time.Millisecond)
-			s.open.Add(-inFlight / 20) // other programs may have handled them
 			continue
 		}
 		switch err := deck[rand.IntN(len(deck))](s, ctx); {
@@ -98,9 +97,6 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 	for _, e := range events {
 		e.Kind = k
 		s.rec.write(e)
-	}
-	if k == sent {
-		s.open.Add(int64(len(events)))
 	}
 	return err
 }
@@ -211,7 +207,6 @@ func (p *program) attempted(group parley.ID, b body, f func(a *attempt) error) e
 	p.rec.write(e)
 	defer func() {
 		p.rec.write(event{Kind: returned, Stream: e.Stream, Seq: e.Seq, Attempt: e.Attempt})
-		p.open.Add(-1)
 	}()
 	return f(&attempt{name: e.Attempt, rec: p.rec})
 }

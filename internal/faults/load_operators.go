@@ -97,11 +97,18 @@ func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
 	return err
 }
 
-// tidy goes on for operators that were killed.
+// tidy goes on for operators that were killed, and looks how many messages wait.
 func (p *program) tidy(ctx context.Context, b *parley.Broker) {
 	const abandoned = 2 * time.Second
 	for {
 		time.Sleep(time.Second)
+		if queues, err := b.Queues(ctx); err == nil {
+			waiting := 0
+			for _, q := range queues {
+				waiting += q.Depth
+			}
+			p.backlog.Store(int64(waiting))
+		}
 		for _, queue := range []string{postQueue, askQueue, answerQueue, diaryQueue} {
 			list, err := b.Parked(ctx, queue, 100)
 			for i := 0; err == nil && i < len(list); i++ {

@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	brokers  = 2 // of each program
-	senders  = 2 // of each broker
-	lease    = 2 * time.Second
-	inFlight = 400 // messages of a program that may wait before it makes a pause
+	brokers = 2 // of each program
+	senders = 2 // of each broker
+	lease   = 2 * time.Second
+	// mostWaiting is how many messages may wait before senders pause: a backlog that only
+	// grows would have to be drained in the end.
+	mostWaiting = 1500
 )
 
 // program is a child process: brokers with workers, and senders, until the file at stop
@@ -29,7 +31,7 @@ type program struct {
 	name     string
 	rec      *recorder
 	serial   atomic.Int64
-	open     atomic.Int64 // messages sent minus messages handled here
+	backlog  atomic.Int64 // messages that wait, as of a moment ago
 }
 
 func runProgram(db, history, stop string) error {
