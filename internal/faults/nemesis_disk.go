@@ -23,14 +23,17 @@ func mount(folder, size string) (*disk, error) {
 	return &disk{folder}, nil
 }
 
-func (d *disk) unmount() error {
-	if d == nil {
-		return nil
+// unmount waits for a server that was killed to let go of its files.
+func (d *disk) unmount() (err error) {
+	for end := time.Now().Add(10 * time.Second); d != nil && time.Now().Before(end); {
+		var out []byte
+		if out, err = exec.Command("umount", d.folder).CombinedOutput(); err == nil {
+			break
+		}
+		err = fmt.Errorf("umount: %w: %s", err, out)
+		time.Sleep(200 * time.Millisecond)
 	}
-	if out, err := exec.Command("umount", d.folder).CombinedOutput(); err != nil {
-		return fmt.Errorf("umount: %w: %s", err, out)
-	}
-	return nil
+	return err
 }
 
 // fill takes what is free, and keeps taking it until free is called: some of it comes
