@@ -228,14 +228,14 @@ func (b *Broker) Redefine(ctx context.Context, c Catalog) error {
 
 // EnableQueue lets messages be added and received again. What was withheld
 // meanwhile is delivered.
-func (b *Broker) EnableQueue(ctx context.Context, queue string) error {
-	return b.setDisabled(ctx, "enable", queue, false)
+func (a Admin) EnableQueue(ctx context.Context, queue string) error {
+	return a.b.setDisabled(ctx, "enable", queue, false)
 }
 
 // DisableQueue stops adding and receiving. Receivers that wait get
 // ErrQueueDisabled; messages sent meanwhile are withheld.
-func (b *Broker) DisableQueue(ctx context.Context, queue string) error {
-	return b.setDisabled(ctx, "disable", queue, true)
+func (a Admin) DisableQueue(ctx context.Context, queue string) error {
+	return a.b.setDisabled(ctx, "disable", queue, true)
 }
 
 func (b *Broker) setDisabled(ctx context.Context, op, queue string, disabled bool) error {

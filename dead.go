@@ -12,13 +12,13 @@ import (
 var ErrNotRequeueable = errors.New("it was sent on a conversation, in whose order its place is gone")
 
 // Parked lists parked groups of a queue, limit of them at most.
-func (b *Broker) Parked(ctx context.Context, queue string, limit int) (parked []GroupStatus, err error) {
+func (a Admin) Parked(ctx context.Context, queue string, limit int) (parked []GroupStatus, err error) {
 	if limit < 1 {
 		return nil, fail("parked", objQueue(queue), badLimit(limit))
 	}
 	const page = 1000
 	for offset := 0; ; offset += page {
-		list, err := b.Groups(ctx, queue, offset, page)
+		list, err := a.Groups(ctx, queue, offset, page)
 		if err != nil {
 			return nil, err
 		}
@@ -39,11 +39,11 @@ func (b *Broker) Parked(ctx context.Context, queue string, limit int) (parked []
 // SkipParked takes the first message of a parked or deferred group out of it, as
 // a dead letter with a reason, and makes the group ready again: it goes on behind
 // the message. It returns the message's ID.
-func (b *Broker) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
+func (a Admin) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
 	if reason = backend.CleanText(reason, maxReasonText); reason == "" {
 		reason = "skipped by an operator"
 	}
-	err = b.reopened(ctx, queue, group, 1, func(h *backend.Hold, q Queue) backend.Outcome {
+	err = a.b.reopened(ctx, queue, group, 1, func(h *backend.Hold, q Queue) backend.Outcome {
 		skipped = h.Messages[0].ID
 		return backend.Outcome{Hold: h, Dead: []backend.DeadLetter{{Message: h.Messages[0], Reason: reason}}}
 	})
@@ -52,8 +52,8 @@ func (b *Broker) SkipParked(ctx context.Context, queue string, group ID, reason 
 
 // DiscardParked removes the messages of a parked or deferred group for good, at
 // most 1000 of them, and returns how many. Nothing is kept of them.
-func (b *Broker) DiscardParked(ctx context.Context, queue string, group ID) (n int, err error) {
-	err = b.reopened(ctx, queue, group, 1000, func(h *backend.Hold, q Queue) backend.Outcome {
+func (a Admin) DiscardParked(ctx context.Context, queue string, group ID) (n int, err error) {
+	err = a.b.reopened(ctx, queue, group, 1000, func(h *backend.Hold, q Queue) backend.Outcome {
 		n = len(h.Messages)
 		return backend.Outcome{Hold: h, Done: h.Messages}
 	})
@@ -62,9 +62,9 @@ func (b *Broker) DiscardParked(ctx context.Context, queue string, group ID) (n i
 
 // PeekParked shows the first messages of a parked or deferred group, which stays
 // as it is.
-func (b *Broker) PeekParked(ctx context.Context, queue string, group ID, limit int) (list []*Message, err error) {
+func (a Admin) PeekParked(ctx context.Context, queue string, group ID, limit int) (list []*Message, err error) {
 	errStays := errors.New("it stays")
-	err = b.reopened(ctx, queue, group, limit, func(h *backend.Hold, q Queue) backend.Outcome {
+	err = a.b.reopened(ctx, queue, group, limit, func(h *backend.Hold, q Queue) backend.Outcome {
 		list = messagesOf(h, nil)
 		return backend.Outcome{}
 	}, errStays)
@@ -108,8 +108,8 @@ func (b *Broker) reopened(ctx context.Context, queue string, group ID, limit int
 }
 
 // DiscardDead removes dead letters for good and returns how many there were.
-func (b *Broker) DiscardDead(ctx context.Context, messages ...ID) (n int, err error) {
-	err = b.InTx(ctx, func(tx *Tx) error {
+func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err error) {
+	err = a.b.InTx(ctx, func(tx *Tx) error {
 		for _, id := range messages {
 			had, err := tx.be.Exhume(ctx, id)
 			if err != nil {
@@ -126,12 +126,12 @@ func (b *Broker) DiscardDead(ctx context.Context, messages ...ID) (n int, err er
 
 // RequeueDead puts the dead letter of a post back, as a new post at the end of
 // its queue or key, and returns the new post's ID.
-func (b *Broker) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
+func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
 	if !d.Message.Conversation.IsZero() {
 		err = ErrNotRequeueable
 	}
 	if err == nil {
-		err = b.InTx(ctx, func(tx *Tx) error {
+		err = a.b.InTx(ctx, func(tx *Tx) error {
 			had, err := tx.be.Exhume(ctx, d.Message.ID)
 			if err == nil && !had {
 				err = ErrNotPending

@@ -268,7 +268,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 }
 
 // Park undoes everything done in Tx and hides the group, in its order, until
-// Broker.Unpark. The reason is shown to operators.
+// Admin.Unpark. The reason is shown to operators.
 func (d *Delivery) Park(ctx context.Context, reason error) error {
 	text := ""
 	if reason != nil {

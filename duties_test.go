@@ -127,7 +127,7 @@ func TestStuckWithheldIsLookedAtEverLess(t *testing.T) {
 		Queues:    []parley.Queue{{Name: "from"}, {Name: "to"}, {Name: "other"}},
 		Services:  []parley.Service{{Name: "From", Queue: "from"}, {Name: "To", Queue: "to", Contracts: []string{"c"}}},
 	}))
-	must(b.DisableQueue(ctx, "to"))
+	must(b.Admin().DisableQueue(ctx, "to"))
 	must(b.InTx(ctx, func(tx *parley.Tx) error {
 		conv, err := tx.Begin(ctx, "From", "To", &parley.DialogOptions{Contract: "c"})
 		if err == nil {
@@ -151,7 +151,7 @@ func TestStuckWithheldIsLookedAtEverLess(t *testing.T) {
 	if n := c.looks.Load(); n == 0 || n > 15 {
 		t.Errorf("%d looks within three seconds, want some and at most 15", n)
 	}
-	must(b.EnableQueue(ctx, "to"))
+	must(b.Admin().EnableQueue(ctx, "to"))
 	d, err := b.Receive(ctx, "to", &parley.ReceiveOptions{Wait: 10 * time.Second})
 	must(err)
 	must(d.Ack(ctx))

@@ -171,7 +171,7 @@ var hints = []struct {
 	{ErrUnknownService, "define it with Broker.Define"},
 	{ErrUnknownContract, "define it with Broker.Define"},
 	{ErrUnknownType, "define it with Broker.Define"},
-	{ErrQueueDisabled, "enable it with Broker.EnableQueue"},
+	{ErrQueueDisabled, "enable it with Admin.EnableQueue"},
 	{ErrNoValidator, "call Broker.RegisterValidator at start"},
 	{ErrConversationError, "end the conversation and begin another"},
 	{ErrPeerEnded, "end this side too"},

@@ -35,20 +35,20 @@ func ExampleOpen() {
 	// sqlite true
 }
 
-func ExampleBroker_DisableQueue() {
+func ExampleAdmin_DisableQueue() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 
-	must(b.DisableQueue(ctx, "billing"))
+	must(b.Admin().DisableQueue(ctx, "billing"))
 	order(b, `{"item": 1}`) // is kept by the sender's side
 	_, err := b.Receive(ctx, "billing", nil)
 	fmt.Println(errors.Is(err, parley.ErrQueueDisabled))
-	withheld, err := b.Withheld(ctx, 10)
+	withheld, err := b.Admin().Withheld(ctx, 10)
 	must(err)
 	fmt.Println(len(withheld), "conversation waits")
 
-	must(b.EnableQueue(ctx, "billing"))
+	must(b.Admin().EnableQueue(ctx, "billing"))
 	d, err := b.Receive(ctx, "billing", &parley.ReceiveOptions{Wait: -1})
 	must(err)
 	fmt.Printf("%s\n", d.Messages[0].Body)
@@ -59,17 +59,17 @@ func ExampleBroker_DisableQueue() {
 	// {"item": 1}
 }
 
-func ExampleBroker_Groups() {
+func ExampleAdmin_Groups() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 	order(b, `{"item": 1}`)
 	order(b, `{"item": 2}`)
 
-	groups, err := b.Groups(ctx, "billing", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "billing", 0, 10)
 	must(err)
 	must(b.Promote(ctx, groups[1].Group, parley.Level(200), parley.Sticky()))
-	groups, err = b.Groups(ctx, "billing", 0, 10)
+	groups, err = b.Admin().Groups(ctx, "billing", 0, 10)
 	must(err)
 	for _, g := range groups {
 		fmt.Println(g.State, g.Messages, "message, promoted:", g.Promoted)
@@ -86,14 +86,14 @@ func ExampleBroker_Groups() {
 	// ready 1 message, promoted: false
 }
 
-func ExampleBroker_Retained() {
+func ExampleAdmin_Retained() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "shop", Retention: true}}}))
 	handle := order(b, `{"item": 1}`)
 
-	kept, err := b.Retained(ctx, handle)
+	kept, err := b.Admin().Retained(ctx, handle)
 	must(err)
 	for _, m := range kept {
 		fmt.Printf("%s %s, sent: %t\n", m.Message.Type, m.Message.Body, m.Sent)
@@ -102,12 +102,12 @@ func ExampleBroker_Retained() {
 }
 
 // Messages that can never be delivered, with the reason.
-func ExampleBroker_DeadLetters() {
+func ExampleAdmin_DeadLetters() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 
-	dead, err := b.DeadLetters(ctx, "", 100)
+	dead, err := b.Admin().DeadLetters(ctx, "", 100)
 	must(err)
 	fmt.Println(len(dead))
 	// Output: 0

@@ -16,7 +16,7 @@ import (
 
 // What could not be handled waits for an operator: parked, in its order, or as a
 // dead letter.
-func ExampleBroker_Parked() {
+func ExampleAdmin_Parked() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "parley-example-")
 	if err != nil {
@@ -49,29 +49,29 @@ func ExampleBroker_Parked() {
 	for _, f := range found {
 		fmt.Println(f.Code)
 	}
-	workers, err := b.Workers(ctx)
+	workers, err := b.Admin().Workers(ctx)
 	must(err)
 	fmt.Println(len(workers), "workers")
 
-	parked, err := b.Parked(ctx, "orders", 10)
+	parked, err := b.Admin().Parked(ctx, "orders", 10)
 	must(err)
 	group := parked[0].Group
-	messages, err := b.PeekParked(ctx, "orders", group, 10)
+	messages, err := b.Admin().PeekParked(ctx, "orders", group, 10)
 	must(err)
 	fmt.Println(len(messages), "messages:", parked[0].Reason)
 
 	// The first is skipped, put back at the end, and everything else discarded.
-	_, err = b.SkipParked(ctx, "orders", group, "not for us")
+	_, err = b.Admin().SkipParked(ctx, "orders", group, "not for us")
 	must(err)
-	dead, err := b.DeadLetters(ctx, "orders", 10)
+	dead, err := b.Admin().DeadLetters(ctx, "orders", 10)
 	must(err)
-	_, err = b.RequeueDead(ctx, dead[0])
+	_, err = b.Admin().RequeueDead(ctx, dead[0])
 	must(err)
 	must(w.Drain(ctx)) // parked again
-	n, err := b.DiscardParked(ctx, "orders", group)
+	n, err := b.Admin().DiscardParked(ctx, "orders", group)
 	must(err)
 	fmt.Println(n, "discarded:", dead[0].Reason)
-	n, err = b.DiscardDead(ctx, dead[0].Message.ID)
+	n, err = b.Admin().DiscardDead(ctx, dead[0].Message.ID)
 	must(err)
 	fmt.Println(n, "dead letters left")
 	// Output:

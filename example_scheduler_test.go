@@ -148,9 +148,9 @@ func ExampleScheduler_Retry() {
 	again, err := b.FindScheduler(ctx, "import") // as an operator does
 	must(err)
 	must(again.Wait(ctx))
-	all, err := b.Schedules(ctx)
+	all, err := b.Admin().Schedules(ctx)
 	must(err)
-	now, err := b.TaskLog(ctx, parley.TaskQuery{Running: true, Limit: 10})
+	now, err := b.Admin().TaskLog(ctx, parley.TaskQuery{Running: true, Limit: 10})
 	must(err)
 	fmt.Println(len(all), len(now))
 	// Output:

@@ -95,7 +95,7 @@ func Example() {
 	}
 	must(d.Ack(ctx))
 
-	left, err := b.Conversations(ctx, parley.ConversationQuery{})
+	left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{})
 	must(err)
 	fmt.Println("conversations left:", len(left))
 	// Output:
@@ -189,7 +189,7 @@ func ExampleTx_Post() {
 		_, err := tx.Post(ctx, "mail", mail, parley.Unique("daily-report"), parley.After(time.Hour))
 		return err
 	}))
-	queues, err := b.Queues(ctx, "mail")
+	queues, err := b.Admin().Queues(ctx, "mail")
 	must(err)
 	fmt.Println("ready:", queues[0].Depth, "delayed:", queues[0].Delayed)
 	// Output: ready: 1 delayed: 1
@@ -243,10 +243,10 @@ func ExampleDelivery_Park() {
 	must(err)
 	must(d.Park(ctx, errors.New("no such item")))
 
-	groups, err := b.Groups(ctx, "billing", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "billing", 0, 10)
 	must(err)
 	fmt.Println(groups[0].State, "-", groups[0].Reason)
-	must(b.Unpark(ctx, groups[0].Group))
+	must(b.Admin().Unpark(ctx, groups[0].Group))
 	d, err = b.Receive(ctx, "billing", &parley.ReceiveOptions{Wait: time.Second})
 	must(err)
 	fmt.Printf("%s\n", d.Messages[0].Body)

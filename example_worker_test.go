@@ -92,9 +92,9 @@ func ExamplePoison() {
 		Poison:      parley.ActionDeadLetter,
 	}).Drain(ctx))
 
-	q, err := b.Queues(ctx, "mail")
+	q, err := b.Admin().Queues(ctx, "mail")
 	must(err)
-	dead, err := b.DeadLetters(ctx, "mail", 10)
+	dead, err := b.Admin().DeadLetters(ctx, "mail", 10)
 	must(err)
 	fmt.Println("deferred:", q[0].Deferred, "parked:", q[0].Parked, "dead:", len(dead))
 	// Output: deferred: 1 parked: 1 dead: 2
@@ -123,7 +123,7 @@ func ExampleMux() {
 	order(b, `{"item": 7}`)
 	must(b.NewWorker("billing", mux, nil).Drain(ctx))
 	must(b.NewWorker("shop", mux, nil).Drain(ctx)) // ends its side by itself
-	left, err := b.Conversations(ctx, parley.ConversationQuery{})
+	left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{})
 	must(err)
 	fmt.Println("conversations left:", len(left))
 	// Output:

@@ -424,7 +424,7 @@ func (w *Worker) charge(s *source, m *Message, err error) {
 func (w *Worker) disable(queue string) {
 	ctx, cancel := context.WithTimeout(w.b.life, 10*time.Second)
 	defer cancel()
-	if err := w.b.DisableQueue(ctx, queue); err != nil {
+	if err := w.b.Admin().DisableQueue(ctx, queue); err != nil {
 		w.b.log.Error("parley: a queue with a poison message could not be disabled", "event", "queue.disable", "queue", queue, "error", err)
 	}
 }

@@ -399,22 +399,22 @@ func (s *Scheduler) Status(ctx context.Context) (ScheduleStatus, error) {
 // Log returns the execution log: limit tasks in the order of submission, after
 // one of them if it is not zero.
 func (s *Scheduler) Log(ctx context.Context, after ID, limit int) ([]TaskStatus, error) {
-	return s.b.TaskLog(ctx, TaskQuery{Schedule: s.name, After: after, Limit: limit})
+	return s.b.Admin().TaskLog(ctx, TaskQuery{Schedule: s.name, After: after, Limit: limit})
 }
 
 // Schedules lists all schedules. It reads all their tasks.
-func (b *Broker) Schedules(ctx context.Context) ([]ScheduleStatus, error) {
-	return read(b, "schedules", func() ([]ScheduleStatus, error) { return b.be.Schedules(ctx, "") })
+func (a Admin) Schedules(ctx context.Context) ([]ScheduleStatus, error) {
+	return read(a.b, "schedules", func() ([]ScheduleStatus, error) { return a.b.be.Schedules(ctx, "") })
 }
 
 // TaskLog returns tasks of a schedule in the order of submission, or what runs
 // now in all of them.
-func (b *Broker) TaskLog(ctx context.Context, q TaskQuery) ([]TaskStatus, error) {
-	return read(b, "task log", func() ([]TaskStatus, error) {
+func (a Admin) TaskLog(ctx context.Context, q TaskQuery) ([]TaskStatus, error) {
+	return read(a.b, "task log", func() ([]TaskStatus, error) {
 		if q.Limit < 1 {
 			return nil, badLimit(q.Limit)
 		}
-		return b.be.TaskLog(ctx, q)
+		return a.b.be.TaskLog(ctx, q)
 	})
 }
 

@@ -55,7 +55,7 @@ func TestTaskPoolClosed(t *testing.T) {
 	if err := <-causes; !errors.Is(err, parley.ErrClosed) {
 		t.Errorf("the handler's context ended by %v", err)
 	}
-	log, err := other.TaskLog(ctx, parley.TaskQuery{Schedule: "s", Limit: 10})
+	log, err := other.Admin().TaskLog(ctx, parley.TaskQuery{Schedule: "s", Limit: 10})
 	if err != nil || len(log) != 1 || log[0].State != parley.TaskQueued || log[0].Attempts != 0 {
 		t.Errorf("the log is %+v, %v", log, err)
 	}
@@ -233,7 +233,7 @@ func TestTaskThatEndsItsGoroutine(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("Run did not return")
 	}
-	if q, err := b.Queues(t.Context(), "mail"); err != nil || q[0].Depth != 3 {
+	if q, err := b.Admin().Queues(t.Context(), "mail"); err != nil || q[0].Depth != 3 {
 		t.Errorf("%d posts were committed, %v", q[0].Depth, err)
 	}
 }

@@ -15,7 +15,7 @@ type Action int
 
 // The actions.
 const (
-	// ActionPark hides the group, in its order, until Broker.Unpark. Other
+	// ActionPark hides the group, in its order, until Admin.Unpark. Other
 	// groups go on.
 	ActionPark Action = iota
 	// ActionDeadLetter takes the message out of its group, which goes on behind

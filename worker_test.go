@@ -139,7 +139,7 @@ func TestPerMessage(t *testing.T) {
 	if !slices.Equal(log, want) {
 		t.Errorf("handlers were %q, want %q", log, want)
 	}
-	parked, err := b.Parked(ctx, "mail", 10)
+	parked, err := b.Admin().Parked(ctx, "mail", 10)
 	must(err)
 	var reasons []string
 	for _, g := range parked {
@@ -231,7 +231,7 @@ func TestWorkerLeavesNothing(t *testing.T) {
 			other, err := parley.Open(ctx, "sqlite:"+file, nil)
 			must(err)
 			defer other.Close()
-			if records, err := other.Workers(ctx); err != nil || len(records) > 0 {
+			if records, err := other.Admin().Workers(ctx); err != nil || len(records) > 0 {
 				t.Errorf("the worker has left its records behind: %v, %v", records, err)
 			}
 		},
@@ -297,7 +297,7 @@ func TestCollisionInBatch(t *testing.T) {
 			t.Errorf("message %d was handled in the attempts %v, want %v", i, got, want)
 		}
 	}
-	groups, err := b.Groups(ctx, "mail", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "mail", 0, 10)
 	must(err)
 	if len(groups) != 1 || !strings.Contains(groups[0].Reason, "deadlock") {
 		t.Errorf("the groups are %+v, want that of the message that lost alone as well", groups)

@@ -144,7 +144,7 @@ func checkBeginOnly(e *Env) {
 		e.Is(err, parley.ErrNoConversation)
 		return nil
 	})
-	list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
+	list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 	e.Must(err)
 	if len(list) != 1 || list[0].Handle != h || list[0].Waiting != 0 || list[0].Held != 0 {
 		e.Errorf("the conversation is listed as %+v", list)
@@ -187,7 +187,7 @@ func checkBeginRolledBack(e *Env) {
 		dlgState(w, h, "")
 		dlgState(w, peer, "")
 		for _, g := range []parley.ID{group, peer} {
-			e.Is(w.B.Unpark(e.Ctx, g), parley.ErrUnknownGroup)
+			e.Is(w.B.Admin().Unpark(e.Ctx, g), parley.ErrUnknownGroup)
 		}
 		for _, handle := range []parley.ID{h, peer} {
 			err = w.B.InTx(e.Ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).Send(e.Ctx, w.Any, nil) })

@@ -73,7 +73,7 @@ func dlgGone(w *World, handles ...parley.ID) {
 	be := w.Handle()
 	for _, h := range handles {
 		gone := func() bool {
-			list, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
+			list, err := w.B.Admin().Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
 			w.Must(err)
 			return len(list) == 0
 		}
@@ -199,7 +199,7 @@ func dlgDepthNow(w *World, queue string, want int) {
 
 // dlgWaiting returns how many messages wait in a queue.
 func dlgWaiting(w *World, queue string) int {
-	list, err := w.B.Queues(w.Ctx, queue)
+	list, err := w.B.Admin().Queues(w.Ctx, queue)
 	w.Must(err)
 	if len(list) != 1 || list[0].Name != queue {
 		dlgFatal(w.Env, "asked for the state of %q, told %+v", queue, list)
@@ -209,7 +209,7 @@ func dlgWaiting(w *World, queue string) int {
 
 // dlgWithheld returns what is withheld of a side, nil for nothing.
 func dlgWithheld(w *World, h parley.ID) *parley.WithheldStream {
-	list, err := w.B.Withheld(w.Ctx, backend.CountLimit)
+	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {
 		if s.From.Handle == h {

@@ -54,7 +54,7 @@ func checkServiceAppears(e *Env) {
 	if held == nil || held.Count != 3 || !strings.Contains(held.Status, ghost) || held.From.Far != ghost || held.From.Service != w.Client {
 		e.Fatalf("withheld: %+v, want 3 messages and a text that names %q", held, ghost)
 	}
-	list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
+	list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 	e.Must(err)
 	if len(list) != 1 || list[0].Held != 3 || list[0].Status == "" {
 		e.Errorf("the conversation is listed as %+v, want one side with 3 messages held and a text", list)
@@ -79,7 +79,7 @@ func checkServiceAppears(e *Env) {
 func checkWithheldWhileDisabled(e *Env) {
 	w := e.World()
 	old := w.Dialog("0")
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	w.Send(old, w.Ask, "1")
 	w.Send(old, w.Ask, "2")
 	fresh := w.Dialog("a", "b")
@@ -90,9 +90,9 @@ func checkWithheldWhileDisabled(e *Env) {
 		}
 		dlgState(w, h, parley.Conversing)
 	}
-	list, err := w.B.Queues(e.Ctx)
+	list, err := w.B.Admin().Queues(e.Ctx)
 	e.Must(err)
-	if one, err := w.B.Queues(e.Ctx, w.SQ); err != nil || len(one) != 1 || one[0].Name != w.SQ || !one[0].Disabled {
+	if one, err := w.B.Admin().Queues(e.Ctx, w.SQ); err != nil || len(one) != 1 || one[0].Name != w.SQ || !one[0].Disabled {
 		e.Errorf("the state of %s alone is %+v, %v", w.SQ, one, err)
 	}
 	for _, q := range list {
@@ -100,7 +100,7 @@ func checkWithheldWhileDisabled(e *Env) {
 			e.Errorf("the queue is listed as %+v, want it disabled with 1 message in it and 4 withheld", q)
 		}
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	w.Send(old, w.Ask, "3")
 	w.Send(fresh, w.Ask, "c")
 	byConversation := map[parley.ID][]string{}
@@ -118,7 +118,7 @@ func checkWithheldWhileDisabled(e *Env) {
 func checkAnswerWithheld(e *Env) {
 	w := e.World()
 	w.Dialog("question")
-	e.Must(w.B.DisableQueue(e.Ctx, w.CQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.CQ))
 	for _, body := range []string{"0", "1"} {
 		if body == "1" {
 			w.Dialog("question")
@@ -130,7 +130,7 @@ func checkAnswerWithheld(e *Env) {
 		e.Must(m.End(e.Ctx)) // its EndDialog must wait behind the answers
 		e.Must(d.Ack(e.Ctx))
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.CQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.CQ))
 	got := map[parley.ID][]string{}
 	for _, m := range dlgTake(w, w.CQ, 6, nil) {
 		text := string(m.Body)
@@ -173,9 +173,9 @@ func checkStuckStreams(e *Env) {
 			return nil
 		})
 	})
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	w.Dialog("0", "1")
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgBodies(w, w.SQ, nil, "0", "1")
 }
 

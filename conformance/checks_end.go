@@ -231,7 +231,7 @@ func checkEndWhileWithheld(e *Env) {
 	for _, how := range []string{"plain", "error"} {
 		h := w.Dialog("0")
 		server := dlgPeer(w, h)
-		e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+		e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 		w.Send(h, w.Ask, "1")
 		w.Send(h, w.Ask, "2")
 		if how == "plain" {
@@ -239,7 +239,7 @@ func checkEndWhileWithheld(e *Env) {
 		} else {
 			dlgEndError(w, h, 55, "given up")
 		}
-		e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+		e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 		if how == "plain" {
 			ms := dlgBodies(w, w.SQ, nil, "0", "1", "2", "")
 			if ms[3].Type != parley.EndDialog {
@@ -353,10 +353,10 @@ func checkLateWithheld(e *Env) {
 	w := e.World()
 	client := w.Dialog("0")
 	server := dlgBodies(w, w.SQ, nil, "0")[0].Conversation
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	w.Send(client, w.Ask, "late")
 	dlgEnd(w, server)
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgEndDialog(w, w.CQ)
 	dlgQuiet(w, w.SQ, w.CQ)
 	if !e.Soon(5*time.Second, func() bool {
@@ -474,13 +474,13 @@ func checkCleanupWithheld(e *Env) {
 	w := e.World()
 	client := w.Dialog("0")
 	server := dlgPeer(w, client)
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	w.Send(client, w.Ask, "withheld")
 	dlgCleanup(w, client)
 	if held := dlgWithheld(w, client); held != nil {
 		e.Errorf("still withheld: %+v", held)
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgBodies(w, w.SQ, nil, "0")
 	dlgQuiet(w, w.SQ)
 	dlgState(w, server, parley.Conversing)
@@ -515,7 +515,7 @@ func checkLossRecorded(e *Env) {
 	var dead []parley.DeadStatus
 	find := func() bool {
 		dead = nil
-		list, err := w.B.DeadLetters(e.Ctx, "", backend.CountLimit)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, "", backend.CountLimit)
 		e.Must(err)
 		for _, d := range list {
 			if d.Message.Conversation == id && d.Message.Kind == backend.KindUser {
@@ -615,7 +615,7 @@ func checkRemovedLater(e *Env) {
 	_, _, err := be.Tend(e.Ctx, backend.DutyClosed, 100) // which is too early
 	e.Must(err)
 	for _, h := range all {
-		list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
+		list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 		e.Must(err)
 		ep := dlgStatus(w, h)
 		if time.Since(start) > keep {

@@ -97,7 +97,7 @@ func checkPolicyPark(e *Env) {
 			e.Errorf("it is parked because of %q, want %q", g.Reason, errPoison)
 		} else {
 			// Its order is kept: after Unpark the failing message is the next.
-			e.Must(w.B.Unpark(e.Ctx, g.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
 			d := w.Receive(w.SQ, &parley.ReceiveOptions{Group: g.Group})
 			if got := Bodies(d.Messages); !slices.Equal(got, []string{"poison", "2"}) {
 				e.Errorf("after Unpark the group has %q", got)
@@ -114,11 +114,11 @@ func checkPolicyDead(e *Env) {
 		w.posts([]string{"k"}, "0", "poison", "2")
 		w.posts(nil, "poison")
 		w.poisoned(parley.WorkerOptions{Hold: hold, MaxAttempts: 2, Poison: parley.ActionDeadLetter}, func() bool {
-			list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10)
+			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
 			e.Must(err)
 			return len(list) == 2 && w.depth(w.SQ) == 0
 		})
-		list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
 		e.Must(err)
 		for _, d := range list {
 			if string(d.Message.Body) != "poison" || d.Message.Attempts != 2 || !strings.Contains(d.Reason, errPoison.Error()) {
@@ -146,7 +146,7 @@ func checkPolicyEnd(e *Env) {
 		}
 		e.Must(d.Ack(e.Ctx))
 		w.Nothing(w.SQ, nil)
-		if list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10); err != nil || len(list) != 1 {
+		if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10); err != nil || len(list) != 1 {
 			e.Errorf("%d dead letters, %v, want the message that failed", len(list), err)
 		}
 	}
@@ -179,12 +179,12 @@ func checkPolicyOverride(e *Env) {
 	})
 	if !e.Soon(20*time.Second, func() bool {
 		q := w.queueStatus(w.SQ)
-		list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
 		e.Must(err)
 		// dead, poison, fails, and both that were ended: the post has no other side
 		return q.Parked == 1 && q.Deferred == 1 && len(list) == 5
 	}) {
-		list, _ := w.B.DeadLetters(e.Ctx, w.SQ, 10)
+		list, _ := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
 		e.Errorf("status %+v and %d dead letters, want 1 parked, 1 deferred and 5 dead", w.queueStatus(w.SQ), len(list))
 	}
 	r.Stop()
@@ -286,7 +286,7 @@ func checkPolicyDisable(e *Env) {
 		e.Errorf("a receiver with a wait gets %v, want %v", r.err, parley.ErrQueueDisabled)
 	}
 	h := w.Dialog("arrives meanwhile")
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	var bodies []string
 	e.Soon(10*time.Second, func() bool {
 		bodies = append(bodies, Bodies(w.Drain(w.SQ))...)
@@ -370,7 +370,7 @@ func checkNoPolicy(e *Env) {
 	if n.Load() < 20 || q.Disabled || q.Parked > 0 {
 		e.Errorf("after %d attempts the queue is %+v, want it enabled and nothing parked", n.Load(), q)
 	}
-	if list, err := w.B.DeadLetters(e.Ctx, w.SQ, 1); err != nil || len(list) != 0 {
+	if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 1); err != nil || len(list) != 0 {
 		e.Errorf("%d dead letters, %v", len(list), err)
 	}
 }
@@ -472,7 +472,7 @@ func checkDeadly(e *Env) {
 		// A new chance: it is not condemned for what it did before.
 		g := w.group(parked)
 		if g != nil {
-			e.Must(w.B.Unpark(e.Ctx, g.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
 			if !e.Soon(10*time.Second, func() bool { return again.Load() == 1 }) {
 				e.Errorf("after Unpark the message was not handled")
 			}
@@ -504,7 +504,7 @@ func checkTraces(e *Env) {
 		w.once(w.effects(10), bodies)
 		r.Stop()
 		if !e.Soon(5*time.Second, func() bool {
-			list, err := w.B.Workers(e.Ctx)
+			list, err := w.B.Admin().Workers(e.Ctx)
 			e.Must(err)
 			return !slices.ContainsFunc(list, func(s parley.WorkerStatus) bool { return slices.Contains(s.InHand, suspect.ID) })
 		}) {

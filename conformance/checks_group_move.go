@@ -135,7 +135,7 @@ func grpOfKey(w *World) parley.ID {
 	key := parley.NewID().String()
 	_, err := w.B.Post(w.Ctx, w.SQ, parley.Payload{Type: w.Any}, parley.Key(key))
 	w.Must(err)
-	groups, err := w.B.Groups(w.Ctx, w.SQ, 0, 100)
+	groups, err := w.B.Admin().Groups(w.Ctx, w.SQ, 0, 100)
 	w.Must(err)
 	for _, g := range groups {
 		if g.Key == key {

@@ -288,7 +288,7 @@ func checkCancelledSettle(e *Env) {
 				}
 				if err == nil && (settle.name == "Defer" || settle.name == "Park") {
 					w.Nothing(w.SQ, nil)
-					e.Must(w.B.Unpark(e.Ctx, d.Group))
+					e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 				}
 				if err != nil || settle.name != "Ack" {
 					w.Nothing(w.CQ, nil)
@@ -326,7 +326,7 @@ func checkCancelledDefine(e *Env) {
 	})
 	inpAtEachStep(e, "disable", func(ctx context.Context) error {
 		before := version()
-		err := w.B.DisableQueue(ctx, w.SQ)
+		err := w.B.Admin().DisableQueue(ctx, w.SQ)
 		if after := version(); err != nil && after != before {
 			e.Errorf("disabling a queue was cancelled and made version %d of version %d", after, before)
 		}

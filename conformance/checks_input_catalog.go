@@ -53,20 +53,20 @@ func checkUndefinedNames(e *Env) {
 		})
 		quoted := fmt.Sprintf("%q", name)
 		try := func(what string, err error) { dlgNames(e, what+" "+quoted, err, parley.ErrUnknownQueue, quoted) }
-		_, err := w.B.Queues(e.Ctx, name)
+		_, err := w.B.Admin().Queues(e.Ctx, name)
 		try("tell the state of", err)
 		_, err = w.B.Receive(e.Ctx, name, &parley.ReceiveOptions{Wait: 5 * time.Second})
 		try("receive from", err)
 		_, err = w.B.Post(e.Ctx, name, parley.Payload{})
 		try("post to", err)
-		try("enable", w.B.EnableQueue(e.Ctx, name))
-		try("disable", w.B.DisableQueue(e.Ctx, name))
-		_, err = w.B.Groups(e.Ctx, name, 0, 1)
+		try("enable", w.B.Admin().EnableQueue(e.Ctx, name))
+		try("disable", w.B.Admin().DisableQueue(e.Ctx, name))
+		_, err = w.B.Admin().Groups(e.Ctx, name, 0, 1)
 		try("groups of", err)
 		_, err = w.B.PostStatus(e.Ctx, name, parley.NewID())
 		try("status of a post in", err)
 		if name != "" { // which stands for all
-			_, err = w.B.DeadLetters(e.Ctx, name, 1)
+			_, err = w.B.Admin().DeadLetters(e.Ctx, name, 1)
 			try("dead letters of", err)
 		}
 	}
@@ -219,7 +219,7 @@ func checkDefineAgain(e *Env) {
 	}
 	w.Dialog("0")
 	// What may change, changes; the queue's status is not a definition's to set.
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	changed := parley.Catalog{
 		Types:      []parley.MessageType{{Name: w.Ask, Validation: parley.ValidationJSON}},
 		Queues:     []parley.Queue{{Name: w.SQ, Retention: true, KeepProcessed: time.Minute}},
@@ -242,7 +242,7 @@ func checkDefineAgain(e *Env) {
 	}) {
 		e.Errorf("the changed service is not in the catalog")
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ)) // again is no error
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ)) // again is no error
 	dlgBodies(w, w.SQ, nil, "0")
 }

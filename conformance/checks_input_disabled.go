@@ -22,8 +22,8 @@ func checkDisabledQueue(e *Env) {
 	h := w.Dialog("0", "1")
 	_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("post")})
 	e.Must(err)
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ)) // again is no error
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ)) // again is no error
 	server := dlgPeer(w, h)
 	for _, b := range []*parley.Broker{w.B, e.Broker(nil)} {
 		for _, o := range []parley.ReceiveOptions{{}, {Wait: 5 * time.Second}, {Group: server}, {Conversation: server},
@@ -52,7 +52,7 @@ func checkDisabledQueue(e *Env) {
 	w.Send(server, w.Tell, "answer")
 	dlgBodies(w, w.CQ, nil, "answer")
 
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	var got []string
 	for _, m := range dlgTake(w, w.SQ, 4, nil) {
 		got = append(got, string(m.Body))
@@ -88,7 +88,7 @@ func checkDisabledWaiting(e *Env) {
 	}
 	time.Sleep(50 * time.Millisecond) // they wait by now; if not, they are refused at once
 	start := time.Now()
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	for _, wait := range waits {
 		dlgNames(e, "a receiver that waits", wait(), parley.ErrQueueDisabled, w.SQ)
 	}
@@ -96,7 +96,7 @@ func checkDisabledWaiting(e *Env) {
 		e.Errorf("the last receiver heard of it after %v", took)
 	}
 	w.Dialog("0")
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	// Whichever of the two delivers it, the other one hears of it in a minute at
 	// the latest, or at its next look.
 	w.B = other
@@ -111,12 +111,12 @@ func checkDisabledInHand(e *Env) {
 		w.Dialog("roll back")
 		first := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
 		second := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+		e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 		e.Must(first.Ack(e.Ctx))
 		e.Must(second.Rollback(e.Ctx))
 		_, err := w.B.Receive(e.Ctx, w.SQ, nil)
 		e.Is(err, parley.ErrQueueDisabled)
-		e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+		e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 		dlgBodies(w, w.SQ, nil, "roll back")
 	}
 	w.Nothing(w.SQ, nil)
@@ -132,13 +132,13 @@ func checkDisabledInHand(e *Env) {
 		if err := tx.Conversation(h).Send(e.Ctx, w.Ask, []byte("1")); err != nil {
 			return err
 		}
-		wait = dlgGo(e, "disable while a sender is at work", func() error { return w.B.DisableQueue(e.Ctx, w.SQ) })
+		wait = dlgGo(e, "disable while a sender is at work", func() error { return w.B.Admin().DisableQueue(e.Ctx, w.SQ) })
 		time.Sleep(20 * time.Millisecond)
 		return nil
 	}))
 	e.Must(wait())
 	w.Send(h, w.Ask, "2")
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgBodies(w, w.SQ, nil, "0", "1", "2")
 	dlgQuiet(w, w.SQ)
 }

@@ -201,7 +201,7 @@ func checkUnknownGroups(e *Env) {
 		})
 	}
 	unknown := parley.NewID()
-	dlgNames(e, "unpark", w.B.Unpark(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
+	dlgNames(e, "unpark", w.B.Admin().Unpark(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
 	dlgNames(e, "promote", w.B.Promote(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
 	e.Must(w.B.Demote(e.Ctx, unknown))
 	w.Tx(func(tx *parley.Tx) error {

@@ -65,7 +65,7 @@ func checkHostileNames(e *Env) {
 		if m.Type != name("t", i) || m.Contract != name("k", i) || m.Service != name("s", i) || m.Far != name("s", i) || m.Priority != 9 || string(m.Body) != s {
 			e.Errorf("%q: received type %q, contract %q, from %q to %q, priority %d, body %q", s, m.Type, m.Contract, m.Far, m.Service, m.Priority, m.Body)
 		}
-		list, err := other.Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
+		list, err := other.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 		e.Must(err)
 		for _, side := range list {
 			if side.Service != name("s", i) || side.Far != name("s", i) || side.Contract != name("k", i) {
@@ -74,8 +74,8 @@ func checkHostileNames(e *Env) {
 		}
 	}
 	for _, i := range []int{0, 1, 3, 12} { // a definition that replaces another finds it by its name
-		e.Must(b.DisableQueue(e.Ctx, name("q", i)))
-		e.Must(b.EnableQueue(e.Ctx, name("q", i)))
+		e.Must(b.Admin().DisableQueue(e.Ctx, name("q", i)))
+		e.Must(b.Admin().EnableQueue(e.Ctx, name("q", i)))
 	}
 	now, err := other.Catalog(e.Ctx)
 	e.Must(err)
@@ -224,18 +224,18 @@ func checkHostileTexts(e *Env) {
 	for _, s := range inpHostile {
 		d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
 		e.Must(err)
-		list, err := w.B.Groups(e.Ctx, w.SQ, 0, 10)
+		list, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
 		e.Must(err)
 		if len(list) != 1 || list[0].Owner != owner || list[0].State != "held" {
 			e.Errorf("the group in hand is listed as %+v, want it held by %q", list, owner)
 		}
 		e.Must(d.Park(e.Ctx, errors.New("reason "+s)))
-		list, err = w.B.Groups(e.Ctx, w.SQ, 0, 10)
+		list, err = w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
 		e.Must(err)
 		if len(list) != 1 || list[0].Reason != "reason "+s || list[0].State != "parked" {
 			e.Errorf("the parked group is listed as %+v, want the reason %q", list, "reason "+s)
 		}
-		e.Must(w.B.Unpark(e.Ctx, d.Group))
+		e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 	}
 	// A reason may quote a body, or say nothing.
 	for _, s := range []string{"a\x00b", "a\xffb", ""} {
@@ -246,7 +246,7 @@ func checkHostileTexts(e *Env) {
 				e.Fatalf("park with the reason %q: %v", s, err)
 			}
 			w.Nothing(w.SQ, nil)
-			e.Must(w.B.Unpark(e.Ctx, d.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 		}
 	}
 	dlgBodies(w, w.SQ, nil, "0")

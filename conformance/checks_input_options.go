@@ -138,7 +138,7 @@ func checkOtherOptions(e *Env) {
 		dlgNames(e, "send on another transaction's conversation", err, parley.ErrInvalidOption, h.String())
 		return nil
 	})
-	if list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Group: group}); err != nil || len(list) != 1 {
+	if list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Group: group}); err != nil || len(list) != 1 {
 		e.Errorf("the group has %d conversations (%v), want one", len(list), err)
 	}
 	dlgBodies(w, w.SQ, nil, "0", "1")
@@ -153,16 +153,16 @@ func checkOperatorOptions(e *Env) {
 		}
 	}
 	for _, n := range []int{-1, 0} {
-		_, err := w.B.Groups(e.Ctx, w.SQ, 0, n)
+		_, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, n)
 		bad(fmt.Sprintf("list %d groups", n), err)
-		_, err = w.B.Withheld(e.Ctx, n)
+		_, err = w.B.Admin().Withheld(e.Ctx, n)
 		bad(fmt.Sprintf("list %d withheld streams", n), err)
-		_, err = w.B.DeadLetters(e.Ctx, w.SQ, n)
+		_, err = w.B.Admin().DeadLetters(e.Ctx, w.SQ, n)
 		bad(fmt.Sprintf("list %d dead letters", n), err)
 	}
-	_, err := w.B.Groups(e.Ctx, w.SQ, -1, 1)
+	_, err := w.B.Admin().Groups(e.Ctx, w.SQ, -1, 1)
 	bad("list groups from -1 on", err)
-	_, err = w.B.Conversations(e.Ctx, parley.ConversationQuery{Limit: -1})
+	_, err = w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Limit: -1})
 	bad("list -1 conversations", err)
 	bad("promote to level 256", w.B.Promote(e.Ctx, parley.NewID(), parley.Level(256)))
 }

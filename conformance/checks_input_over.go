@@ -95,7 +95,7 @@ func checkNotMigrated(e *Env) {
 	if len(empty.Queues)+len(empty.Services)+len(empty.Types) > 0 {
 		e.Errorf("after Uninstall and Migrate the catalog has %d queues, %d services and %d types", len(empty.Queues), len(empty.Services), len(empty.Types))
 	}
-	list, err := b.Conversations(e.Ctx, parley.ConversationQuery{})
+	list, err := b.Admin().Conversations(e.Ctx, parley.ConversationQuery{})
 	e.Must(err)
 	if len(list) > 0 {
 		e.Errorf("after Uninstall and Migrate there are conversations: %+v", list)
@@ -176,7 +176,7 @@ func checkSettled(e *Env) {
 				dlgBodies(w, w.SQ, nil, "0")
 			default:
 				w.Nothing(w.SQ, nil)
-				e.Must(w.B.Unpark(e.Ctx, d.Group))
+				e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 				dlgBodies(w, w.SQ, nil, "0")
 			}
 			w.Nothing(w.SQ, nil)

@@ -156,7 +156,7 @@ func checkStaleSettled(e *Env) {
 				switch how {
 				case "parked":
 					w.Nothing(w.SQ, nil)
-					e.Must(w.B.Unpark(e.Ctx, group))
+					e.Must(w.B.Admin().Unpark(e.Ctx, group))
 					dlgBodies(w, w.SQ, nil, "0", "1", "2")
 				case "given back":
 					dlgBodies(w, w.SQ, nil, "0", "1", "2")

@@ -30,8 +30,8 @@ func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
 			return b.Define(ctx, parley.Catalog{Types: []parley.MessageType{{Name: w.Name("never")}}})
 		}},
 		{"Catalog", func(ctx context.Context, b *parley.Broker) error { _, err := b.Catalog(ctx); return err }},
-		{"EnableQueue", func(ctx context.Context, b *parley.Broker) error { return b.EnableQueue(ctx, w.SQ) }},
-		{"DisableQueue", func(ctx context.Context, b *parley.Broker) error { return b.DisableQueue(ctx, w.SQ) }},
+		{"EnableQueue", func(ctx context.Context, b *parley.Broker) error { return b.Admin().EnableQueue(ctx, w.SQ) }},
+		{"DisableQueue", func(ctx context.Context, b *parley.Broker) error { return b.Admin().DisableQueue(ctx, w.SQ) }},
 		{"Receive", func(ctx context.Context, b *parley.Broker) error { _, err := b.Receive(ctx, w.SQ, nil); return err }},
 		{"Receive with a wait", func(ctx context.Context, b *parley.Broker) error {
 			_, err := b.Receive(ctx, w.SQ, &parley.ReceiveOptions{Wait: time.Minute})
@@ -51,16 +51,16 @@ func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
 		}},
 		{"Promote", func(ctx context.Context, b *parley.Broker) error { return b.Promote(ctx, parley.NewID()) }},
 		{"Demote", func(ctx context.Context, b *parley.Broker) error { return b.Demote(ctx, parley.NewID()) }},
-		{"Unpark", func(ctx context.Context, b *parley.Broker) error { return b.Unpark(ctx, parley.NewID()) }},
-		{"Queues", func(ctx context.Context, b *parley.Broker) error { _, err := b.Queues(ctx); return err }},
-		{"Groups", func(ctx context.Context, b *parley.Broker) error { _, err := b.Groups(ctx, w.SQ, 0, 1); return err }},
+		{"Unpark", func(ctx context.Context, b *parley.Broker) error { return b.Admin().Unpark(ctx, parley.NewID()) }},
+		{"Queues", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Queues(ctx); return err }},
+		{"Groups", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Groups(ctx, w.SQ, 0, 1); return err }},
 		{"Conversations", func(ctx context.Context, b *parley.Broker) error {
-			_, err := b.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+			_, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 1})
 			return err
 		}},
-		{"Withheld", func(ctx context.Context, b *parley.Broker) error { _, err := b.Withheld(ctx, 1); return err }},
-		{"Retained", func(ctx context.Context, b *parley.Broker) error { _, err := b.Retained(ctx, h); return err }},
-		{"DeadLetters", func(ctx context.Context, b *parley.Broker) error { _, err := b.DeadLetters(ctx, w.SQ, 1); return err }},
+		{"Withheld", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Withheld(ctx, 1); return err }},
+		{"Retained", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Retained(ctx, h); return err }},
+		{"DeadLetters", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().DeadLetters(ctx, w.SQ, 1); return err }},
 		{"PostStatus", func(ctx context.Context, b *parley.Broker) error {
 			_, err := b.PostStatus(ctx, w.SQ, parley.NewID())
 			return err

@@ -74,7 +74,7 @@ func checkInvBusy(e *Env) {
 				e.Errorf("%s: what was written afterwards is gone", what)
 			}
 		}
-		if err := other.B.Unpark(e.Ctx, d.Group); !invBusy(e, err) {
+		if err := other.B.Admin().Unpark(e.Ctx, d.Group); !invBusy(e, err) {
 			e.Errorf("Unpark of a group %s returns %v, want ErrGroupBusy", invHoldName(hold), err)
 		}
 		e.Must(d.Ack(e.Ctx))

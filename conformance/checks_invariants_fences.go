@@ -31,7 +31,7 @@ func checkInvAtomic(e *Env) {
 			{"Rollback", func(d *parley.Delivery) error { return d.Rollback(e.Ctx) }, false, "m0"},
 			{"Defer", func(d *parley.Delivery) error { return d.Defer(e.Ctx, 20*time.Millisecond) }, false, "m0"},
 			{"Park", func(d *parley.Delivery) error {
-				defer func() { e.Must(w.B.Unpark(e.Ctx, d.Group)) }()
+				defer func() { e.Must(w.B.Admin().Unpark(e.Ctx, d.Group)) }()
 				return d.Park(e.Ctx, errors.New("a check"))
 			}, false, "m0"},
 			{"Ack", func(d *parley.Delivery) error { return d.Ack(e.Ctx) }, true, "m1"},

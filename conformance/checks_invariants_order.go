@@ -103,13 +103,13 @@ func invOrder(w *World, hold parley.Hold, want []string, move func()) {
 			d := receive(w, 2)
 			e.Must(d.Park(e.Ctx, errors.New("a check")))
 			w.Nothing(w.SQ, nil)
-			e.Must(w.B.Unpark(e.Ctx, d.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 		}},
 		{"parking and move", func() {
 			d := receive(w, 2)
 			e.Must(d.Park(e.Ctx, errors.New("a check")))
 			move()
-			w.B.Unpark(e.Ctx, d.Group) // it may have gone with the move
+			w.B.Admin().Unpark(e.Ctx, d.Group) // it may have gone with the move
 		}},
 		{"return and more", func() {
 			d := receive(w, 2)

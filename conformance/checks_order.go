@@ -348,7 +348,7 @@ func checkOrdHidden(e *Env) {
 				prioLine(w, "x")
 				w.Send(h, w.Ask, "m1")
 				if back == "unparked" {
-					e.Must(w.B.Unpark(e.Ctx, d.Group))
+					e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 				} else {
 					w.Tx(func(tx *parley.Tx) error {
 						return tx.Conversation(d.Messages[0].Conversation).Move(e.Ctx, parley.NewID())
@@ -370,7 +370,7 @@ func checkOrdKinds(e *Env) {
 		waiting := func(n int, what string) {
 			if !e.Soon(10*time.Second, func() bool {
 				s.tend(backend.DutyTimers)
-				groups, err := w.B.Groups(e.Ctx, w.CQ, 0, 10)
+				groups, err := w.B.Admin().Groups(e.Ctx, w.CQ, 0, 10)
 				e.Must(err)
 				return len(groups) == 1 && groups[0].Messages == n
 			}) {

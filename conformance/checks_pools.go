@@ -115,9 +115,9 @@ func checkReadsAtOnce(e *Env) {
 		return id, false
 	}
 	reads := map[string]func() error{
-		"groups":   func() error { _, err := b.Groups(e.Ctx, w.SQ, 0, 100); return err },
-		"queues":   func() error { _, err := b.Queues(e.Ctx); return err },
-		"workers":  func() error { _, err := b.Workers(e.Ctx); return err },
+		"groups":   func() error { _, err := b.Admin().Groups(e.Ctx, w.SQ, 0, 100); return err },
+		"queues":   func() error { _, err := b.Admin().Queues(e.Ctx); return err },
+		"workers":  func() error { _, err := b.Admin().Workers(e.Ctx); return err },
 		"diagnose": func() error { _, err := doctor.Diagnose(e.Ctx, b, w.SQ); return err },
 		"choose": func() error {
 			d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Choose: first})

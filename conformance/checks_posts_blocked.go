@@ -91,7 +91,7 @@ func checkParked(e *Env) {
 			e.Must(w.B.Promote(e.Ctx, d.Group)) // no promotion unparks
 			w.Nothing(w.SQ, nil)
 
-			e.Must(w.B.Unpark(e.Ctx, d.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 			s.send("5")
 			first := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 2})
 			if got := Bodies(first.Messages); !slices.Equal(got, []string{"1", "2"}) {
@@ -102,12 +102,12 @@ func checkParked(e *Env) {
 			w.Nothing(w.SQ, nil)
 		}
 	}
-	e.Is(w.B.Unpark(e.Ctx, parley.NewID()), parley.ErrUnknownGroup)
+	e.Is(w.B.Admin().Unpark(e.Ctx, parley.NewID()), parley.ErrUnknownGroup)
 }
 
 // postBlocked ends the check unless operators see the group in the state.
 func postBlocked(w *World, name string, group parley.ID, state, reason string) {
-	groups, err := w.B.Groups(w.Ctx, w.SQ, 0, 100)
+	groups, err := w.B.Admin().Groups(w.Ctx, w.SQ, 0, 100)
 	w.Must(err)
 	for _, g := range groups {
 		if g.Group == group {
@@ -143,7 +143,7 @@ func checkBlockedSingles(e *Env) {
 		if passed := time.Since(before); passed < away-tmrEarly {
 			e.Errorf("a post that was deferred for %v came after %v", away, passed)
 		}
-		e.Must(w.B.Unpark(e.Ctx, d.Group))
+		e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 		postWant(w, w.CQ, "parked")
 		w.Nothing(w.CQ, nil)
 	}
@@ -158,7 +158,7 @@ func checkUnparkDeferred(e *Env) {
 		postBlocked(w, s.name, d.Group, "deferred", "")
 		s.send("2")
 		w.Nothing(w.SQ, nil)
-		e.Must(w.B.Unpark(e.Ctx, d.Group))
+		e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 		postWant(w, w.SQ, "1", "2")
 	}
 }
@@ -190,7 +190,7 @@ func checkBlockedUndone(e *Env) {
 					}
 					return err
 				})
-				e.Must(w.B.Unpark(e.Ctx, d.Group))
+				e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 			}
 			postWant(w, w.SQ, "1")
 		}

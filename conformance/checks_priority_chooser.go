@@ -111,7 +111,7 @@ func checkPrioChooser(e *Env) {
 	})
 	e.Must(leased.Rollback(e.Ctx))
 	for _, i := range []int{3, 5} {
-		e.Must(w.B.Unpark(e.Ctx, line[i]))
+		e.Must(w.B.Admin().Unpark(e.Ctx, line[i]))
 	}
 	prioOrder(w, w.SQ, "the rest", "e", "a", "b", "d", "f")
 }

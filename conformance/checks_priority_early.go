@@ -86,16 +86,16 @@ func checkPrioEmpty(e *Env) {
 func checkPrioWithheld(e *Env) {
 	w := e.World()
 	prioLine(w, "a", "b")
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	h := w.Dialog("withheld 0", "withheld 1")
 	group := invPeer(w, h)
-	if streams, err := w.B.Withheld(e.Ctx, 1000); err != nil || !slices.ContainsFunc(streams, func(s parley.WithheldStream) bool { return s.From.Handle == h }) {
+	if streams, err := w.B.Admin().Withheld(e.Ctx, 1000); err != nil || !slices.ContainsFunc(streams, func(s parley.WithheldStream) bool { return s.From.Handle == h }) {
 		e.Fatalf("the queue is disabled, and what was sent to it is not withheld (%v)", err)
 	}
 	e.Must(w.B.Promote(e.Ctx, group))
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	if !e.Soon(20*time.Second, func() bool {
-		groups, err := w.B.Groups(e.Ctx, w.SQ, 0, 100)
+		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 100)
 		e.Must(err)
 		return slices.ContainsFunc(groups, func(g parley.GroupStatus) bool { return g.Group == group })
 	}) {
@@ -121,7 +121,7 @@ func checkPrioParked(e *Env) {
 			w.Nothing(w.SQ, nil)
 			prioLine(w, "b")
 			time.Sleep(2 * time.Millisecond)
-			e.Must(w.B.Unpark(e.Ctx, d.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
 			d = w.Receive(w.SQ, nil)
 			if got := Bodies(d.Messages); !slices.Equal(got, []string{"m"}) || !d.Promoted {
 				e.Errorf("%s, %s: promoted and unparked, then received %q, promoted: %t", way, invHoldName(hold), got, d.Promoted)

@@ -91,7 +91,7 @@ func checkPrioPeerRefused(e *Env) {
 		}
 		return tx.Conversation(strict).Send(e.Ctx, w.Ask, []byte("strict too")) // all goes on
 	})
-	groups, err := w.B.Groups(e.Ctx, w.SQ, 0, 10)
+	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
 	e.Must(err)
 	for _, g := range groups {
 		if g.Promoted {
@@ -115,7 +115,7 @@ func checkPrioPeerOwn(e *Env) {
 	h := w.Dialog("mine")
 	ep := prioStatus(w, h)
 	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).Promote(e.Ctx, parley.Level(parley.MaxLevel)) })
-	groups, err := w.B.Groups(e.Ctx, w.SQ, 0, 10)
+	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
 	e.Must(err)
 	for i, g := range groups {
 		if g.Promoted != (g.Group == ep.Peer) || g.Promoted != (i == 0) {

@@ -45,7 +45,7 @@ func checkPrioPromoted(e *Env) {
 	e.Must(err)
 	_, err = w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("another post")}, parley.Priority(10))
 	e.Must(err)
-	groups, err := w.B.Groups(e.Ctx, w.SQ, 0, 100)
+	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 100)
 	e.Must(err)
 	key := groups[slices.IndexFunc(groups, func(g parley.GroupStatus) bool { return g.Key == "k" })].Group
 
@@ -56,7 +56,7 @@ func checkPrioPromoted(e *Env) {
 		group parley.ID
 	}{{"low", low}, {"post", post}, {"key", key}} {
 		e.Must(other.B.Promote(e.Ctx, p.group))
-		groups, err := w.B.Groups(e.Ctx, w.SQ, 0, 1)
+		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 1)
 		e.Must(err)
 		if g := groups[0]; g.Group != p.group || !g.Promoted || g.Level != parley.DefaultLevel {
 			e.Errorf("%s was promoted, and the first group listed is %s, promoted %t to %d", p.body, g.Group, g.Promoted, g.Level)
@@ -202,10 +202,10 @@ func checkPrioOneShot(e *Env) {
 		{"Rollback", func(d *parley.Delivery) error { return d.Rollback(e.Ctx) }},
 		{"Close", func(d *parley.Delivery) error { return d.Close() }},
 		{"Defer", func(d *parley.Delivery) error {
-			return errors.Join(d.Defer(e.Ctx, time.Hour), w.B.Unpark(e.Ctx, d.Group))
+			return errors.Join(d.Defer(e.Ctx, time.Hour), w.B.Admin().Unpark(e.Ctx, d.Group))
 		}},
 		{"Park", func(d *parley.Delivery) error {
-			return errors.Join(d.Park(e.Ctx, errors.New("a check")), w.B.Unpark(e.Ctx, d.Group))
+			return errors.Join(d.Park(e.Ctx, errors.New("a check")), w.B.Admin().Unpark(e.Ctx, d.Group))
 		}},
 		{"Ack of nothing", func(d *parley.Delivery) error {
 			return errors.Join(d.Return(e.Ctx), d.Ack(e.Ctx))

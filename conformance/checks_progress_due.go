@@ -107,13 +107,13 @@ func checkDueBehindDisabled(e *Env) {
 	for range dueAtOnce {
 		disabled = append(disabled, s.post(s.CQ, "delayed", parley.After(dueSoon)))
 	}
-	e.Must(s.B.DisableQueue(e.Ctx, s.CQ))
+	e.Must(s.B.Admin().DisableQueue(e.Ctx, s.CQ))
 	time.Sleep(5 * time.Millisecond)
 	id := s.post(s.SQ, "delayed", parley.After(dueSoon))
 	if !s.fell(s.sq, backend.DutyDelayed, []parley.ID{id}) {
 		e.Errorf("a post that is due waits for those of a disabled queue")
 	}
-	e.Must(s.B.EnableQueue(e.Ctx, s.CQ))
+	e.Must(s.B.Admin().EnableQueue(e.Ctx, s.CQ))
 	if !s.fell(s.cq, backend.DutyDelayed, disabled) {
 		e.Errorf("posts that are due wait though their queue has been enabled again")
 	}

@@ -111,7 +111,7 @@ func checkTenDialogs(e *Env) {
 			e.Errorf("%d times was it logged that a sender failed, want %d: %q", len(lines), i+1, lines)
 		}
 	}
-	list, err := b.Conversations(e.Ctx, parley.ConversationQuery{Limit: backend.CountLimit})
+	list, err := b.Admin().Conversations(e.Ctx, parley.ConversationQuery{Limit: backend.CountLimit})
 	e.Must(err)
 	for _, c := range list {
 		if c.Service == w.Client {
@@ -136,7 +136,7 @@ func checkResent(e *Env) {
 		}
 		dlgEnd(w, server) // which the error of the other side does not end
 		recMust(w, w.B, s, "4")
-		e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+		e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 		got, _ := recUntil(w, 4)
 		if key != "" {
 			dlgSame(e, fmt.Sprintf("code %d: received", code), Bodies(got), []string{"1", "2", "3", "4"})
@@ -169,7 +169,7 @@ func checkNotResent(e *Env, key string) {
 	}) {
 		e.Fatalf("it was not logged that three messages are lost: %q", log.with(""))
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgEnd(w, server)
 	recMust(w, w.B, s, "4")
 	got, _ := recUntil(w, 1)

@@ -231,7 +231,7 @@ func checkSenderBesideServer(e *Env) {
 	s := recSender(w, w.B, parley.SenderOptions{MaxMessages: 3}).Key("k")
 	recMust(w, w.B, s, "1")
 	got, _ := recUntil(w, 1)
-	ep, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: dlgPeer(w, got[0].Conversation)})
+	ep, err := w.B.Admin().Conversations(w.Ctx, parley.ConversationQuery{Handle: dlgPeer(w, got[0].Conversation)})
 	e.Must(err)
 	i := slices.IndexFunc(ep, func(c parley.ConversationStatus) bool { return c.Initiator })
 	if i < 0 {

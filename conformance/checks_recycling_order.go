@@ -84,7 +84,7 @@ func checkEndBesideLock(e *Env) {
 	if !e.Soon(10*time.Second, func() bool { return len(log.with("event=recycle.error")) > 0 }) {
 		e.Fatalf("it was not logged that the dialog failed: %q", log.with(""))
 	}
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	if !e.Soon(10*time.Second, func() bool { return len(dlgHeldOf(w, w.Client)) == 0 }) {
 		e.Fatalf("what the first dialog's end says is withheld from a queue that is enabled")
 	}

@@ -99,7 +99,7 @@ func recGone(w *World, handles ...parley.ID) {
 		}
 		left = ""
 		for _, h := range handles {
-			list, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
+			list, err := w.B.Admin().Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
 			w.Must(err)
 			for _, c := range list {
 				left += fmt.Sprintf(" %s (%s)", c.Handle, c.State)
@@ -177,7 +177,7 @@ func recPending(e *Env, log *recLog, key string) (w *World, s *parley.Sender, cl
 	got, _ := recUntil(w, 1)
 	server = got[0].Conversation
 	client = dlgPeer(w, server)
-	e.Must(b.DisableQueue(e.Ctx, w.SQ))
+	e.Must(b.Admin().DisableQueue(e.Ctx, w.SQ))
 	recMust(w, b, s, "1", "2", "3")
 	if held := dlgWithheld(w, client); held == nil || held.Count != 3 {
 		e.Fatalf("%+v is withheld, want three messages", held)
@@ -187,7 +187,7 @@ func recPending(e *Env, log *recLog, key string) (w *World, s *parley.Sender, cl
 
 // recDead returns the bodies of the dead letters that Server should have got.
 func recDead(w *World) (bodies []string) {
-	dead, err := w.B.DeadLetters(w.Ctx, "", 1000)
+	dead, err := w.B.Admin().DeadLetters(w.Ctx, "", 1000)
 	w.Must(err)
 	for _, d := range dead {
 		if d.Message.Service == w.Server {
@@ -199,7 +199,7 @@ func recDead(w *World) (bodies []string) {
 }
 
 func dlgHeldOf(w *World, service string) (of []parley.WithheldStream) {
-	list, err := w.B.Withheld(w.Ctx, backend.CountLimit)
+	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {
 		if s.From.Service == service {

@@ -31,7 +31,7 @@ func retWorld(e *Env) *World {
 // "sent 0 body" or "received 0 body": the sent ones first, each kind in its
 // order.
 func retCopies(w *World, h parley.ID) []string {
-	list, err := w.B.Retained(w.Ctx, h)
+	list, err := w.B.Admin().Retained(w.Ctx, h)
 	if err != nil && !errors.Is(err, parley.ErrNoConversation) {
 		dlgFatal(w.Env, "retained of %s: %v", h, err)
 	}
@@ -65,7 +65,7 @@ func checkRetained(e *Env) {
 		dlgSame(e, "the initiator's copies", retCopies(w, client), []string{"sent 0 q0", "sent 1 q1", "received 0 a0"})
 		dlgSame(e, "the target's copies", retCopies(w, server), []string{"sent 0 a0", "received 0 q0", "received 1 q1"})
 
-		list, err := w.B.Retained(e.Ctx, server)
+		list, err := w.B.Admin().Retained(e.Ctx, server)
 		e.Must(err)
 		for _, r := range list {
 			if r.Sent {
@@ -120,11 +120,11 @@ func checkRetainedWithheld(e *Env) {
 	w := retWorld(e)
 	client := w.Dialog("0")
 	server := dlgPeer(w, client)
-	e.Must(w.B.DisableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
 	w.Send(client, w.Ask, "1")
 	want := []string{"sent 0 0", "sent 1 1"}
 	dlgSame(e, "the sender's copies while it is withheld", retCopies(w, client), want)
-	e.Must(w.B.EnableQueue(e.Ctx, w.SQ))
+	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	dlgBodies(w, w.SQ, nil, "0", "1")
 	dlgSame(e, "the sender's copies after the delivery", retCopies(w, client), want)
 	dlgSame(e, "the receiver's copies", retCopies(w, server), []string{"received 0 0", "received 1 1"})
@@ -214,7 +214,7 @@ func checkNotRetained(e *Env) {
 	}
 	dlgDepth(w, w.SQ, 0)
 	dlgQuiet(w, w.SQ, w.CQ)
-	list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Handle: client})
+	list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: client})
 	e.Must(err)
 	for _, c := range list {
 		if c.Waiting != 0 {

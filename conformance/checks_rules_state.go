@@ -54,7 +54,7 @@ func checkRuleChosenTaken(e *Env) {
 			w.Nothing(w.SQ, &parley.ReceiveOptions{Group: chosen})
 			other.B.Close() // gives back what is leased
 			other = invOther(w)
-			e.Must(w.B.Unpark(e.Ctx, chosen))
+			e.Must(w.B.Admin().Unpark(e.Ctx, chosen))
 			if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"chosen"}) {
 				e.Errorf("%s: after the group was %s, %q was received, want chosen", invHoldName(hold), name, got)
 			}

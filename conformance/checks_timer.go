@@ -77,7 +77,7 @@ func tmrNothingElse(w *World) {
 
 // tmrShown returns in how long the store says that the timer of h fires.
 func tmrShown(w *World, h parley.ID) time.Duration {
-	sides, err := w.B.Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
+	sides, err := w.B.Admin().Conversations(w.Ctx, parley.ConversationQuery{Handle: h})
 	w.Must(err)
 	for _, s := range sides {
 		if s.Handle == h {

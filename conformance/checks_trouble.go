@@ -97,17 +97,17 @@ func checkErrorTexts(e *Env) {
 			e.Errorf("%d of %d messages that always fail are parked", w.queueStatus(w.SQ).Parked, len(names))
 		}
 		r.Stop()
-		list, err := w.B.Parked(e.Ctx, w.SQ, 100)
+		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, 100)
 		e.Must(err)
 		for _, g := range list {
 			if why := aReason(g.Reason); why != "" {
 				e.Errorf("the reason of a parked group %.40q: %s", g.Reason, why)
 			}
-			e.Must(w.B.Unpark(e.Ctx, g.Group))
+			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
 		}
 		r = w.work(w.B, &parley.WorkerOptions{Hold: hold}, h(true))
 		dead := func() []parley.DeadStatus {
-			list, err := w.B.DeadLetters(e.Ctx, w.SQ, 100)
+			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 100)
 			e.Must(err)
 			return list
 		}
@@ -194,7 +194,7 @@ func checkPanics(e *Env) {
 			e.Errorf("%d of %d messages that fail are parked", w.queueStatus(w.SQ).Parked, len(fail))
 		}
 		r.Stop()
-		list, err := w.B.Parked(e.Ctx, w.SQ, 100)
+		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, 100)
 		e.Must(err)
 		for _, g := range list {
 			for _, m := range e.peek(w, g.Group) {
@@ -214,7 +214,7 @@ func checkPanics(e *Env) {
 
 // peek shows the messages of a parked group.
 func (e *Env) peek(w *World, g parley.ID) []*parley.Message {
-	list, err := w.B.PeekParked(e.Ctx, w.SQ, g, 10)
+	list, err := w.B.Admin().PeekParked(e.Ctx, w.SQ, g, 10)
 	e.Must(err)
 	return list
 }
@@ -331,10 +331,10 @@ func checkLongTexts(e *Env) {
 		if why := aReason(g.Reason); why != "" {
 			e.Errorf("%s: the group is parked because of %.40q: %s", name, g.Reason, why)
 		}
-		_, err := w.B.SkipParked(e.Ctx, w.SQ, g.Group, text)
+		_, err := w.B.Admin().SkipParked(e.Ctx, w.SQ, g.Group, text)
 		e.Must(err)
 	}
-	list, err := w.B.DeadLetters(e.Ctx, w.SQ, 100)
+	list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 100)
 	e.Must(err)
 	if len(list) != len(oddTexts) || slices.ContainsFunc(list, func(d backend.DeadStatus) bool { return aReason(d.Reason) != "" }) {
 		e.Errorf("of %d messages that were skipped %d are dead letters, or their reasons cannot be had", len(oddTexts), len(list))

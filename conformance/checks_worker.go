@@ -142,7 +142,7 @@ func checkNoHandler(e *Env) {
 	w.posts(nil, numbered("%d", 20)...)
 	r := w.workWith(w.B, &parley.WorkerOptions{Poison: parley.ActionDeadLetter, UnknownTypes: 1500 * time.Millisecond}, mux)
 	dead := func() (list []parley.DeadStatus) {
-		list, err := w.B.DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
 		e.Must(err)
 		return list
 	}
@@ -219,7 +219,7 @@ func checkMuxEnds(e *Env) {
 	end := make(chan error, 1)
 	go func() { end <- client.Run(ctx) }()
 	gone := func() bool {
-		list, err := w.B.Conversations(e.Ctx, parley.ConversationQuery{Handle: h, Limit: 1})
+		list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h, Limit: 1})
 		e.Must(err)
 		return len(list) == 0
 	}

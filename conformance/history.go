@@ -394,7 +394,7 @@ func loadOperate(w *World, h *history, b *parley.Broker, rng *rand.Rand, l load,
 	group, other, conv := anyOf(h.groups, rng), anyOf(h.groups, rng), anyOf(h.convs, rng)
 	h.mu.Unlock()
 	for _, g := range parked {
-		err := b.Unpark(ctx, g)
+		err := b.Admin().Unpark(ctx, g)
 		if errors.Is(err, parley.ErrGroupBusy) { // somebody looks at it: again in a moment
 			h.mu.Lock()
 			h.parked = append(h.parked, g)

@@ -83,10 +83,10 @@ func (d *diagnosis) unreadable(err error) error {
 }
 
 func (d *diagnosis) look(ctx context.Context, what string) (err error) {
-	if d.queues, err = d.b.Queues(ctx); err != nil {
+	if d.queues, err = d.b.Admin().Queues(ctx); err != nil {
 		return err
 	}
-	if d.workers, err = d.b.Workers(ctx); err != nil {
+	if d.workers, err = d.b.Admin().Workers(ctx); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(d.queues, func(q parley.QueueStatus) bool { return q.Name == what }); i >= 0 {

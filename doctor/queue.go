@@ -15,7 +15,7 @@ import (
 func (d *diagnosis) queue(q parley.QueueStatus) {
 	obj := objQueue(q.Name)
 	if q.Disabled {
-		d.add(true, codeDisabled, obj, "Broker.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
+		d.add(true, codeDisabled, obj, "Admin.EnableQueue", "the queue is disabled: nothing is received, and what is sent to it is withheld")
 	}
 	alive, dead := 0, deadWorkers{}
 	for _, w := range d.workers {

@@ -114,7 +114,7 @@ func TestStillWithheld(t *testing.T) {
 	}
 	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}},
 		Services: []parley.Service{{Name: "s", Queue: "q", Contracts: []string{parley.Default}}}}))
-	must(b.DisableQueue(t.Context(), "q"))
+	must(b.Admin().DisableQueue(t.Context(), "q"))
 	must(b.InTx(t.Context(), func(tx *parley.Tx) error {
 		c, err := tx.Begin(t.Context(), "s", "s", nil)
 		if err != nil {
@@ -122,7 +122,7 @@ func TestStillWithheld(t *testing.T) {
 		}
 		return c.Send(t.Context(), "", nil)
 	}))
-	must(b.EnableQueue(t.Context(), "q"))
+	must(b.Admin().EnableQueue(t.Context(), "q"))
 	codes := func() (list []string) {
 		t.Helper()
 		found, err := doctor.Diagnose(t.Context(), b, "")

@@ -111,11 +111,11 @@ func parkedGroups(ctx context.Context, b *parley.Broker, f *filter, ids map[parl
 	if *f.queue != "" {
 		names = []string{*f.queue}
 	}
-	queues, err := b.Queues(ctx, names...)
+	queues, err := b.Admin().Queues(ctx, names...)
 	found := []parkedGroup{}
 	wanted := len(ids) > 0
 	for _, q := range queues {
-		list, err := b.Parked(ctx, q.Name, manyAtOnce)
+		list, err := b.Admin().Parked(ctx, q.Name, manyAtOnce)
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func parkedGroups(ctx context.Context, b *parley.Broker, f *filter, ids map[parl
 				continue
 			}
 			if *f.typ != "" {
-				first, err := b.PeekParked(ctx, q.Name, g.Group, 1)
+				first, err := b.Admin().PeekParked(ctx, q.Name, g.Group, 1)
 				if err != nil {
 					return nil, err
 				}
@@ -163,7 +163,7 @@ func parked(ctx context.Context, c *call) error {
 		})
 	case "show":
 		for i, g := range found {
-			if found[i].First, err = b.PeekParked(ctx, g.Queue, g.Group, 10); err != nil {
+			if found[i].First, err = b.Admin().PeekParked(ctx, g.Queue, g.Group, 10); err != nil {
 				return err
 			}
 		}
@@ -185,11 +185,11 @@ func parked(ctx context.Context, c *call) error {
 	for _, g := range found {
 		switch verb {
 		case "retry":
-			err = b.Unpark(ctx, g.Group)
+			err = b.Admin().Unpark(ctx, g.Group)
 		case "skip":
-			_, err = b.SkipParked(ctx, g.Queue, g.Group, "")
+			_, err = b.Admin().SkipParked(ctx, g.Queue, g.Group, "")
 		case "discard":
-			_, err = b.DiscardParked(ctx, g.Queue, g.Group)
+			_, err = b.Admin().DiscardParked(ctx, g.Queue, g.Group)
 		}
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func dead(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	all, err := b.DeadLetters(ctx, *f.queue, manyAtOnce)
+	all, err := b.Admin().DeadLetters(ctx, *f.queue, manyAtOnce)
 	if err != nil {
 		return err
 	}
@@ -255,14 +255,14 @@ func dead(ctx context.Context, c *call) error {
 		for i, d := range found {
 			list[i] = d.Message.ID
 		}
-		n, err := b.DiscardDead(ctx, list...)
+		n, err := b.Admin().DiscardDead(ctx, list...)
 		if err != nil {
 			return err
 		}
 		return c.count(verb, "dead letters", n)
 	}
 	for i, d := range found {
-		if _, err := b.RequeueDead(ctx, d); err != nil {
+		if _, err := b.Admin().RequeueDead(ctx, d); err != nil {
 			return fmt.Errorf("%d of %d were put back: %w", i, len(found), err)
 		}
 	}

@@ -98,7 +98,7 @@ func status(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	queues, err := b.Queues(ctx, c.args...)
+	queues, err := b.Admin().Queues(ctx, c.args...)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func groups(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	list, err := b.Groups(ctx, c.args[0], *offset, *limit)
+	list, err := b.Admin().Groups(ctx, c.args[0], *offset, *limit)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func conversations(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	list, err := b.Conversations(ctx, q)
+	list, err := b.Admin().Conversations(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -38,13 +38,13 @@ func schedule(ctx context.Context, c *call) error {
 	defer b.Close()
 	switch verb {
 	case "list":
-		list, err := b.Schedules(ctx)
+		list, err := b.Admin().Schedules(ctx)
 		if err != nil {
 			return err
 		}
 		return c.printSchedules(list)
 	case "running":
-		return c.printTasks(b.TaskLog(ctx, parley.TaskQuery{Running: true, Limit: *limit}))
+		return c.printTasks(b.Admin().TaskLog(ctx, parley.TaskQuery{Running: true, Limit: *limit}))
 	}
 	s, err := b.FindScheduler(ctx, c.args[1])
 	if err != nil {

@@ -65,11 +65,11 @@ func top(ctx context.Context, c *call) error {
 }
 
 func lines(ctx context.Context, b *parley.Broker) (list []line, at time.Time, err error) {
-	queues, err := b.Queues(ctx)
+	queues, err := b.Admin().Queues(ctx)
 	if err != nil {
 		return nil, at, err
 	}
-	workers, err := b.Workers(ctx)
+	workers, err := b.Admin().Workers(ctx)
 	for _, q := range queues {
 		l := line{QueueStatus: q}
 		most := make(map[parley.ID]int)

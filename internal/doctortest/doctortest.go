@@ -28,7 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 			{Name: "Quiet", Queue: "quiet", Contracts: []string{parley.Default}}},
 	}))
 	for _, name := range []string{"work", "off", "kept", "quiet"} {
-		q, err := w.b.Queues(w.ctx, name)
+		q, err := w.b.Admin().Queues(w.ctx, name)
 		w.must(err)
 		w.queues = append(w.queues, q[0].ID)
 	}
@@ -221,16 +221,16 @@ func (w *ward) messages() {
 	w.finds(handle.String(), "service.unknown")
 	w.finds("", "service.unknown")
 
-	w.must(w.b.DisableQueue(w.ctx, "off"))
+	w.must(w.b.Admin().DisableQueue(w.ctx, "off"))
 	handle = w.dialog("Work", "Off", func(c *parley.Conversation) error { return c.Send(w.ctx, "", nil) })
 	w.finds(handle.String(), "message.withheld")
 	w.finds("off", "queue.disabled")
-	w.must(w.b.EnableQueue(w.ctx, "off"))
+	w.must(w.b.Admin().EnableQueue(w.ctx, "off"))
 }
 
 func (w *ward) promotions() {
 	handle := w.dialog("Work", "Work", func(c *parley.Conversation) error { return c.Send(w.ctx, "", nil) })
-	sides, err := w.b.Conversations(w.ctx, parley.ConversationQuery{Handle: handle})
+	sides, err := w.b.Admin().Conversations(w.ctx, parley.ConversationQuery{Handle: handle})
 	w.must(err)
 	var group parley.ID
 	for _, s := range sides {
@@ -350,9 +350,9 @@ func (w *ward) late(since time.Time) {
 }
 
 func (w *ward) disabled() {
-	w.must(w.b.DisableQueue(w.ctx, "work"))
+	w.must(w.b.Admin().DisableQueue(w.ctx, "work"))
 	w.finds("work", "queue.disabled", "message.inhand", "group.parked", "group.deferred")
-	w.must(w.b.EnableQueue(w.ctx, "work"))
+	w.must(w.b.Admin().EnableQueue(w.ctx, "work"))
 }
 
 func (w *ward) unknown() {

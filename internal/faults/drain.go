@@ -35,7 +35,7 @@ func drain(ctx context.Context, b *parley.Broker, patience time.Duration) (left 
 
 // isLeft says whether messages, conversations, tasks or dead letters are left.
 func isLeft(ctx context.Context, b *parley.Broker) (bool, error) {
-	queues, err := b.Queues(ctx)
+	queues, err := b.Admin().Queues(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -44,11 +44,11 @@ func isLeft(ctx context.Context, b *parley.Broker) (bool, error) {
 			return true, nil
 		}
 	}
-	conversations, err := b.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+	conversations, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 1})
 	if err != nil || len(conversations) > 0 {
 		return true, err
 	}
-	dead, err := b.DeadLetters(ctx, "", 1)
+	dead, err := b.Admin().DeadLetters(ctx, "", 1)
 	if err != nil || len(dead) > 0 {
 		return true, err
 	}
@@ -62,7 +62,7 @@ func waiting(q parley.QueueStatus) int {
 
 // unfinished returns the schedules with tasks that are not done.
 func unfinished(ctx context.Context, b *parley.Broker) (list []parley.ScheduleStatus, err error) {
-	all, err := b.Schedules(ctx)
+	all, err := b.Admin().Schedules(ctx)
 	for _, s := range all {
 		for state, n := range s.Counts {
 			if n > 0 && state != parley.TaskDone {
@@ -79,7 +79,7 @@ const shown = 5
 
 // tellLeft says what is left, where, in which state and why.
 func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) {
-	queues, err := b.Queues(ctx)
+	queues, err := b.Admin().Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) 
 			continue
 		}
 		left = append(left, fmt.Sprintf("queue %q was not empty at the end: %+v", q.Name, q))
-		groups, err := b.Groups(ctx, q.Name, 0, shown)
+		groups, err := b.Admin().Groups(ctx, q.Name, 0, shown)
 		if err != nil {
 			return left, err
 		}
@@ -98,14 +98,14 @@ func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) 
 		}
 		left = append(left, diagnose(ctx, b, q.Name))
 	}
-	conversations, err := b.Conversations(ctx, parley.ConversationQuery{Limit: shown})
+	conversations, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: shown})
 	if err != nil {
 		return left, err
 	}
 	for _, c := range conversations {
 		left = append(left, fmt.Sprintf("conversation was left: %+v%s", c, diagnose(ctx, b, c.Handle.String())))
 	}
-	dead, err := b.DeadLetters(ctx, "", shown)
+	dead, err := b.Admin().DeadLetters(ctx, "", shown)
 	if err != nil {
 		return left, err
 	}
@@ -124,7 +124,7 @@ func tellMessage(ctx context.Context, b *parley.Broker, queue string, g parley.G
 	if g.State != "parked" && g.State != "deferred" {
 		return ""
 	}
-	list, err := b.PeekParked(ctx, queue, g.Group, 1)
+	list, err := b.Admin().PeekParked(ctx, queue, g.Group, 1)
 	if err != nil || len(list) == 0 {
 		return fmt.Sprint(" without a message to be seen: ", err)
 	}

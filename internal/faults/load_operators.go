@@ -18,7 +18,7 @@ const byOperator = "operator: "
 // tries one again that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
 	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
-	groups, err := s.b.Groups(ctx, queue, rand.IntN(20), 20)
+	groups, err := s.b.Admin().Groups(ctx, queue, rand.IntN(20), 20)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 // skip takes the message of a post out of the queue; tidy puts it back, or does so here.
 func (s *sender) skip(ctx context.Context, queue string, group parley.ID) error {
 	err := s.releasing(group, func() error {
-		_, err := s.b.SkipParked(ctx, queue, group, byOperator+"takes it out")
+		_, err := s.b.Admin().SkipParked(ctx, queue, group, byOperator+"takes it out")
 		return err
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *sender) skip(ctx context.Context, queue string, group parley.ID) error 
 }
 
 func (p *program) unpark(ctx context.Context, b *parley.Broker, group parley.ID) error {
-	return p.releasing(group, func() error { return b.Unpark(ctx, group) })
+	return p.releasing(group, func() error { return b.Admin().Unpark(ctx, group) })
 }
 
 // releasing writes down that a call makes a group ready.
@@ -87,10 +87,10 @@ func (p *program) releasing(group parley.ID, call func() error) error {
 
 // requeue puts dead letters back that operators made, if they are so old.
 func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
-	dead, err := b.DeadLetters(ctx, postQueue, 20)
+	dead, err := b.Admin().DeadLetters(ctx, postQueue, 20)
 	for i := 0; err == nil && i < len(dead); i++ {
 		if strings.HasPrefix(dead[i].Reason, byOperator) && dead[i].Age >= age {
-			_, err = b.RequeueDead(ctx, dead[i])
+			_, err = b.Admin().RequeueDead(ctx, dead[i])
 			err = unless(err, parley.ErrNotPending) // another operator has done it
 		}
 	}
@@ -102,7 +102,7 @@ func (p *program) tidy(ctx context.Context, b *parley.Broker) {
 	const abandoned = 2 * time.Second
 	for {
 		time.Sleep(time.Second)
-		if queues, err := b.Queues(ctx); err == nil {
+		if queues, err := b.Admin().Queues(ctx); err == nil {
 			waiting := 0
 			for _, q := range queues {
 				waiting += q.Depth
@@ -110,7 +110,7 @@ func (p *program) tidy(ctx context.Context, b *parley.Broker) {
 			p.backlog.Store(int64(waiting))
 		}
 		for _, queue := range []string{postQueue, askQueue, answerQueue, diaryQueue} {
-			list, err := b.Parked(ctx, queue, 100)
+			list, err := b.Admin().Parked(ctx, queue, 100)
 			for i := 0; err == nil && i < len(list); i++ {
 				if strings.HasPrefix(list[i].Reason, byOperator) && list[i].Since > abandoned {
 					p.unpark(ctx, b, list[i].Group) // again in a second, if that fails

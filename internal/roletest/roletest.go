@@ -204,9 +204,9 @@ func (c *cast) sender(site Site) {
 	c.denied("read a post", err)
 	c.denied("cancel a post", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.CancelPost(c.ctx, "posts", id) }))
 	c.denied("end", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).End(c.ctx) }))
-	_, err = c.b.DeadLetters(c.ctx, "", 10)
+	_, err = c.b.Admin().DeadLetters(c.ctx, "", 10)
 	c.denied("dead letters", err)
-	_, err = c.b.Queues(c.ctx)
+	_, err = c.b.Admin().Queues(c.ctx)
 	c.denied("status", err)
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
 	for _, q := range site.Bodies {
@@ -227,10 +227,10 @@ func (c *cast) worker(site Site) {
 	c.duties()
 	c.locks()
 	c.tasks()
-	_, err := c.b.DeadLetters(c.ctx, "", 10)
+	_, err := c.b.Admin().DeadLetters(c.ctx, "", 10)
 	c.denied("dead letters", err)
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
-	c.denied("disable a queue", c.b.DisableQueue(c.ctx, "work"))
+	c.denied("disable a queue", c.b.Admin().DisableQueue(c.ctx, "work"))
 }
 
 // receive has workers handle everything: by transaction and by lease, with replies,
@@ -364,23 +364,23 @@ func (c *cast) operator(Site) {
 }
 
 func (c *cast) looks() {
-	_, err := c.b.Queues(c.ctx)
+	_, err := c.b.Admin().Queues(c.ctx)
 	c.must(err)
-	conversations, err := c.b.Conversations(c.ctx, parley.ConversationQuery{Limit: 10})
+	conversations, err := c.b.Admin().Conversations(c.ctx, parley.ConversationQuery{Limit: 10})
 	c.must(err)
 	for _, x := range conversations {
-		_, err := c.b.Retained(c.ctx, x.Handle)
+		_, err := c.b.Admin().Retained(c.ctx, x.Handle)
 		c.must(err)
 	}
 	for _, look := range []func() error{
 		func() error { _, err := applock.List(c.ctx, c.b, ""); return err },
-		func() error { _, err := c.b.Schedules(c.ctx); return err },
+		func() error { _, err := c.b.Admin().Schedules(c.ctx); return err },
 		func() error {
-			_, err := c.b.TaskLog(c.ctx, parley.TaskQuery{Schedule: "weekly", Limit: 10})
+			_, err := c.b.Admin().TaskLog(c.ctx, parley.TaskQuery{Schedule: "weekly", Limit: 10})
 			return err
 		},
-		func() error { _, err := c.b.Withheld(c.ctx, 10); return err },
-		func() error { _, err := c.b.Workers(c.ctx); return err },
+		func() error { _, err := c.b.Admin().Withheld(c.ctx, 10); return err },
+		func() error { _, err := c.b.Admin().Workers(c.ctx); return err },
 	} {
 		c.must(look())
 	}
@@ -398,7 +398,7 @@ func (c *cast) groups() {
 			_, err := dialog(c.ctx, tx, "Shop", "Work", jobs, "late")
 			return err
 		})
-		groups, err := c.b.Groups(c.ctx, queue, 0, 100)
+		groups, err := c.b.Admin().Groups(c.ctx, queue, 0, 100)
 		c.must(err)
 		if len(groups) == 0 {
 			c.Fatalf("queue %s has no groups", queue)
@@ -424,21 +424,21 @@ func (c *cast) groups() {
 			})
 		}
 		c.drain(func() *parley.Worker { return c.owner.NewWorker(queue, park, &parley.WorkerOptions{MaxReaders: 1}) })
-		parked, err := c.b.Parked(c.ctx, queue, 100)
+		parked, err := c.b.Admin().Parked(c.ctx, queue, 100)
 		c.must(err)
 		if len(parked) < 6 {
 			c.Fatalf("%d groups of %s are parked", len(parked), queue)
 		}
 		for i, g := range parked {
-			_, err := c.b.PeekParked(c.ctx, queue, g.Group, 10)
+			_, err := c.b.Admin().PeekParked(c.ctx, queue, g.Group, 10)
 			c.must(err)
 			switch i % 3 {
 			case 0:
-				c.must(c.b.Unpark(c.ctx, g.Group))
+				c.must(c.b.Admin().Unpark(c.ctx, g.Group))
 			case 1:
-				_, err = c.b.SkipParked(c.ctx, queue, g.Group, "skipped")
+				_, err = c.b.Admin().SkipParked(c.ctx, queue, g.Group, "skipped")
 			case 2:
-				_, err = c.b.DiscardParked(c.ctx, queue, g.Group)
+				_, err = c.b.Admin().DiscardParked(c.ctx, queue, g.Group)
 			}
 			c.must(err)
 		}
@@ -446,19 +446,19 @@ func (c *cast) groups() {
 }
 
 func (c *cast) dead() {
-	dead, err := c.b.DeadLetters(c.ctx, "", 100)
+	dead, err := c.b.Admin().DeadLetters(c.ctx, "", 100)
 	c.must(err)
 	if len(dead) < 4 {
 		c.Fatalf("there are %d dead letters", len(dead))
 	}
 	for i, d := range dead {
 		if i%2 == 0 && d.Message.Handle.IsZero() {
-			if _, err := c.b.RequeueDead(c.ctx, d); err != nil {
+			if _, err := c.b.Admin().RequeueDead(c.ctx, d); err != nil {
 				c.Errorf("requeue %+v: %v", d, err)
 			}
 			continue
 		}
-		_, err := c.b.DiscardDead(c.ctx, d.Message.ID)
+		_, err := c.b.Admin().DiscardDead(c.ctx, d.Message.ID)
 		c.must(err)
 	}
 }

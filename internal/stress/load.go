@@ -352,7 +352,7 @@ func (l *load) drain() error {
 
 // left says how much there is in the queues.
 func (l *load) left(ctx context.Context) (n int, err error) {
-	list, err := l.admin.p.Queues(ctx)
+	list, err := l.admin.p.Admin().Queues(ctx)
 	for _, q := range list {
 		if q.Name == l.world.Work || q.Name == l.world.Answers {
 			n += q.Depth + q.Delayed + q.Leased + q.Deferred + q.Parked + q.Withheld

@@ -25,7 +25,7 @@ func (m *meddler) promote(p *process) {
 	group := m.w.Groups[m.rng.IntN(len(m.w.Groups))]
 	if m.rng.IntN(3) == 0 { // or the group of a key, or a post
 		offset := m.rng.IntN(20)
-		list, err := p.Groups(ctx, m.w.Work, offset, 1)
+		list, err := p.Admin().Groups(ctx, m.w.Work, offset, 1)
 		if err != nil {
 			complain(m.rec, p, "promoter", err)
 			return
@@ -103,7 +103,7 @@ func (m *meddler) move(p *process) {
 // blocked finds a conversation in a group that is parked or deferred, where its
 // stream may be out of the ready order; otherwise it returns d.
 func (m *meddler) blocked(ctx context.Context, p *process, d dialog) (dialog, error) {
-	groups, err := p.Groups(ctx, m.w.Work, 0, 1000)
+	groups, err := p.Admin().Groups(ctx, m.w.Work, 0, 1000)
 	if err != nil {
 		return d, err
 	}
@@ -111,7 +111,7 @@ func (m *meddler) blocked(ctx context.Context, p *process, d dialog) (dialog, er
 		if g.State != "parked" && g.State != "deferred" || g.Post || g.Key != "" {
 			continue
 		}
-		list, err := p.Conversations(ctx, parley.ConversationQuery{Group: g.Group, Limit: 100})
+		list, err := p.Admin().Conversations(ctx, parley.ConversationQuery{Group: g.Group, Limit: 100})
 		if err != nil {
 			return d, err
 		}
@@ -130,7 +130,7 @@ func (m *meddler) blocked(ctx context.Context, p *process, d dialog) (dialog, er
 func (m *meddler) unpark(p *process, all bool) {
 	ctx := context.Background()
 	for _, queue := range []string{m.w.Work, m.w.Answers} {
-		list, err := p.Groups(ctx, queue, 0, 1000)
+		list, err := p.Admin().Groups(ctx, queue, 0, 1000)
 		if err != nil {
 			complain(m.rec, p, "unparker", err)
 			return
@@ -139,7 +139,7 @@ func (m *meddler) unpark(p *process, all bool) {
 			if g.State != "parked" || !all && m.rng.IntN(2) == 0 {
 				continue
 			}
-			err := p.Unpark(ctx, g.Group)
+			err := p.Admin().Unpark(ctx, g.Group)
 			switch {
 			case err == nil:
 				m.rec.count("unparks", 1)

@@ -101,7 +101,7 @@ func (w *world) populate(ctx context.Context, b *parley.Broker, rec recorder, o 
 	}
 	const page = 500
 	for q := (parley.ConversationQuery{Limit: page}); ; {
-		list, err := b.Conversations(ctx, q)
+		list, err := b.Admin().Conversations(ctx, q)
 		if err != nil {
 			return err
 		}

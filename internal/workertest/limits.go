@@ -108,7 +108,7 @@ func (b limitedBroker) work(t *testing.T, o *parley.WorkerOptions, h parley.Hand
 		}), o).Run(ctx)
 	}()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if q, err := b.Queues(t.Context(), "jobs"); err == nil && done(q[0]) {
+		if q, err := b.Admin().Queues(t.Context(), "jobs"); err == nil && done(q[0]) {
 			break
 		}
 		if time.Now().After(deadline) {

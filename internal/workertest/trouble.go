@@ -33,7 +33,7 @@ func (s *shop) ignored() {
 	}), &parley.WorkerOptions{Hold: s.hold, MaxAttempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }})
 	go func() { over <- w.Run(ctx) }()
 	s.until("a message that always fails is not parked", func() bool {
-		q, err := s.b.Queues(s.ctx, "q")
+		q, err := s.b.Admin().Queues(s.ctx, "q")
 		s.must(err)
 		return q[0].Parked == 1
 	})

@@ -151,7 +151,7 @@ func (s *shop) work(o parley.WorkerOptions, bodies []string, f func(ctx context.
 	if all, each := count("SELECT COUNT(*) FROM effect"), count("SELECT COUNT(DISTINCT body) FROM effect"); all != len(bodies) || each != len(bodies) {
 		s.Errorf("%d effects of %d messages were committed, want %d of as many", all, each, len(bodies))
 	}
-	q, err := s.b.Queues(s.ctx, "q")
+	q, err := s.b.Admin().Queues(s.ctx, "q")
 	s.must(err)
 	if q[0].Depth+q[0].Parked+q[0].Deferred > 0 {
 		s.Errorf("left in the queue: %+v", q[0])

@@ -111,8 +111,8 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer, crash 
 // settled waits until each mail is sent or a dead letter, and none waits.
 func settled(ctx context.Context, b *parley.Broker, s *Server, mails int) (dead int, err error) {
 	for ctx.Err() == nil {
-		list, err := b.DeadLetters(ctx, "mails", mails+1)
-		queues, err2 := b.Queues(ctx)
+		list, err := b.Admin().DeadLetters(ctx, "mails", mails+1)
+		queues, err2 := b.Admin().Queues(ctx)
 		n := len(list)
 		s.Sent.Range(func(_, _ any) bool { n++; return true })
 		if err = errors.Join(err, err2); err != nil || n >= mails && queues[0].Depth == 0 {

@@ -132,7 +132,7 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer) error 
 func (s *sample) settle(ctx context.Context) {
 	for range 500 {
 		left := 0
-		queues, err := s.b.Queues(ctx)
+		queues, err := s.b.Admin().Queues(ctx)
 		for _, q := range queues {
 			left += q.Depth
 		}

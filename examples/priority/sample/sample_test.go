@@ -34,7 +34,7 @@ func run(t *testing.T, b *parley.Broker, o sample.Options) string {
 	if err := sample.Run(ctx, b, o, &out); err != nil {
 		t.Fatal(err)
 	}
-	left, err := b.Conversations(ctx, parley.ConversationQuery{})
+	left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestTenReaders(t *testing.T) {
 		if taken.Add(1) <= 10 || promoted {
 			return
 		}
-		groups, err := b.Groups(t.Context(), "BackEndQueue", 0, 200)
+		groups, err := b.Admin().Groups(t.Context(), "BackEndQueue", 0, 200)
 		if err != nil {
 			t.Error(err)
 		}

@@ -209,7 +209,7 @@ func (s *logService) await(ctx context.Context, b *parley.Broker, entries int) e
 		done := s.entries == entries && !slices.ContainsFunc(s.order, func(id parley.ID) bool { return !s.dialogs[id].over })
 		s.mu.Unlock()
 		if done {
-			left, err := b.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+			left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 1})
 			if err != nil || len(left) == 0 {
 				return err
 			}

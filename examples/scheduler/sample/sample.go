@@ -144,7 +144,7 @@ func batches(ctx context.Context, b *parley.Broker, o Options, out io.Writer) er
 // monitor shows what runs, once there is something.
 func monitor(ctx context.Context, b *parley.Broker, out io.Writer) error {
 	for {
-		list, err := b.TaskLog(ctx, parley.TaskQuery{Running: true, Limit: 10})
+		list, err := b.Admin().TaskLog(ctx, parley.TaskQuery{Running: true, Limit: 10})
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func TestScheduler(t *testing.T) {
 			if _, err := fmt.Sscanf(tail, "300 tasks, at most %d at once", &most); err != nil || most < 1 || most > 3 {
 				t.Errorf("%q, %v", tail, err)
 			}
-			left, err := b.Schedules(t.Context())
+			left, err := b.Admin().Schedules(t.Context())
 			if err != nil || len(left) != 0 {
 				t.Errorf("%d schedules are left, %v", len(left), err)
 			}

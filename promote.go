@@ -1,0 +1,111 @@
+package parley
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Levels of promotion.
+const (
+	DefaultLevel = 100
+	MaxLevel     = 255
+)
+
+// PromoteOption says more of a promotion.
+type PromoteOption func(*backend.Promotion)
+
+// Level sets the level of a promotion: 0 to 255, default 100. Higher ones come
+// first, and equal ones in the order in which they were promoted.
+func Level(n int) PromoteOption {
+	return func(p *backend.Promotion) { p.Level = n }
+}
+
+// Sticky keeps a promotion until Demote. By default it ends when messages of
+// the group have been received and acknowledged.
+func Sticky() PromoteOption {
+	return func(p *backend.Promotion) { p.Sticky = true }
+}
+
+func promotion(group ID, o []PromoteOption) (backend.Promotion, error) {
+	p := backend.Promotion{Group: group, Level: DefaultLevel}
+	for _, f := range o {
+		f(&p)
+	}
+	if p.Level < 0 || p.Level > MaxLevel {
+		return p, fmt.Errorf("level %d is not between 0 and %d: %w", p.Level, MaxLevel, ErrInvalidOption)
+	}
+	return p, nil
+}
+
+// Promote puts a group, or a post by its ID, before all that are not promoted.
+// A further call replaces level and time.
+func (tx *Tx) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
+	p, err := promotion(group, o)
+	if err == nil {
+		err = tx.ready()
+	}
+	if err == nil {
+		err = tx.be.Promote(ctx, p)
+	}
+	return fail("promote", objGroup(group), err)
+}
+
+// Demote ends a promotion. It is no error if there is none.
+func (tx *Tx) Demote(ctx context.Context, group ID) error {
+	err := tx.ready()
+	if err == nil {
+		err = tx.be.Demote(ctx, group)
+	}
+	return fail("demote", objGroup(group), err)
+}
+
+// Promote promotes the group in which the other side of this conversation
+// handles it, if the other side's service allows that (Service.PeerPromotion).
+func (c *Conversation) Promote(ctx context.Context, o ...PromoteOption) error {
+	return fail("promote peer", objConv(c.handle), c.promote(ctx, o))
+}
+
+func (c *Conversation) promote(ctx context.Context, o []PromoteOption) error {
+	ep, err := c.endpoint(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sendable(ep); err != nil {
+		return err
+	}
+	p, err := promotion(ID{}, o)
+	if err != nil {
+		return err
+	}
+	err = c.tx.withCatalog(ctx, func(v *catalogView) error {
+		far, ok := v.services[ep.Far]
+		if !ok {
+			return fmt.Errorf("%q: %w", ep.Far, ErrUnknownService)
+		}
+		if far.PeerPromotion == 0 || p.Level > far.PeerPromotion {
+			return fmt.Errorf("service %q allows up to level %d, not %d: %w", far.Name, far.PeerPromotion, p.Level, ErrPromotionRefused)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	peer, err := c.tx.be.Endpoint(ctx, ep.Peer)
+	if err != nil {
+		return err
+	}
+	p.Group = peer.Group
+	return c.tx.be.Promote(ctx, p)
+}
+
+// Promote is Tx.Promote in a transaction of its own.
+func (b *Broker) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
+	return b.InTx(ctx, func(tx *Tx) error { return tx.Promote(ctx, group, o...) })
+}
+
+// Demote is Tx.Demote in a transaction of its own.
+func (b *Broker) Demote(ctx context.Context, group ID) error {
+	return b.InTx(ctx, func(tx *Tx) error { return tx.Demote(ctx, group) })
+}
