@@ -43,6 +43,8 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
+	}
+	if v == nil {
 		os.Exit(codeError)
 	}
 	for _, p := range v.Problems {
@@ -52,6 +54,8 @@ func main() {
 	switch {
 	case v.bad():
 		os.Exit(codeFound)
+	case err != nil:
+		os.Exit(codeError)
 	case v.Operations < o.operations || sum(v.Faults) < o.faults:
 		fmt.Fprintf(os.Stderr, "faults: want %d operations and %d faults\n", o.operations, o.faults)
 		os.Exit(codeShort)
