@@ -68,5 +68,5 @@ func (in *instance) environ() []string {
 		return env
 	}
 	return append(env, "LD_PRELOAD="+library, "FAKETIME_TIMESTAMP_FILE="+in.file("clock"),
-		"FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1")
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_NO_CACHE=1") // all processes see a step at once
 }
