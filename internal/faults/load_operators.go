@@ -38,6 +38,7 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 	if err != nil {
 		return unless(err, parley.ErrNoMessage)
 	}
+	defer d.Close() // else it would hold the group on if it cannot be settled
 	e := event{Kind: parked, Group: d.Group.String(), Since: time.Now()}
 	if rand.IntN(2) == 0 {
 		err = d.Park(ctx, errors.New(byOperator+"looks at it"))
