@@ -13,7 +13,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 # server. Backends of servers run without it, and so do tests of single statements and of
 # the suite itself.
 RACED := . ./conformance/... ./backend/sqlite ./internal/stress
-PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
+PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED) ./internal/faults)")
 AGAIN := ^Test(Backend.*|Plans|Statements|Mutants|PlainBackend)$$
 
 # The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
@@ -35,6 +35,7 @@ help: ## show this list
 # server. -vet=off: lint has done that.
 test: lint $(SERVERS) ## all there is: lint, then every test, on every server that can be had
 	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-plain
+	go test -vet=off -count=1 -timeout 15m ./internal/faults
 
 test-race:
 	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)

@@ -20,7 +20,7 @@ type (
 	PostStatus         = backend.PostStatus
 )
 
-// Admin has the verbs of operators: to look at what is stored, and to interfere.
+// Admin has the verbs of operators, who look at what is stored and interfere with it.
 type Admin struct{ b *Broker }
 
 // Admin returns the verbs of operators.

@@ -61,7 +61,7 @@ func (d *deadWorkers) add(w parley.WorkerStatus) {
 // before that is bad.
 const longDeploy = time.Hour
 
-// longInHand is for how long a batch is in hand before that is worth a line.
+// longInHand is how long a batch is in hand before doctor mentions it.
 const longInHand = 10 * time.Second
 
 // groups looks at the blocked and held groups of a queue.
@@ -333,5 +333,5 @@ func (d *diagnosis) conversations(ctx context.Context) error {
 	return err
 }
 
-// old is the age of conversations that somebody has forgotten to end.
+// old is the age at which a program has probably forgotten to end a conversation.
 const old = 30 * 24 * time.Hour

@@ -136,8 +136,8 @@ var settings = map[string][3]setting{
 	},
 }
 
-// hasTimeouts leaves out those with a standby: a statement that waits for the standby counts as
-// committed when its time is over, which no program can see.
+// hasTimeouts leaves out servers with a standby: a statement that waits for the standby
+// counts as committed when its time is over, which no program can see.
 func hasTimeouts(s *suite) bool {
 	return s.proxy != nil && !s.own.standsBy() && settings[s.kind()] != [3]setting{}
 }

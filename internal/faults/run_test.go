@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFaults is the short run, on servers of its own beside those of the other tests.
-// make faults is the long one.
+// TestFaults is the short run on each engine, on servers of its own. make test has it run
+// by itself, since it takes all of the machine. make faults is the long one.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes most of a minute")
@@ -33,12 +33,14 @@ func TestFaults(t *testing.T) {
 	required := strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ",")
 	t.Setenv("PARLEY_TEST_REQUIRE", "") // these are started one by one
 	for _, o := range []options{
-		{server: "sqlite", operations: 10_000, faults: 20},
-		{server: "postgres", operations: 1_000, faults: 6}, // make faults has more of it, and the other engines
+		{server: "sqlite", operations: 10_000},
+		{server: "postgres", operations: 5_000},
+		{server: "mariadb", operations: 2_000},
+		{server: "mysql", operations: 1_000},
 	} {
 		t.Run(o.server, func(t *testing.T) {
 			t.Parallel() // they wait, for servers that start and programs that stand still
-			o.tool, o.programs, o.limit = tool, 3, 8*time.Minute
+			o.tool, o.faults, o.programs, o.limit = tool, 20, 3, 8*time.Minute
 			o.drain = 2 * time.Minute
 			if os.Geteuid() == 0 && o.server == "sqlite" {
 				o.diskSize = "256M"
