@@ -118,6 +118,14 @@ func TestRealServers(t *testing.T) {
 		}
 	}
 	cache := openTempDir(t)
+	// The processes have a cache folder of their own, with the programs that Find saw.
+	found, err := cacheFolder(environment{get: os.Getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(found, "programs"), filepath.Join(cache, "programs")); err != nil {
+		t.Fatal(err)
+	}
 	// The process leaves nothing behind even when the test fails half-way.
 	t.Cleanup(func() { _ = process(t, cache, "stop").Run() })
 
