@@ -153,14 +153,17 @@ func statements(prefix string) sqlstore.Statements[string] {
 	s.MarkerInsert = `
 		INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 		VALUES (?, ?, ?, ?, :now)`
+	// The last condition lists a stream too whose subqueries an interrupted statement did
+	// not run: see lookSQL.
 	s.MarkersAstray = `
 		SELECT s.stream_id
 		  FROM parley_stream s
 		  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
 		 WHERE s.group_id = ?
-		   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
-		                                  WHERE m.stream_id = s.stream_id
-		                                  ORDER BY m.stream_id, m.seq LIMIT 1)
+		   AND (coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+		                                   WHERE m.stream_id = s.stream_id
+		                                   ORDER BY m.stream_id, m.seq LIMIT 1)
+		     OR (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL)
 		 ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
 		 LIMIT 10000`
 	s.KeyInsert = `

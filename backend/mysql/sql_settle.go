@@ -30,12 +30,19 @@ const guardsSQL = `
 // statement that takes the guards: that sees what was committed when it began, and
 // not the message of a sender that it has just waited for.
 //
+// The last column is a witness. A statement that is interrupted (max_statement_time,
+// max_execution_time, KILL QUERY) may end without an error. Both servers answer NULL for
+// each subquery that has not begun by then, and look at the interrupt only when they read
+// the next row (Item_subselect::exec). A NULL therefore proves that a stream is empty only
+// if a later subquery, the witness, has found its row.
+//
 // streams
 const lookSQL = `
 	SELECT s.stream_id, s.kind, s.group_id, r.since,
 	       (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
 	         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
-	       coalesce(g.blocked, 1)
+	       coalesce(g.blocked, 1),
+	       (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1)
 	  FROM parley_stream s
 	  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
 	  LEFT JOIN parley_grp g ON g.group_id = s.group_id
@@ -55,15 +62,16 @@ const (
 		 WHERE ?`
 )
 
-// What belongs in the ready order of a group, of streams whose guards are ours, and
-// its rows, which get there though they are there with another time.
+// What belongs in the ready order of a group, of streams whose guards are ours, with a
+// witness as in lookSQL; and its rows, which replace those that have another time.
 //
 // group, streams; queue, group, stream, priority, time
 const (
 	belongSQL = `
 		SELECT s.queue_id, s.stream_id, s.priority,
 		       (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
-		         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1)
+		         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
+		       (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1)
 		  FROM parley_stream s
 		 WHERE s.group_id = ? AND s.stream_id IN (?)`
 	restoreSQL = `

@@ -1,0 +1,189 @@
+package mysql_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+)
+
+// rewritten returns a fixture on a fresh database, and a place for a function. While one is
+// stored there, it rewrites each read with subqueries.
+func rewritten(t *testing.T, server string) (*backendtest.Fixture, *atomic.Pointer[func(string) string]) {
+	t.Helper()
+	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := new(atomic.Pointer[func(string) string])
+	db := backendtest.Rewrite(connector, func(query string) string {
+		text := strings.TrimSpace(query)
+		if rest, ok := strings.CutPrefix(text, "SET STATEMENT "); ok {
+			_, text, _ = strings.Cut(rest, " FOR ")
+			text = strings.TrimSpace(text)
+		}
+		if f := now.Load(); f != nil && strings.HasPrefix(text, "SELECT") && withoutSubqueries(text) != text {
+			return (*f)(query)
+		}
+		return query
+	})
+	t.Cleanup(func() { db.Close() })
+	return backendtest.New(t, open(t, db, nil)), now
+}
+
+// withoutSubqueries puts NULL in the place of each subquery of a statement. A server that is
+// told to end the statement after it has read a row answers like that: each subquery that has
+// not begun is NULL, and there is no error if the row was the last one.
+func withoutSubqueries(text string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(text, "(SELECT")
+		if i < 0 {
+			return b.String() + text
+		}
+		depth, end := 0, i
+		for ; end < len(text); end++ {
+			if text[end] == '(' {
+				depth++
+			} else if text[end] == ')' {
+				if depth--; depth == 0 {
+					break
+				}
+			}
+		}
+		if before := strings.TrimSpace(text[:i]); strings.HasSuffix(before, "FROM") || strings.HasSuffix(before, "JOIN") {
+			b.WriteString(text[:end+1])
+		} else {
+			b.WriteString(text[:i] + "NULL")
+		}
+		text = text[end+1:]
+	}
+}
+
+// interrupted lists the work that must not strand a message, whichever of its statements is
+// interrupted. prepare returns the work, the queue, and what must be received there afterwards.
+var interrupted = []struct {
+	name    string
+	prepare func(f *backendtest.Fixture) (work func() error, queue int64, want []string)
+}{
+	{"settle one of three", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		d := f.Open()
+		f.Send(d.A.Handle, "1", "2", "3")
+		r := f.Request(f.QB)
+		r.MaxMessages = 1
+		h := f.One(r)
+		return settling(f, backend.Outcome{Hold: h, Done: h.Messages}), f.QB, []string{"2", "3"}
+	}},
+	{"defer a timer", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		d := f.Open()
+		f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, time.Microsecond) })
+		f.TendUntil(backend.DutyTimers, 1)
+		h := f.One(f.Request(f.QA))
+		return settling(f, backend.Outcome{Hold: h, Defer: time.Microsecond}), f.QA, []string{"<DialogTimer>"}
+	}},
+	{"reopen", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		d := f.Open()
+		f.Send(d.A.Handle, "1")
+		h := f.One(f.Request(f.QB))
+		f.OK(settling(f, backend.Outcome{Hold: h, Defer: time.Microsecond})())
+		return func() error {
+			_, _, err := f.Backend.Tend(f.Ctx, backend.DutyDeferred, 100)
+			return err
+		}, f.QB, []string{"1"}
+	}},
+}
+
+func settling(f *backendtest.Fixture, o backend.Outcome) func() error {
+	return func() error {
+		return f.Try(func(tx backend.Tx) error {
+			if err := tx.Reclaim(f.Ctx, []*backend.Hold{o.Hold}); err != nil {
+				return err
+			}
+			_, err := tx.Settle(f.Ctx, []backend.Outcome{o})
+			return err
+		})
+	}
+}
+
+// received repeats interrupted work if it failed with err, and returns what is received then.
+func received(f *backendtest.Fixture, work func() error, err error, queue int64) []string {
+	f.Helper()
+	if err != nil {
+		f.OK(work())
+	}
+	for range 3 {
+		f.Tend(backend.DutyDeferred)
+	}
+	return f.Drain(queue)
+}
+
+// TestInterruptedReads: no message is stranded by a read that was interrupted without
+// an error.
+func TestInterruptedReads(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		f, rewrite := rewritten(t, server)
+		for _, x := range interrupted {
+			for at, done := 0, false; !done; at++ {
+				work, queue, want := x.prepare(f)
+				n := 0
+				var which string
+				blank := func(query string) string {
+					if n++; n-1 != at {
+						return query
+					}
+					which = query
+					return withoutSubqueries(query)
+				}
+				rewrite.Store(&blank)
+				err := work()
+				rewrite.Store(nil)
+				done = n <= at
+				if got := received(f, work, err, queue); !slices.Equal(got, want) {
+					t.Errorf("%s: received %q, want %q; the work ended with %v when this was interrupted:\n%s", x.name, got, want, err, which)
+				}
+			}
+		}
+	})
+}
+
+// TestStatementTimeout is the same with real time-outs of the server.
+func TestStatementTimeout(t *testing.T) {
+	server := backendtest.Server(t, "mariadb", "PARLEY_TEST_MARIADB", "the URL of a database for tests")
+	f, rewrite := rewritten(t, server)
+	timed := func(query string) string {
+		limit := fmt.Sprintf("SET STATEMENT max_statement_time = %f", float64(20+rand.IntN(200))/1e6)
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(query), "SET STATEMENT "); ok {
+			return limit + ", " + rest
+		}
+		return limit + " FOR " + query
+	}
+	failed, all := 0, 0
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && !t.Failed(); {
+		for _, x := range interrupted {
+			work, queue, want := x.prepare(f)
+			rewrite.Store(&timed)
+			err := work()
+			rewrite.Store(nil)
+			if all++; err != nil {
+				failed++
+			}
+			if got := received(f, work, err, queue); !slices.Equal(got, want) {
+				t.Errorf("%s: received %q, want %q, after %d runs and %d errors (%v)", x.name, got, want, all, failed, err)
+				break
+			}
+		}
+	}
+	t.Logf("%d of %d were interrupted with an error", failed, all)
+}
