@@ -13,36 +13,48 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 # server. Backends of servers run without it, and so do tests of single statements and of
 # the suite itself.
 RACED := . ./conformance/... ./backend/sqlite ./internal/stress
-PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED) ./internal/faults)")
+PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
 AGAIN := ^Test(Backend.*|Plans|Statements|Mutants|PlainBackend)$$
 
 # The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
 # matrix runs them, since the tests are to take less than 25 minutes on two cores.
 OTHER := ^TestConformance(PGX|PgBouncer)$$|^TestBackend(PGX|Unprepared)$$
 
+# What make verify runs: these kill servers of their own.
+LONG := ^Test(Faults|Galera)$$
+
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-plain matrix fuzz short lint cover conformance stress faults planted bench servers stop
+.PHONY: help test test-race test-plain verify verify-faults verify-galera matrix fuzz short lint cover conformance stress faults planted bench servers stop
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
 # not wait for the disk. -count=1: a cached result may come from another version of a
 # server. -vet=off: lint has done that.
-test: lint $(SERVERS) ## all there is: lint, then every test, on every server that can be had
+test: lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
 	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-plain
-	go test -vet=off -count=1 -timeout 15m ./internal/faults
 
 test-race:
 	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)
 
 test-plain:
-	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m -skip '$(OTHER)' $(PLAIN)
+	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m -skip '$(OTHER)|$(LONG)' $(PLAIN)
 	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite ./conformance
+
+verify: verify-faults verify-galera ## what takes longer than a change should wait for, a part after the other
+
+# The first line fetches the servers, which the test itself does not.
+verify-faults: $(SERVERS) ## short runs of the faults, on each engine
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -- true
+	go test -vet=off -count=1 -timeout 15m -run '^TestFaults$$' -v ./internal/faults
+
+verify-galera: $(SERVERS) ## a cluster of Galera, whose nodes are killed
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -only mariadb -- go test -vet=off -count=1 -timeout 15m -run '^TestGalera$$' -v ./backend/mysql
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFaults is the short run on each engine, on servers of its own. make test has it run
-// by itself, since it takes all of the machine. make faults is the long one.
+// TestFaults is the short run on each engine, on servers of its own. make verify runs it
+// alone, since it takes all of the machine. make faults is the long one.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes most of a minute")
@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", tool, "../testservers").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	t.Setenv("PARLEY_TEST_INSTALL", "0") // what make test has not fetched is left out
+	t.Setenv("PARLEY_TEST_INSTALL", "0") // a server that is not there yet is left out
 	required := strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ",")
 	t.Setenv("PARLEY_TEST_REQUIRE", "") // these are started one by one
 	for _, o := range []options{
