@@ -149,6 +149,8 @@ func TestRealServers(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		// A user that the test leaves early gives its servers back, before their folder goes.
+		t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 		users = append(users, user{cmd, in, out})
 	}
 	read := func(u user) (server, bouncer, maria string) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -245,6 +246,64 @@ func TestClosedParent(t *testing.T) {
 	if got := closedParent(filepath.Join(dir, "a", "b")); got != "" {
 		t.Errorf("closedParent is %q, want none", got)
 	}
+}
+
+func TestBackgroundIsKnown(t *testing.T) {
+	in, err := newInstance(newWorld(t).env, specs[1], "", true)
+	if err == nil {
+		err = errors.Join(os.Mkdir(in.home(), 0o700), handOver(in.home()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A shell that shows its home only when it becomes another stands for a program that
+	// the system has not shown yet.
+	if err := in.background("late", "/bin/sh", "-c", `sleep 0.1; exec /bin/sh -c "sleep 60; exit" "$PWD"`); err != nil {
+		t.Fatal(err)
+	}
+	pid := in.pid("late.pid")
+	if pid == 0 {
+		t.Fatal("a program that runs was not known when its start had returned")
+	}
+	if err := kill(-pid, "KILL"); err != nil {
+		t.Error(err)
+	}
+	err = in.background("ended", "/bin/sh", "-c", "echo out of memory; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "out of memory") {
+		t.Errorf("a program that ended at once: %v, want how it ended and what it printed", err)
+	}
+}
+
+// TestScriptIsKnown: a program that scripts execute by way of each other is alive at each
+// look, though the system shows no command line while one takes the place of another.
+func TestScriptIsKnown(t *testing.T) {
+	in := &instance{dir: t.TempDir()}
+	if err := os.Mkdir(in.home(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(in.home(), "again.sh")
+	text := "n=$1; shift; [ $n = 0 ] && exec sleep 30; exec sh \"$0\" $((n-1)) \"$@\"\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{script, "300"}, slices.Repeat([]string{strings.Repeat("x", 1000)}, 90)...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := os.WriteFile(filepath.Join(in.home(), "server.pid"), fmt.Appendln(nil, cmd.Process.Pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	for ; !strings.HasPrefix(commandLine(cmd.Process.Pid), "sleep"); looks++ {
+		if in.pid("server.pid") == 0 && !strings.HasPrefix(commandLine(cmd.Process.Pid), "sleep") {
+			t.Fatalf("look %d: a living process counts as ended", looks)
+		}
+	}
+	t.Logf("%d looks", looks)
 }
 
 func TestServerEnv(t *testing.T) {

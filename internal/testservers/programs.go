@@ -57,8 +57,29 @@ func (in *instance) background(name, path string, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() // nobody asks how it ended
-	return os.WriteFile(filepath.Join(in.home(), name+".pid"), fmt.Appendln(nil, cmd.Process.Pid), 0o600)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := os.WriteFile(filepath.Join(in.home(), name+".pid"), fmt.Appendln(nil, cmd.Process.Pid), 0o600); err != nil {
+		return err
+	}
+	return in.shown(name, ended)
+}
+
+// shown waits until the system shows the command line of a process that was just
+// started, by which pid knows it. Start returns before that: on Linux, as soon as the
+// new program has taken the process over, while its arguments come after its pages.
+func (in *instance) shown(name string, ended <-chan error) error {
+	limit := time.After(10 * time.Second)
+	for in.pid(name+".pid") == 0 {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("the server has ended: %v%s", err, tail(filepath.Join(in.home(), name+".out")))
+		case <-limit:
+			return fmt.Errorf("no process shows %s in its command line", in.home())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // serverEnv keeps the caller's PGDATA, MYSQL_TCP_PORT and locale away from the servers.
@@ -74,7 +95,7 @@ func serverEnv(environ []string) []string {
 
 // pid returns the process id in a file of the instance's home if that process
 // is alive and its command line names the home. A number alone proves nothing:
-// after a restart of the machine it can be anybody's.
+// after a restart of the machine it can be any process's.
 func (in *instance) pid(file string) int {
 	text, err := os.ReadFile(filepath.Join(in.home(), file))
 	if err != nil {
@@ -82,10 +103,22 @@ func (in *instance) pid(file string) int {
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(first))
-	if err != nil || pid <= 1 || !alive(pid) || !strings.Contains(commandLine(pid), in.home()) {
+	if err != nil || pid <= 1 || !in.owns(pid) {
 		return 0
 	}
 	return pid
+}
+
+// owns reports whether a living process's command line names the home. The system shows
+// no command line for a moment while a process executes another program, as the scripts
+// of releases do. It never shows one of a zombie.
+func (in *instance) owns(pid int) bool {
+	for end := time.Now().Add(time.Second); alive(pid); time.Sleep(time.Millisecond) {
+		if line := commandLine(pid); line != "" || time.Now().After(end) {
+			return strings.Contains(line, in.home())
+		}
+	}
+	return false
 }
 
 // commandLine returns a process's arguments, "" for none and for a dead one.
