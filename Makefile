@@ -9,16 +9,16 @@ SERVERS     := .cache/testservers
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 # The race detector, which takes three times the processor time, is for what goroutines
-# share: the library, the suite on the stores in the process, and the random load on every
-# server. Backends of servers run without it, and so do tests of single statements and of
-# the suite itself.
-RACED := . ./conformance/... ./backend/sqlite ./internal/stress
-PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED))")
-AGAIN := ^Test(Backend.*|Plans|Statements|Mutants|PlainBackend)$$
+# share: the library, the suite on the store in memory, and, by test-stress, the random
+# load on every store. The rest runs without it: the backends of servers, the suite on
+# SQLite, tests of single statements and of the suite itself.
+RACED := . ./conformance ./internal/memstore ./backend/memory ./backend/sqlite
+AGAIN := ^Test(Conformance|Backend.*|Plans|Statements|Mutants|PlainBackend)$$
+PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED) ./backend/postgres/... ./internal/stress)")
 
 # The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
 # matrix runs them, since the tests are to take less than 25 minutes on two cores.
-OTHER := ^TestConformance(PGX|PgBouncer)$$|^TestBackend(PGX|Unprepared)$$
+OTHER := ^TestConformance(Open|PGX|PGXPool|NativeLocksPGX|PgBouncer|Outside)$$|^TestBackend(PGX|Pool|Unprepared)$$|^TestWorkerPGX$$
 
 # What make verify runs: these kill servers of their own.
 LONG := ^Test(Faults|Galera)$$
@@ -28,7 +28,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help test test-race test-plain verify verify-faults verify-galera matrix fuzz short lint cover conformance stress faults planted bench servers stop
+.PHONY: help site test test-beside test-race test-postgres test-plain test-stress verify verify-faults verify-galera matrix fuzz short lint budget cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,14 +37,31 @@ help: ## show this list
 # not wait for the disk. -count=1: a cached result may come from another version of a
 # server. -vet=off: lint has done that.
 test: lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory -j 2 test-race test-plain
+	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory test-beside test-stress
+
+# Two packages at a time, in two chains of about the same length: what works in this process
+# and then PostgreSQL, beside MySQL, MariaDB and the rest.
+test-beside:
+	$(MAKE) --no-print-directory -j 2 test-postgres test-plain
+
+# The random load wants the machine to itself: on one that is too busy, writers wait for each
+# other for longer than they may.
+test-stress:
+	go test $(RACE) -vet=off -count=1 -timeout 15m ./internal/stress
 
 test-race:
 	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)
+	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite
+
+test-postgres: test-race
+	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(OTHER)' ./backend/postgres/...
+	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./conformance
+	cd examples/backend-bolt && go test -count=1 -timeout 5m ./...
 
 test-plain:
-	go test -vet=off -count=1 -p 2 -parallel 4 -timeout 25m -skip '$(OTHER)|$(LONG)' $(PLAIN)
-	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite ./conformance
+	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(LONG)' $(PLAIN)
+	cd examples/libraries && go test -vet=off -count=1 -timeout 5m ./...
+	cd docs/site && go test -count=1 -timeout 5m ./...
 
 verify: verify-faults verify-galera ## what takes longer than a change should wait for, a part after the other
 
@@ -59,18 +76,23 @@ verify-galera: $(SERVERS) ## a cluster of Galera, whose nodes are killed
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
 
-short: $(SERVERS) ## a quick look: tests marked long left out, no race detector (PKG=, RUN=)
-	$(SERVERS) exec -- go test -short -timeout 5m -run '$(RUN)' $(PKG)
+short: ## a quick look: tests marked long left out, no race detector, no servers but your own (PKG=, RUN=)
+	go test -short -timeout 5m -run '$(RUN)' $(PKG)
 
 # staticcheck comes from the network the first time. Without it the rest still
 # says something; STRICT=1 makes its absence a failure.
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, the limits of functions and files
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:" $$files >&2; exit 1; fi
 	go vet ./...
 	cd bench && go vet ./...
+	cd docs/site && go vet ./...
+	go test -vet=off -run '^TestLimits$$' .
 	@if [ -n "$(STRICT)" ] || go run $(STATICCHECK) -version >/dev/null 2>&1; then \
 		echo go run $(STATICCHECK) ./... && go run $(STATICCHECK) ./...; \
 	else echo "lint: staticcheck cannot be had now, so it is left out" >&2; fi
+
+budget: ## lines of the product by room, and what each room may have
+	@go run ./internal/budget
 
 cover: $(SERVERS) ## test coverage over all packages, in .cache/cover.out
 	$(SERVERS) exec -- go test -timeout 20m -coverpkg=./... -coverprofile=.cache/cover.out ./...
@@ -114,6 +136,9 @@ faults: $(SERVERS) ## programs and servers that are killed, stopped and cut off,
 
 planted: $(SERVERS) ## bugs that are put into the source, each of which the faults have to bring to light (BUG=: one of them)
 	go run ./internal/faults/planted --testservers $(SERVERS) $(if $(BUG),"$(BUG)")
+
+site: ## the documentation as a website, in .cache/site; it needs no network to be read
+	@cd docs/site && go run . -out ../../.cache/site
 
 bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
 	cd bench && go run . $(or $(BENCH),-quick)

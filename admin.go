@@ -48,9 +48,9 @@ func (a Admin) Queues(ctx context.Context, names ...string) ([]QueueStatus, erro
 		err = a.b.withCatalog(ctx, func(v *catalogView) error {
 			list = list[:0]
 			for _, name := range names {
-				q, ok := v.queues[name]
-				if !ok {
-					return fmt.Errorf("%s: %w", objQueue(name), ErrUnknownQueue)
+				q, err := v.queue(name)
+				if err != nil {
+					return err
 				}
 				s, err := a.b.be.Queues(ctx, q.ID)
 				if err != nil {
@@ -72,11 +72,7 @@ func (a Admin) Groups(ctx context.Context, queue string, offset, limit int) ([]G
 		if offset < 0 || limit < 1 {
 			return nil, fmt.Errorf("offset %d, limit %d: %w", offset, limit, ErrInvalidOption)
 		}
-		err = a.b.withCatalog(ctx, func(v *catalogView) error {
-			q, ok := v.queues[queue]
-			if !ok {
-				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
-			}
+		err = a.b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
 			groups, err = a.b.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Offset: offset, Limit: limit})
 			return err
 		})
@@ -135,11 +131,7 @@ func (a Admin) DeadLetters(ctx context.Context, queue string, limit int) ([]Dead
 // PostStatus returns a post that is pending, delayed, or kept after processing.
 func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStatus, error) {
 	return read(b, "post status", func() (s *PostStatus, err error) {
-		err = b.withCatalog(ctx, func(v *catalogView) error {
-			q, ok := v.queues[queue]
-			if !ok {
-				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
-			}
+		err = b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
 			s, err = b.be.PostStatus(ctx, q.ID, id)
 			return err
 		})
@@ -150,11 +142,11 @@ func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStat
 func badLimit(n int) error { return fmt.Errorf("limit %d: %w", n, ErrInvalidOption) }
 
 // WorkerStatus is the record of a reader of a worker.
-type WorkerStatus = backend.AttendanceStatus
+type WorkerStatus = backend.ReaderStatus
 
 // Workers lists the records of workers' readers, those of dead workers as well.
 func (a Admin) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	return read(a.b, "workers", func() ([]WorkerStatus, error) { return a.b.be.Attendances(ctx) })
+	return read(a.b, "workers", func() ([]WorkerStatus, error) { return a.b.be.ReaderRecords(ctx) })
 }
 
 func read[T any](b *Broker, op string, f func() (T, error)) (v T, err error) {

@@ -19,21 +19,28 @@
 //	d, err := b.Receive(ctx, "BillingQueue", &parley.ReceiveOptions{Wait: time.Second})
 //
 // What a store must do is the interface [backend.Backend]; its prose is the
-// contract, and package conformance checks it. Backends are in backend/postgres
-// and backend/sqlite; docs/writing-a-backend.md tells how to write another.
+// contract, and package conformance checks it. Backends are in backend/sqlite,
+// backend/postgres, backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server) and, for
+// tests, backend/memory; docs/writing-a-backend.md tells how to write another.
 package parley
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/wait"
+	"github.com/parleymq/parley/internal/wake"
 )
 
 // Backend is what a store implements.
@@ -53,42 +60,56 @@ func ParseID(s string) (ID, error) { return backend.ParseID(s) }
 
 // Options are the options of a Broker. Nil means all the defaults.
 type Options struct {
-	// Logger gets what operators should know; never a body. Default: discard.
+	// Logger gets what operators should know; never a body. Default: slog.Default, for warnings
+	// and errors only.
 	Logger *slog.Logger
+
+	// OpenWait is how long Open waits for a database that cannot be reached yet. Zero means not at all.
+	OpenWait time.Duration
 
 	// Owner is shown to operators as the holder of what this process holds.
 	// Default: host name and process id.
 	Owner string
 
-	// Lease is for how long a delivery held by lease stays ours without a
-	// heartbeat; heartbeats are sent three times as often. Default 30 s, at
+	// Lease is how long a delivery held by lease stays with this process without a
+	// heartbeat. Heartbeats are sent three times in that time. Zero means 30 s; it is at
 	// least 100 ms.
 	Lease time.Duration
 
-	// Poll is how often a waiting receiver looks again when nothing wakes it.
-	// Default 1 s, give or take a fifth.
+	// Poll is how long a waiting receiver sleeps before it looks again though nothing has
+	// woken it. Zero means 1 s. The actual time differs by up to a fifth.
 	Poll time.Duration
 
-	// GroupWait is for how long End, Move, GetGroup and a related Begin wait for
-	// a group that another receiver holds, before ErrGroupBusy. Default 5 s.
+	// GroupWait is how long End, Move, GetGroup and a related Begin wait for a group that
+	// another receiver holds, before ErrGroupBusy. Zero means 5 s.
 	GroupWait time.Duration
 
-	// KeepClosed is for how long a conversation stays visible after both sides
-	// have ended. Default 0: it is removed at once.
+	// KeepClosed is how long a conversation stays visible after both sides have ended. Zero
+	// means that it is removed at once.
 	KeepClosed time.Duration
 
-	// KeepOnce is for how long at least the keys of Tx.Once are kept: longer than
-	// any message may come up again. Default 30 days.
+	// KeepOnce is the minimum time a Tx.Once key is kept. Make it longer than any message can
+	// be tried. Zero means 30 days.
 	KeepOnce time.Duration
 
 	// MaxBody limits the size of a body. Default 64 MiB.
 	MaxBody int
 
-	// NoDuties leaves timers, lifetimes, delayed posts, the dialogs of Senders and
+	// Outgoing, if set, is called for each message that the program sends or posts through this
+	// Broker, before it is checked, in the goroutine that sends. It may change the headers, for
+	// example to pass on the context of a trace; an error refuses the call that sends. Messages
+	// of Parley's own, and dead letters that are put back, do not pass it.
+	Outgoing func(ctx context.Context, o *Outgoing) error
+
+	// StrictServices refuses conversations with services that are not defined, with ErrUnknownService. Without it
+	// their messages are withheld until the service is defined, and the log has a warning.
+	StrictServices bool
+
+	// NoMaintenance leaves timers, lifetimes, delayed posts, the dialogs of Senders and
 	// clean-up to other processes, except for what a Receive of this one finds due. It
 	// is for programs whose role may only send, and for tools; of the others at least
-	// one has to do these duties.
-	NoDuties bool
+	// one has to do the maintenance.
+	NoMaintenance bool
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -97,7 +118,7 @@ func (o *Options) withDefaults() (Options, error) {
 		v = *o
 	}
 	if v.Logger == nil {
-		v.Logger = slog.New(slog.DiscardHandler)
+		v.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
 	v.Logger = slog.New(calmLog{v.Logger.Handler()})
 	if v.Owner == "" {
@@ -113,6 +134,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"Lease", &v.Lease, 30 * time.Second, 100 * time.Millisecond},
 		{"Poll", &v.Poll, time.Second, time.Millisecond},
 		{"GroupWait", &v.GroupWait, 5 * time.Second, 0},
+		{"OpenWait", &v.OpenWait, 0, 0},
 		{"KeepClosed", &v.KeepClosed, 0, 0},
 		{"KeepOnce", &v.KeepOnce, 30 * 24 * time.Hour, time.Millisecond},
 	} {
@@ -123,10 +145,7 @@ func (o *Options) withDefaults() (Options, error) {
 			return v, &Error{Op: "options", Object: d.name, Err: ErrInvalidOption, Hint: fmt.Sprintf("want at least %v", d.atLeast)}
 		}
 	}
-	if v.MaxBody == 0 {
-		v.MaxBody = 64 << 20
-	}
-	if v.MaxBody < 0 {
+	if v.MaxBody = cmp.Or(v.MaxBody, 64<<20); v.MaxBody < 0 {
 		return v, &Error{Op: "options", Object: "MaxBody", Err: ErrInvalidOption, Hint: "want a number above zero"}
 	}
 	return v, nil
@@ -136,16 +155,17 @@ func (o *Options) withDefaults() (Options, error) {
 // for use by many goroutines. Close it when done.
 type Broker struct {
 	be       backend.Backend
+	caps     backend.Capabilities
 	opt      Options
 	log      *slog.Logger
 	catalog  atomic.Pointer[catalogView]
 	reading  chan struct{} // has room for one who reads a newer one
-	facts    factCache
-	hub      *hub
-	duties   *caretaker
-	listener *listening
+	facts    convCache
+	hub      *wake.Hub
+	jobs     *maintenance
+	peers    *wake.Peers
 	recycler *recycler
-	admitted *admission
+	admitted *consumer.Admission
 
 	mu         sync.Mutex
 	validators map[string]func([]byte) error
@@ -153,7 +173,8 @@ type Broker struct {
 	open       map[*Delivery]struct{}
 	claims     int           // under way
 	idle       chan struct{} // closed when closed is set and no claim is under way
-	workers    map[*Worker]struct{}
+	workers    map[*consumer.Consumer]struct{}
+	unknown    sync.Map // names of target services that were not defined
 	stop       context.CancelFunc
 	life       context.Context // ends with Close
 	done       sync.WaitGroup
@@ -169,45 +190,35 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	if be == nil {
 		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend is nil"}
 	}
+	if c := be.Capabilities(); c.HoldsInTransaction && c.SingleWriter {
+		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend's Capabilities contradict each other: a hold in a transaction would stop its single writer"}
+	}
 	b := &Broker{
 		reading:    make(chan struct{}, 1),
 		be:         be,
+		caps:       be.Capabilities(),
 		opt:        opt,
 		log:        opt.Logger,
-		hub:        newHub(),
+		hub:        wake.NewHub(),
 		validators: make(map[string]func([]byte) error),
 		open:       make(map[*Delivery]struct{}),
 		idle:       make(chan struct{}),
-		workers:    make(map[*Worker]struct{}),
+		workers:    make(map[*consumer.Consumer]struct{}),
 	}
-	if l, ok := be.(backend.Logging); ok {
+	if l := b.caps.Logging; l != nil {
 		l.LogTo(b.log)
 	}
-	b.admitted = newAdmission(be, func(held int) {
+	b.admitted = consumer.NewAdmission(b.caps.Pool, func(held int) {
 		b.log.Warn("parley: the pool of connections is short: workers hold by lease what they would hold in transactions",
 			"event", "pool.short", "held", held)
 	})
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop, b.life = cancel, background
-	b.listener = b.startListening(background)
-	b.duties = b.startDuties(background)
-	b.recycler.start(background)
-	return b, nil
-}
-
-// Open makes a Broker on the database that the name tells: "sqlite:app.db",
-// "postgres://user@host/db". The backend's package must be imported.
-func Open(ctx context.Context, dsn string, o *Options) (*Broker, error) {
-	be, err := backend.Open(ctx, dsn)
-	if err != nil {
-		return nil, fail("open", "", err)
-	}
-	b, err := New(ctx, be, o)
-	if err != nil {
-		be.Close()
-		return nil, err
-	}
+	b.peers = &wake.Peers{Hub: b.hub, Log: b.log, Expected: consumer.Gone}
+	b.peers.Start(b.caps.Listener, b.Go)
+	b.jobs = b.startMaintenance()
+	b.recycler.start()
 	return b, nil
 }
 
@@ -222,7 +233,7 @@ func (b *Broker) Migrate(ctx context.Context) error {
 		return fail("migrate", "", err)
 	}
 	var err error
-	if m, ok := b.be.(backend.Migrator); ok {
+	if m := b.caps.Migrator; m != nil {
 		err = m.MigrateWith(ctx, backend.MigrateOptions{Report: func(text string) {
 			b.log.Info("parley: migration", "event", "store.migration", "step", text)
 		}})
@@ -232,8 +243,8 @@ func (b *Broker) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fail("migrate", "", err)
 	}
-	b.duties.kick()
-	b.listener.kick()
+	b.jobs.kick()
+	b.peers.Kick()
 	return nil
 }
 
@@ -247,29 +258,23 @@ func (b *Broker) Close() error {
 		return nil
 	}
 	b.closed = true
-	var held []*Delivery
-	for d := range b.open {
-		held = append(held, d)
-	}
+	held := slices.Collect(maps.Keys(b.open))
 	if b.claims == 0 {
 		close(b.idle)
 	}
-	var workers []*Worker
-	for w := range b.workers {
-		workers = append(workers, w)
-	}
+	workers := slices.Collect(maps.Keys(b.workers))
 	b.mu.Unlock()
 
 	for _, w := range workers {
-		w.shut()
+		w.Shut(ErrClosed)
 	}
 	b.stop()
-	b.hub.close()
+	b.hub.Close()
 	for _, d := range held {
 		d.abandon()
 	}
-	// A claim under way gives back what it gets. One that waits for a transaction
-	// of this Broker, which ends below, gets nothing.
+	// A claim in flight gives back what it gets. A claim that waits for a transaction of this
+	// Broker, which ends below, gets nothing.
 	select {
 	case <-b.idle:
 	case <-time.After(closeWait):
@@ -278,7 +283,7 @@ func (b *Broker) Close() error {
 	return b.be.Close()
 }
 
-// closeWait is for how long Close waits for what is under way.
+// closeWait is how long Close waits for what is in flight.
 const closeWait = 2 * time.Second
 
 // beginClaim is called before a claim, and endClaim after it, so that Close does
@@ -319,6 +324,36 @@ func (b *Broker) Go(f func(ctx context.Context)) bool {
 	return true
 }
 
+// Wake announces a topic: to Watch in this process, and to those of others that the store's
+// notifications reach. Queues have topics above zero, and packages that add to Parley ones
+// below. A transaction announces by Tx.Notify.
+func (b *Broker) Wake(topic int64) { b.wake(map[int64]bool{topic: true}) }
+
+// Watch returns a channel that is closed when a topic is announced from now on, and what
+// ends the watch. Announcements can be missed, by a process without a connection at that
+// time: look again after Options.Poll at the latest.
+func (b *Broker) Watch(topic int64) (woken <-chan struct{}, stop func()) {
+	return b.hub.Watch(b.hub.Ticket(), topic)
+}
+
+// wake announces queues here and tells other processes.
+func (b *Broker) wake(queues map[int64]bool) {
+	for q := range queues {
+		b.hub.Wake(q)
+	}
+	b.peers.Tell(queues)
+}
+
+// Admit waits until one more connection may be held while a handler works, and returns
+// what to call when it is not held any more. All workers of a Broker share the limit, so
+// that some connections of the pool are left for what is done besides.
+func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
+	if err := b.admitted.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return b.admitted.Leave, nil
+}
+
 // Context ends when the Broker is closed.
 func (b *Broker) Context() context.Context { return b.life }
 
@@ -338,8 +373,7 @@ func (b *Broker) check() error {
 }
 
 // InTx runs f in a transaction of Parley's and commits it if f returns nil. Any
-// error, or a panic, rolls it back. It never runs f twice: whether to try again
-// after an error that IsRetryable is the caller's choice.
+// error, or a panic, rolls it back. It never runs f twice: Retry does.
 func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
 	tx, err := b.begin(ctx)
 	if err != nil {
@@ -358,17 +392,38 @@ func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
 	return fail("commit", "", tx.commit(ctx))
 }
 
+// Retries is how often Broker.Retry runs a transaction at most.
+const Retries = 10
+
+// Retry is InTx for functions that may run several times. It begins again, up to Retries
+// times and with a growing pause, after an error that IsRetryable, also one of f's own
+// statements: the transaction has lost against another one, or could not begin, and nothing
+// of it remains. What f does elsewhere is done as often as f runs. Any other error is
+// returned at once, and the last one when the tries or ctx are over. A commit that was cut
+// off may have happened, so its ErrConnection is returned too.
+func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
+	pause := 2 * time.Millisecond
+	for try := 1; ; try++ {
+		err := b.InTx(ctx, f)
+		again := err != nil && (IsRetryable(err) || consumer.Is(b.be, err, ErrSerialization))
+		if !again || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
+			return err
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
 // Join lets Parley work in a transaction that the caller began and will end.
 // Receivers in this process and others are told of what was sent once it has
-// committed. Set savepoints by Tx.Savepoint: after a rollback to one that was set in
+// committed. Set savepoints by Tx.Savepoint: after a rollback to a savepoint that was set by
 // SQL, receivers in other processes may find what is sent next only by polling.
 func (b *Broker) Join(sqlTx Execer) *Tx {
 	tx := &Tx{b: b, joined: true}
-	j, ok := b.be.(backend.Joiner)
+	j := b.caps.Joiner
 	switch {
 	case b.check() != nil:
 		tx.broken = ErrClosed
-	case !ok:
+	case j == nil:
 		tx.broken = ErrNotJoinable
 	case sqlTx == nil:
 		tx.broken = ErrTxDone
@@ -378,6 +433,15 @@ func (b *Broker) Join(sqlTx Execer) *Tx {
 	return tx
 }
 
+// Begin begins a transaction whose end is the caller's to bring about. InTx is simpler.
+func (b *Broker) Begin(ctx context.Context) (*OwnTx, error) {
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return nil, fail("begin", "", err)
+	}
+	return &OwnTx{tx}, nil
+}
+
 func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -385,7 +449,7 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	be, err := b.be.Begin(ctx)
 	if err != nil {
 		if errors.Is(err, ErrNotBegun) {
-			b.admitted.starved()
+			b.admitted.Starved()
 		}
 		return nil, err
 	}
@@ -398,7 +462,7 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 		return backend.Info{}, fail("info", "", err)
 	}
 	info, err := b.be.Info(ctx)
-	if b.admitted.starving() {
+	if b.admitted.Starving() {
 		info.Warnings = append(info.Warnings, backend.Warning{Code: backend.WarnPool, Object: "pool",
 			Text: "this process had no connection free in time: its workers hold by lease what they would hold in transactions",
 			Hint: "raise the pool's limit, or have fewer readers"})
@@ -406,20 +470,8 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 	return info, fail("info", "", err)
 }
 
-// cleanup is for what must be done though ctx is cancelled.
-func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-}
-
-// gone reports whether the store cannot be worked with at present, which the
-// background work waits out.
-func gone(err error) bool {
-	return errors.Is(err, ErrNotMigrated) || tooOld(err) || errors.Is(err, ErrConnection) || errors.Is(err, ErrReadOnly) ||
-		errors.Is(err, ErrNoSpace) || errors.Is(err, ErrReplaced)
-}
-
-// tooOld reports whether the store is not one for this program any more, whatever it
-// does.
-func tooOld(err error) bool {
-	return errors.Is(err, ErrNewerSchema) || errors.Is(err, ErrUnknownSchema)
-}
+// Unavailable reports whether an error says that the store takes nothing at present,
+// whatever is written: it is full, or read-only. A connection that broke does not
+// say so; that the next one cannot be opened does. It may be an error of a statement of
+// the application's own.
+func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.be, err) }

@@ -43,10 +43,11 @@ const (
 // The names of the broker's own message types, and of the type and contract
 // that are always there.
 const (
-	EndDialog   = backend.TypeEndDialog
-	ErrorType   = backend.TypeError
-	DialogTimer = backend.TypeDialogTimer
-	Default     = backend.TypeDefault
+	EndDialog        = backend.TypeEndDialog
+	ErrorMessageType = backend.TypeError
+	DialogTimer      = backend.TypeDialogTimer
+	DefaultType      = backend.TypeDefault
+	DefaultContract  = backend.TypeDefault
 
 	// EndOfStream says that its sender sends nothing more on the conversation and
 	// waits for the other side to end. Contracts of Senders carry it.
@@ -72,8 +73,8 @@ type catalogView struct {
 func viewOf(c *Catalog) *catalogView {
 	v := &catalogView{
 		version:   c.Version,
-		types:     map[string]MessageType{Default: {Name: Default}, EndOfStream: {Name: EndOfStream, Validation: ValidationEmpty}},
-		contracts: map[string]Contract{Default: {Name: Default, Messages: []ContractEntry{{Type: Default, SentBy: ByAny}}}},
+		types:     map[string]MessageType{DefaultType: {Name: DefaultType}, EndOfStream: {Name: EndOfStream, Validation: ValidationEmpty}},
+		contracts: map[string]Contract{DefaultContract: {Name: DefaultContract, Messages: []ContractEntry{{Type: DefaultType, SentBy: ByAny}}}},
 		queues:    map[string]Queue{},
 		queueByID: map[int64]Queue{},
 		services:  map[string]Service{},
@@ -124,6 +125,27 @@ func (v *catalogView) priority(contract, local, remote string) int {
 // to 10.
 const DefaultPriority = 5
 
+// queue returns a queue by its name.
+func (v *catalogView) queue(name string) (Queue, error) {
+	q, ok := v.queues[name]
+	if !ok {
+		return q, fmt.Errorf("%s: %w", objQueue(name), ErrUnknownQueue)
+	}
+	return q, nil
+}
+
+// onQueue calls f with the catalog and a queue, and again if f says that the catalog is out
+// of date.
+func (b *Broker) onQueue(ctx context.Context, name string, f func(*catalogView, Queue) error) error {
+	return b.withCatalog(ctx, func(v *catalogView) error {
+		q, err := v.queue(name)
+		if err == nil {
+			err = f(v, q)
+		}
+		return err
+	})
+}
+
 // allows reports whether a side may send a type on a contract.
 func (v *catalogView) allows(contract, typ string, initiator bool) bool {
 	for _, e := range v.contracts[contract].Messages {
@@ -132,6 +154,15 @@ func (v *catalogView) allows(contract, typ string, initiator bool) bool {
 		}
 	}
 	return false
+}
+
+// withCatalog is Tx.withCatalog outside a transaction.
+func (b *Broker) withCatalog(ctx context.Context, f func(*catalogView) error) error {
+	v, err := b.view(ctx)
+	if err != nil {
+		return err
+	}
+	return follow(v, f, func(v *catalogView) (*catalogView, error) { return b.newer(ctx, v) })
 }
 
 // view returns the cached catalog, reading it if there is none.
@@ -279,7 +310,7 @@ func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog
 		return err
 	}
 	b.cache(viewOf(now))
-	b.duties.kick()
+	b.jobs.kick()
 	return nil
 }
 
@@ -339,7 +370,7 @@ func checkReferences(all *catalogView, c Catalog) error {
 }
 
 func checkType(t MessageType) error {
-	if t.Name == Default || t.Name == EndOfStream || t.Name == EndDialog || t.Name == ErrorType || t.Name == DialogTimer {
+	if t.Name == DefaultType || t.Name == EndOfStream || t.Name == EndDialog || t.Name == ErrorMessageType || t.Name == DialogTimer {
 		return contradiction("message type", t.Name, "the name is the broker's own")
 	}
 	switch t.Validation {
@@ -388,6 +419,29 @@ func checkName(kind, name string) error {
 
 func contradiction(kind, name, why string) error {
 	return &Error{Op: "define", Object: fmt.Sprintf("%s %q", kind, name), Err: ErrContradiction, Hint: why}
+}
+
+// follow runs f with a catalog, and once more, with a newer one, when it
+// fails for what a newer catalog may cure: f says so by an error that is
+// ErrStaleCatalog or that a name is not defined.
+func follow(v *catalogView, f func(*catalogView) error, newer func(*catalogView) (*catalogView, error)) error {
+	for try := 0; ; try++ {
+		err := f(v)
+		if !errStale(err) && (try > 0 || !undefined(err)) || try == maxReloads {
+			return err
+		}
+		if v, err = newer(v); err != nil {
+			return err
+		}
+	}
+}
+
+// maxReloads bounds how often one verb follows a catalog that keeps changing.
+const maxReloads = 10
+
+func undefined(err error) bool {
+	return errors.Is(err, ErrUnknownQueue) || errors.Is(err, ErrUnknownService) ||
+		errors.Is(err, ErrUnknownContract) || errors.Is(err, ErrUnknownType)
 }
 
 // errStale reports whether an error means that the catalog must be read again.

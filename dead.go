@@ -3,9 +3,9 @@ package parley
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
 )
 
 // ErrNotRequeueable: a dead letter of a conversation cannot go back to its place.
@@ -40,7 +40,7 @@ func (a Admin) Parked(ctx context.Context, queue string, limit int) (parked []Gr
 // a dead letter with a reason, and makes the group ready again: it goes on behind
 // the message. It returns the message's ID.
 func (a Admin) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
-	if reason = backend.CleanText(reason, maxReasonText); reason == "" {
+	if reason = backend.CleanText(reason, guard.MaxReason); reason == "" {
 		reason = "skipped by an operator"
 	}
 	err = a.b.reopened(ctx, queue, group, 1, func(h *backend.Hold, q Queue) backend.Outcome {
@@ -65,7 +65,7 @@ func (a Admin) DiscardParked(ctx context.Context, queue string, group ID) (n int
 func (a Admin) PeekParked(ctx context.Context, queue string, group ID, limit int) (list []*Message, err error) {
 	errStays := errors.New("it stays")
 	err = a.b.reopened(ctx, queue, group, limit, func(h *backend.Hold, q Queue) backend.Outcome {
-		list = messagesOf(h, nil)
+		list = wrapMessages(h.Messages, q.Name, nil)
 		return backend.Outcome{}
 	}, errStays)
 	if errors.Is(err, errStays) {
@@ -80,9 +80,9 @@ func (b *Broker) reopened(ctx context.Context, queue string, group ID, limit int
 	return b.patiently(ctx, func() error {
 		return b.InTx(ctx, func(tx *Tx) error {
 			return tx.withCatalog(ctx, func(v *catalogView) error {
-				q, ok := v.queues[queue]
-				if !ok {
-					return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
+				q, err := v.queue(queue)
+				if err != nil {
+					return err
 				}
 				if err := tx.be.Unpark(ctx, group); err != nil {
 					return err
@@ -111,7 +111,7 @@ func (b *Broker) reopened(ctx context.Context, queue string, group ID, limit int
 func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err error) {
 	err = a.b.InTx(ctx, func(tx *Tx) error {
 		for _, id := range messages {
-			had, err := tx.be.Exhume(ctx, id)
+			had, err := tx.be.RemoveDead(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error)
 	}
 	if err == nil {
 		err = a.b.InTx(ctx, func(tx *Tx) error {
-			had, err := tx.be.Exhume(ctx, d.Message.ID)
+			had, err := tx.be.RemoveDead(ctx, d.Message.ID)
 			if err == nil && !had {
 				err = ErrNotPending
 			}
@@ -147,7 +147,12 @@ func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error)
 			if d.Message.Key != "" {
 				o = append(o, Key(d.Message.Key))
 			}
-			id, err = tx.Post(ctx, v.queueByID[d.Queue].Name, Payload{d.Message.Type, d.Message.Body}, o...)
+			p := Payload{Type: d.Message.Type, Body: d.Message.Body, Headers: backend.DecodeHeaders(d.Message.Headers)}
+			// It has passed Options.Outgoing when it was sent first.
+			ids, err := tx.post(ctx, v.queueByID[d.Queue].Name, []Posting{{p, o}})
+			if err == nil {
+				id, err = ids[0], tx.told(ctx)
+			}
 			return err
 		})
 	}

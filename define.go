@@ -223,9 +223,9 @@ func (d *defining) services(c Catalog) error {
 		if err := d.fresh(backend.ObjectService, s.Name); err != nil {
 			return err
 		}
-		if s.PeerPromotion < 0 || s.PeerPromotion > MaxLevel {
+		if s.FarPromotion < 0 || s.FarPromotion > MaxLevel {
 			return contradiction("service", s.Name,
-				fmt.Sprintf("PeerPromotion %d is not between 0 and %d", s.PeerPromotion, MaxLevel))
+				fmt.Sprintf("FarPromotion %d is not between 0 and %d", s.FarPromotion, MaxLevel))
 		}
 		old, ok := d.now.services[s.Name]
 		if ok && old.Queue != s.Queue {
@@ -236,7 +236,7 @@ func (d *defining) services(c Catalog) error {
 		if ok && !d.all {
 			s = withOld(s, old)
 		}
-		if !ok || old.PeerPromotion != s.PeerPromotion || !slices.Equal(old.Contracts, s.Contracts) ||
+		if !ok || old.FarPromotion != s.FarPromotion || !slices.Equal(old.Contracts, s.Contracts) ||
 			!slices.Equal(old.Recycles, s.Recycles) {
 			if !d.heed(backend.ObjectService, s.Name, sortedService(asGiven), known(sortedService(old), ok)) {
 				continue
@@ -351,26 +351,14 @@ func removals(now *catalogView, c Catalog) (*Catalog, error) {
 		out.Removed = append(out.Removed, o)
 		return false
 	}
-	for _, t := range now.catalog.Types {
-		if stays(backend.ObjectType, t.Name, t) {
-			rest.Types = append(rest.Types, t)
-		}
-	}
-	for _, k := range now.catalog.Contracts {
-		if stays(backend.ObjectContract, k.Name, sortedEntries(k.Messages)) {
-			rest.Contracts = append(rest.Contracts, k)
-		}
-	}
-	for _, s := range now.catalog.Services {
-		if stays(backend.ObjectService, s.Name, sortedService(s)) {
-			rest.Services = append(rest.Services, s)
-		}
-	}
-	for _, r := range now.catalog.Priorities {
-		if stays(backend.ObjectPriority, r.Name, r) {
-			rest.Priorities = append(rest.Priorities, r)
-		}
-	}
+	rest.Types = only(now.catalog.Types, func(t MessageType) bool { return stays(backend.ObjectType, t.Name, t) })
+	rest.Contracts = only(now.catalog.Contracts, func(k Contract) bool {
+		return stays(backend.ObjectContract, k.Name, sortedEntries(k.Messages))
+	})
+	rest.Services = only(now.catalog.Services, func(s Service) bool {
+		return stays(backend.ObjectService, s.Name, sortedService(s))
+	})
+	rest.Priorities = only(now.catalog.Priorities, func(r PriorityRule) bool { return stays(backend.ObjectPriority, r.Name, r) })
 	rest.Queues = now.catalog.Queues
 	if len(out.Removed) == 0 {
 		return nil, nil
@@ -390,4 +378,14 @@ func removals(now *catalogView, c Catalog) (*Catalog, error) {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name))
 	})
 	return &out, nil
+}
+
+// only returns what is to stay of a list.
+func only[T any](list []T, stays func(T) bool) (rest []T) {
+	for _, x := range list {
+		if stays(x) {
+			rest = append(rest, x)
+		}
+	}
+	return rest
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // Delivery is a group in this receiver's hands, with messages of it. Settle it
@@ -44,7 +46,7 @@ type Delivery struct {
 
 func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions) *Delivery {
 	d := &Delivery{Group: h.Group, Promoted: h.Promoted, Level: h.Level, b: b, hold: h, queue: v.queueByID[h.Queue], opt: opt}
-	d.Messages = messagesOf(h, d)
+	d.Messages = wrapMessages(h.Messages, d.queue.Name, d)
 	return d
 }
 
@@ -205,7 +207,7 @@ func (d *Delivery) More(ctx context.Context, n int) ([]*Message, error) {
 	if err != nil {
 		return nil, fail("receive more", objGroup(d.Group), err)
 	}
-	more := wrapMessages(raw, d)
+	more := wrapMessages(raw, d.queue.Name, d)
 	d.Messages = append(d.Messages, more...)
 	return more, nil
 }
@@ -242,10 +244,10 @@ func (d *Delivery) Rollback(ctx context.Context) error {
 	if d.hold.Fence == 0 {
 		d.over()
 		d.tx.rollback(ctx)
-		d.b.hub.wake(d.queue.ID)
+		d.b.hub.Wake(d.queue.ID)
 		return nil
 	}
-	ctx, cancel := cleanup(ctx) // as the rollback of a transaction
+	ctx, cancel := wait.Cleanup(ctx) // as the rollback of a transaction
 	defer cancel()
 	return d.giveBack(ctx, "roll back", backend.Outcome{}, false)
 }
@@ -262,7 +264,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 	}
 	err := d.giveBack(ctx, "defer", backend.Outcome{Defer: after}, true)
 	if err == nil {
-		d.b.duties.within(after)
+		d.b.jobs.within(after)
 	}
 	return err
 }
@@ -272,7 +274,7 @@ func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 func (d *Delivery) Park(ctx context.Context, reason error) error {
 	text := ""
 	if reason != nil {
-		text = backend.CleanText(errorString(reason), maxReasonText)
+		text = backend.CleanText(guard.String(reason), guard.MaxReason)
 	}
 	if text == "" {
 		text = "parked"
@@ -326,7 +328,7 @@ func (d *Delivery) work(tx *Tx) {
 	d.open = tx.be
 	if !d.counted {
 		d.counted = true
-		d.b.admitted.count()
+		d.b.admitted.Count()
 	}
 }
 
@@ -334,7 +336,7 @@ func (d *Delivery) work(tx *Tx) {
 func (d *Delivery) leave() {
 	if d.counted {
 		d.counted = false
-		d.b.admitted.leave()
+		d.b.admitted.Leave()
 	}
 }
 
@@ -399,13 +401,13 @@ func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, sta
 			return fail(op, objGroup(d.Group), err)
 		}
 		d.over()
-		d.b.hub.wake(d.queue.ID)
+		d.b.hub.Wake(d.queue.ID)
 		return fail(op, objGroup(d.Group), err)
 	}
 	d.over()
-	d.b.hub.wake(d.queue.ID)
+	d.b.hub.Wake(d.queue.ID)
 	if again {
-		d.b.hub.wakeSoon(map[int64]bool{d.queue.ID: true})
+		d.b.hub.WakeSoon(map[int64]bool{d.queue.ID: true})
 	}
 	return nil
 }

@@ -1,39 +1,73 @@
 package parley_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/parleymq/parley"
 
-// deps lists what a package of this module needs, without the standard library.
+// deps lists what a package of this module needs, without the standard library, but with package testing: no program
+// shall get that by importing Parley.
 func deps(t *testing.T, pkg string) []string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)
+	all, err := allDeps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ok := all[pkg]
+	if !ok {
+		t.Fatalf("there is no package %s", pkg)
+	}
+	return list
+}
+
+// allDeps asks once for all packages, since each start of the go command takes a second.
+var allDeps = sync.OnceValues(func() (map[string][]string, error) {
+	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Deps \" \"}}", "./...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list -deps %s: %v", pkg, err)
+		return nil, fmt.Errorf("go list: %w", err)
 	}
-	return strings.Fields(string(out))
-}
+	all := make(map[string][]string)
+	for line := range strings.Lines(string(out)) {
+		list := strings.Fields(line) // the package itself and what it needs
+		all[list[0]] = slices.DeleteFunc(list, func(pkg string) bool {
+			host, _, _ := strings.Cut(pkg, "/")
+			return !strings.Contains(host, ".") && pkg != "testing" // of the standard library
+		})
+	}
+	return all, nil
+})
 
-// TestDependencies keeps drivers where they belong: whoever imports Parley gets
-// the driver of the backend that he imports, and no other.
+// TestDependencies keeps drivers where they belong: a program that imports Parley gets
+// the driver of the backend that it imports, and no other.
 func TestDependencies(t *testing.T) {
-	core := []string{module, module + "/backend"}
+	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/strikes",
+		module + "/internal/wait", module + "/internal/wake"}
+	const cronParser = "github.com/netresearch/go-cron"
+	core := append([]string{module, module + "/internal/consumer"}, helpers...)
 	for pkg, allowed := range map[string][]string{
 		module + "/backend/sqlstore": {module + "/backend", module + "/backend/sqlstore"},
 
-		module:                  core,
-		module + "/backend":     {module + "/backend"},
-		module + "/doctor":      append(core, module+"/doctor"),
-		module + "/applock":     append(core, module+"/applock"),
-		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/conformance"),
+		module + "/internal/consumer": append(helpers, module+"/internal/consumer"),
+
+		module:                core,
+		module + "/backend":   {module + "/backend"},
+		module + "/doctor":    append(core, module+"/doctor"),
+		module + "/applock":   append(core, module+"/applock"),
+		module + "/phases":    append(core, module+"/phases"),
+		module + "/recurring": append(core, module+"/recurring", cronParser),
+		module + "/parleytest": append(core, module+"/recurring", cronParser, module+"/backend/memory", module+"/internal/memstore",
+			module+"/internal/frail", module+"/internal/testclock", "testing", module+"/parleytest"),
+		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/internal/frail", "testing", module+"/conformance"),
 	} {
 		for _, d := range deps(t, pkg) {
 			ok := false
@@ -50,6 +84,7 @@ func TestDependencies(t *testing.T) {
 		"postgres": "github.com/jackc/ github.com/lib/pq",
 		"mysql":    "github.com/go-sql-driver/",
 		"sqlite":   "modernc.org/sqlite github.com/mattn/go-sqlite3",
+		"memory":   "",
 		"mssql":    "github.com/microsoft/go-mssqldb github.com/denisenkom/",
 	}
 	backends, err := os.ReadDir("backend")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -20,7 +21,7 @@ const (
 	DisconnectedInbound  = backend.DisconnectedInbound
 	DisconnectedOutbound = backend.DisconnectedOutbound
 	Errored              = backend.Errored
-	Closed               = backend.Closed
+	StateClosed          = backend.Closed
 )
 
 // Codes of the errors that the broker itself makes.
@@ -71,6 +72,7 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 		return nil, fail("begin dialog", obj, err)
 	}
 	var ep backend.Endpoint
+	looked := false // in the newest catalog
 	err := tx.withCatalog(ctx, func(v *catalogView) error {
 		svc, ok := v.services[from]
 		if !ok {
@@ -78,18 +80,23 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 		}
 		contract := o.Contract
 		if contract == "" {
-			contract = Default
+			contract = DefaultContract
 		}
 		if _, ok := v.contracts[contract]; !ok {
 			return fmt.Errorf("%q: %w", contract, ErrUnknownContract)
 		}
+		if _, ok := v.services[to]; !ok {
+			if err := tx.b.unknownTarget(to, &looked); err != nil {
+				return err
+			}
+		}
 		ep = backend.Endpoint{
 			Handle:       handle,
 			Conversation: NewID(),
-			Peer:         NewID(),
+			FarHandle:    NewID(),
 			Initiator:    true,
 			Service:      from,
-			Far:          to,
+			FarService:   to,
 			Contract:     contract,
 			Queue:        v.queues[svc.Queue].ID,
 			Priority:     v.priority(contract, from, to),
@@ -114,6 +121,23 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 	return &Conversation{tx: tx, handle: ep.Handle, facts: f, fresh: true}, nil
 }
 
+// unknownTarget is for a target service that is not defined: a mistake, or one that will be
+// defined later. Its messages are withheld until then, and the log says so once.
+func (b *Broker) unknownTarget(name string, looked *bool) error {
+	if b.opt.StrictServices {
+		return fmt.Errorf("%q: %w", name, ErrUnknownService)
+	}
+	if *looked {
+		b.log.Warn("parley: messages to a service that is not defined are withheld", "event", "service.unknown", "service", name)
+		return nil
+	}
+	if _, known := b.unknown.LoadOrStore(name, true); !known {
+		*looked = true
+		return backend.ErrStaleCatalog
+	}
+	return nil
+}
+
 func checkDialog(to string, o *DialogOptions) error {
 	if err := checkName("service", to); err != nil {
 		return err
@@ -136,7 +160,7 @@ func (tx *Tx) groupOf(ctx context.Context, ep *backend.Endpoint, o *DialogOption
 		if err != nil {
 			return false, fmt.Errorf("related %s: %w", objConv(o.RelatedConversation), err)
 		}
-		if related.State == DisconnectedOutbound || related.State == Closed {
+		if over(related) {
 			return false, fmt.Errorf("related %s: %w", objConv(o.RelatedConversation), ErrEnded)
 		}
 		if related.Service != ep.Service {
@@ -162,7 +186,7 @@ func (tx *Tx) groupOf(ctx context.Context, ep *backend.Endpoint, o *DialogOption
 // soon sees to it that the background work looks when something falls due.
 func (tx *Tx) soon(d time.Duration) {
 	if tx.joined {
-		tx.b.duties.within(d)
+		tx.b.jobs.within(d)
 		return
 	}
 	if tx.sooner == 0 || d < tx.sooner {
@@ -170,8 +194,8 @@ func (tx *Tx) soon(d time.Duration) {
 	}
 }
 
-// facts are what never changes about one side of a conversation.
-type facts struct {
+// convInfo are what never changes about one side of a conversation.
+type convInfo struct {
 	handle       ID
 	conversation ID
 	initiator    bool
@@ -180,16 +204,51 @@ type facts struct {
 	contract     string
 }
 
-func factsOf(e *backend.Endpoint) *facts {
-	return &facts{e.Handle, e.Conversation, e.Initiator, e.Service, e.Far, e.Contract}
+func factsOf(e *backend.Endpoint) *convInfo {
+	return &convInfo{e.Handle, e.Conversation, e.Initiator, e.Service, e.FarService, e.Contract}
+}
+
+// convCache remembers what never changes about conversations, so that sending
+// costs no look-up.
+type convCache struct {
+	mu sync.Mutex
+	m  map[ID]*convInfo
+}
+
+func (c *convCache) get(handle ID) *convInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.m[handle]
+}
+
+func (c *convCache) put(f *convInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		c.m = make(map[ID]*convInfo)
+	}
+	remember(c.m, f.handle, f)
+}
+
+const maxConvs = 20000
+
+// remember puts something into a map, which forgets another at random when it is full.
+func remember[K comparable, V any](m map[K]V, key K, v V) {
+	if _, known := m[key]; !known && len(m) >= maxConvs {
+		for k := range m { // the order of a map's keys is random enough
+			delete(m, k)
+			break
+		}
+	}
+	m[key] = v
 }
 
 // Conversation is one side of a conversation, in a transaction.
 type Conversation struct {
 	tx     *Tx
 	handle ID
-	facts  *facts // nil until needed
-	fresh  bool   // begun in this transaction and nothing sent: it has no target
+	facts  *convInfo // nil until needed
+	fresh  bool      // begun in this transaction and nothing sent: it has no target
 
 	recycled bool   // a Sender's, which is told of what goes wrong
 	behind   string // what it has to wait for before its messages are delivered
@@ -241,7 +300,7 @@ func (c *Conversation) endpoint(ctx context.Context) (*backend.Endpoint, error) 
 }
 
 // known returns what never changes, from memory where it can.
-func (c *Conversation) known(ctx context.Context) (*facts, error) {
+func (c *Conversation) known(ctx context.Context) (*convInfo, error) {
 	if c.facts == nil {
 		c.facts = c.tx.b.facts.get(c.handle)
 	}
@@ -281,34 +340,49 @@ func (c *Conversation) Cleanup(ctx context.Context) error {
 
 func (c *Conversation) end(ctx context.Context, end backend.End) error {
 	op := [...]string{"end", "end with error", "cleanup"}[end.Kind]
-	ep, err := c.endpoint(ctx)
+	return fail(op, objConv(c.handle), c.endAs(ctx, end))
+}
+
+func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
+	ep, err := c.open(ctx)
 	if err != nil {
-		return fail(op, objConv(c.handle), err)
-	}
-	if ep.State == DisconnectedOutbound || ep.State == Closed {
-		return fail(op, objConv(c.handle), ErrEnded)
+		return err
 	}
 	if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
-		return fail(op, objConv(c.handle), err)
+		return err
 	}
 	end.Handle, end.MessageID, end.Keep = c.handle, NewID(), c.tx.b.opt.KeepClosed
 	ended, err := c.tx.be.EndDialog(ctx, end)
 	if err != nil {
-		return fail(op, objConv(c.handle), err)
+		return err
 	}
 	c.tx.ended = append(c.tx.ended, c.handle)
 	if c.tx.remains = c.tx.remains || ended.Remains; c.tx.remains && c.tx.joined {
-		c.tx.b.duties.closedSoon()
+		c.tx.b.jobs.closedSoon()
 	}
 	if ended.Queue != 0 {
 		c.tx.touch(ended.Queue)
 		err = c.tx.told(ctx)
 	}
-	if ended.Unheard && end.Error != nil {
+	if ended.FarEnded && end.Error != nil {
 		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
-			"conversation", ep.Conversation, "code", end.Error.Code, "service", ep.Service, "far", ep.Far)
+			"conversation", ep.Conversation, "code", end.Error.Code, "service", ep.Service, "far", ep.FarService)
 	}
-	return fail(op, objConv(c.handle), err)
+	return err
+}
+
+// open is endpoint for a side that must not have ended.
+func (c *Conversation) open(ctx context.Context) (*backend.Endpoint, error) {
+	ep, err := c.endpoint(ctx)
+	if err == nil && over(ep) {
+		err = ErrEnded
+	}
+	return ep, err
+}
+
+// over reports whether a side has ended.
+func over(ep *backend.Endpoint) bool {
+	return ep.State == DisconnectedOutbound || ep.State == StateClosed
 }
 
 // SetTimer puts one DialogTimer message on this side's queue in d, in place of
@@ -320,7 +394,7 @@ func (c *Conversation) SetTimer(ctx context.Context, d time.Duration) error {
 	case err != nil:
 	case d < 0:
 		err = fmt.Errorf("%v: %w", d, ErrInvalidOption)
-	case ep.State == DisconnectedOutbound || ep.State == Closed:
+	case over(ep):
 		err = ErrEnded
 	case ep.Lifetime > 0 && d > ep.Lifetime:
 		err = fmt.Errorf("in %v, with %v left: %w", d, ep.Lifetime, ErrBeyondLifetime)
@@ -344,12 +418,9 @@ func (c *Conversation) Move(ctx context.Context, group ID) error {
 	// A failed try is undone to here, so that the groups are free between tries.
 	const point = "parley_move"
 	err := c.tx.b.patiently(ctx, func() error {
-		ep, err := c.endpoint(ctx)
+		ep, err := c.open(ctx)
 		if err != nil {
 			return err
-		}
-		if ep.State == DisconnectedOutbound || ep.State == Closed {
-			return ErrEnded
 		}
 		if ep.Group == group {
 			return c.tx.lockGroup(ctx, group)

@@ -18,6 +18,7 @@ var (
 	ErrNewerSchema    = backend.ErrNewerSchema
 	ErrUnknownSchema  = backend.ErrUnknownSchema
 	ErrMigrationWaits = backend.ErrMigrationWaits
+	ErrOlderPrograms  = backend.ErrOlderPrograms
 	ErrReadOnly       = backend.ErrReadOnly
 	ErrDenied         = backend.ErrDenied
 	ErrNoSpace        = backend.ErrNoSpace
@@ -40,14 +41,15 @@ var (
 	ErrLockTimeout    = backend.ErrLockTimeout
 	ErrLockDeadlock   = backend.ErrLockDeadlock
 	ErrNotLocked      = backend.ErrNotLocked
-	ErrPhaseClosed    = backend.ErrPhaseClosed
-	ErrNoSchedule     = backend.ErrNoSchedule
 )
 
 // Errors of Parley's own rules.
 var (
 	// ErrNoMessage: Receive and GetGroup found nothing within their wait.
 	ErrNoMessage = errors.New("no message")
+
+	// ErrUnreachable: Open has not reached the database. It is an ErrConnection too.
+	ErrUnreachable = errors.New("the database cannot be reached")
 
 	// ErrUnknownQueue and its like: the name is not defined.
 	ErrUnknownQueue    = errors.New("the queue is not defined")
@@ -58,8 +60,8 @@ var (
 	// ErrTypeNotAllowed: the contract does not let this side send the type.
 	ErrTypeNotAllowed = errors.New("the contract does not let this side send the type")
 
-	// ErrPeerEnded: the other side has ended; nothing more can be sent.
-	ErrPeerEnded = errors.New("the conversation was ended by the other side")
+	// ErrFarEnded: the other side has ended; nothing more can be sent.
+	ErrFarEnded = errors.New("the conversation was ended by the other side")
 
 	// ErrConversationError: the conversation is in error; the error is a
 	// *DialogError as well. Nothing more can be sent; end it.
@@ -68,8 +70,8 @@ var (
 	// ErrSealed: this side has sent EndOfStream; nothing more can be sent.
 	ErrSealed = errors.New("the last message of the conversation has been sent")
 
-	// ErrSenderFailed: a Sender tried so many dialogs, and could send on none; the
-	// error is the last one's as well.
+	// ErrSenderFailed: a Sender tried several dialogs and could send on none. The error of
+	// the last dialog is wrapped as well.
 	ErrSenderFailed = errors.New("no dialog takes the message")
 
 	// ErrInvalidBody: the body is not what the message type asks for.
@@ -121,16 +123,9 @@ var (
 	// their end is over. It is the cause of the end of their contexts.
 	ErrStopped = errors.New("the worker has stopped")
 
-	// ErrHalted: a task of the schedule is dead, and no other will start until an
-	// operator retries or skips it. The error is a *HaltedError as well.
-	ErrHalted = errors.New("the schedule is halted by a task that is dead")
-
-	// ErrNoTask: all tasks of the schedule are over and have been given out.
-	ErrNoTask = errors.New("no task is left")
-
-	// ErrTaskCancelled: an operator has cancelled the task; the cause of the end
-	// of its handler's context.
-	ErrTaskCancelled = errors.New("the task was cancelled")
+	// ErrNotReceived: the program made the message itself, so there is no transaction in which it
+	// is acknowledged. Message.WithTx gives it one; package parleytest has messages for tests.
+	ErrNotReceived = errors.New("the message was not received")
 
 	// ErrSettled: the delivery has been settled already.
 	ErrSettled = errors.New("the delivery is settled")
@@ -174,15 +169,14 @@ var hints = []struct {
 	{ErrQueueDisabled, "enable it with Admin.EnableQueue"},
 	{ErrNoValidator, "call Broker.RegisterValidator at start"},
 	{ErrConversationError, "end the conversation and begin another"},
-	{ErrPeerEnded, "end this side too"},
+	{ErrFarEnded, "end this side too"},
 	{ErrSealed, "begin another conversation"},
 	{ErrFenced, "its messages will be delivered again"},
 	{ErrWouldDeadlock, "do it inside the open transaction, before that is opened, or after it has ended"},
 	{ErrLockDeadlock, "let go of what others wait for, and try again"},
-	{ErrNoSchedule, "open it with Broker.OpenScheduler"},
-	{ErrPhaseClosed, "submit it to a later phase, or open the schedule with AcceptLate"},
 	{ErrReadOnly, "connect to the primary"},
 	{ErrDenied, "grant it what parley grants prints for its role"},
+	{ErrNotReceived, "give it a transaction with Message.WithTx, or have package parleytest handle it"},
 	{ErrNoSpace, "make room on the database's disk"},
 }
 

@@ -24,7 +24,7 @@ func ExampleBroker_Redefine() {
 	must(b.Define(ctx, priority(8))) // its next version
 	must(b.Define(ctx, priority(3))) // the older one starts again, and changes nothing
 	show()
-	must(b.Redefine(ctx, priority(3))) // somebody means it
+	must(b.Redefine(ctx, priority(3))) // the operator means it
 	show()
 	// Output:
 	// level 8

@@ -64,7 +64,7 @@ func ExampleDelivery_Defer() {
 	must(d.Defer(ctx, 10*time.Millisecond)) // later, please
 	d, err = b.Receive(ctx, "billing", &parley.ReceiveOptions{Wait: 5 * time.Second})
 	must(err)
-	must(d.Rollback(ctx)) // at once, for somebody else
+	must(d.Rollback(ctx)) // at once, for another receiver
 	d, err = b.Receive(ctx, "billing", nil)
 	must(err)
 	fmt.Printf("%s\n", d.Messages[0].Body)
@@ -127,21 +127,30 @@ func ExampleTx_Context() {
 	// Output: true
 }
 
+// What a program that does not use Broker.Retry asks after an error.
 func ExampleIsRetryable() {
+	fmt.Println(parley.IsRetryable(parley.ErrSerialization), parley.IsRetryable(parley.ErrConnection))
+	// Output: true false
+}
+
+func ExampleBroker_Retry() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 
-	work := func(tx *parley.Tx) error {
-		_, err := tx.Post(ctx, "mail", parley.Payload{Body: []byte("hello")})
-		return err
-	}
-	err := b.InTx(ctx, work)
-	for try := 1; parley.IsRetryable(err) && try < 5; try++ {
-		err = b.InTx(ctx, work)
-	}
-	fmt.Println(err)
-	// Output: <nil>
+	runs := 0
+	err := b.Retry(ctx, func(tx *parley.Tx) error {
+		if _, err := tx.Post(ctx, "mail", parley.Payload{Body: []byte("hello")}); err != nil {
+			return err
+		}
+		if runs++; runs < 3 {
+			return parley.ErrSerialization // as if another transaction had been in the way
+		}
+		return nil
+	})
+	queues, _ := b.Admin().Queues(ctx, "mail")
+	fmt.Println(err, runs, "runs,", queues[0].Depth, "message")
+	// Output: <nil> 3 runs, 1 message
 }
 
 // Errors name the verb and the object, and say what to do.

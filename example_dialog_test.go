@@ -67,7 +67,7 @@ func ExampleConversation_Send() {
 	// 1 message
 }
 
-// Whoever holds a handle can go on with the conversation, in any process.
+// A program that has a handle can go on with the conversation, in any process.
 func ExampleConversation_EndWithError() {
 	ctx := context.Background()
 	b, cleanup := shop()

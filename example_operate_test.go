@@ -68,7 +68,7 @@ func ExampleAdmin_Groups() {
 
 	groups, err := b.Admin().Groups(ctx, "billing", 0, 10)
 	must(err)
-	must(b.Promote(ctx, groups[1].Group, parley.Level(200), parley.Sticky()))
+	must(b.Promote(ctx, groups[1].Group, parley.PromoteLevel(200), parley.Sticky()))
 	groups, err = b.Admin().Groups(ctx, "billing", 0, 10)
 	must(err)
 	for _, g := range groups {
@@ -84,6 +84,26 @@ func ExampleAdmin_Groups() {
 	// Output:
 	// ready 1 message, promoted: true
 	// ready 1 message, promoted: false
+}
+
+func ExampleBroker_PromoteKey() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for _, customer := range []string{"ann", "ben", "ben", "ben"} {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("to " + customer)}, parley.Key(customer))
+		must(err)
+	}
+	must(b.PromoteKey(ctx, "mail", "ben")) // all three of them, in their order
+
+	d, err := b.Receive(ctx, "mail", nil)
+	must(err)
+	fmt.Println(len(d.Messages), "messages, the first", string(d.Messages[0].Body))
+	must(d.Ack(ctx))
+	fmt.Println(errors.Is(b.PromoteKey(ctx, "mail", "eve"), parley.ErrUnknownGroup))
+	// Output:
+	// 3 messages, the first to ben
+	// true
 }
 
 func ExampleAdmin_Retained() {

@@ -34,15 +34,15 @@ func ExampleTx_CancelPost() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
-	id, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("reminder")}, parley.After(time.Hour))
+	id := parley.NewID()
+	_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("reminder")}, parley.After(time.Hour), parley.PostID(id))
 	must(err)
 
 	p, err := b.PostStatus(ctx, "mail", id)
 	must(err)
 	fmt.Println(p.State)
-	cancel := func(tx *parley.Tx) error { return tx.CancelPost(ctx, "mail", id) }
-	fmt.Println(b.InTx(ctx, cancel))
-	fmt.Println(errors.Is(b.InTx(ctx, cancel), parley.ErrNotPending))
+	fmt.Println(b.InTx(ctx, func(tx *parley.Tx) error { return tx.CancelPost(ctx, "mail", id) }))
+	fmt.Println(errors.Is(b.CancelPost(ctx, "mail", id), parley.ErrNotPending))
 	// Output:
 	// delayed
 	// <nil>
@@ -99,4 +99,85 @@ func ExampleTyped_Post() {
 	// Output:
 	// Ada: hello
 	// Ada: and good bye
+}
+
+func ExampleTyped_PostBatch() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	Number := parley.Type[int](parley.DefaultType, parley.JSON)
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		_, err := Number.PostBatch(ctx, tx, "mail", []int{1, 2, 3}, parley.Key("numbers"))
+		return err
+	}))
+	// Without a type or a transaction of one's own:
+	_, err := b.PostBatch(ctx, "mail", []parley.Posting{{
+		Payload: parley.Payload{Body: []byte("4")}, Options: []parley.PostOption{parley.Key("numbers")},
+	}})
+	must(err)
+
+	d, err := b.Receive(ctx, "mail", nil)
+	must(err)
+	defer d.Close()
+	for _, m := range d.Messages {
+		fmt.Printf("%s ", m.Body)
+	}
+	// Output: 1 2 3 4
+}
+
+func ExampleConversation_SendPayload() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		c, err := tx.Begin(ctx, "Shop", "Billing", &parley.DialogOptions{Contract: "Orders"})
+		if err != nil {
+			return err
+		}
+		return c.SendPayload(ctx, parley.Payload{
+			Type: "Order", Body: []byte(`{"item": 1}`), Headers: map[string]string{"tenant": "7"},
+		})
+	}))
+	d, err := b.Receive(ctx, "billing", nil)
+	must(err)
+	fmt.Println(d.Messages[0].Headers)
+	must(d.Ack(ctx))
+	// Output: map[tenant:7]
+}
+
+// Headers carry what belongs to no body, such as the context of a trace. Outgoing sets them on
+// all that a program sends.
+func ExampleOutgoing() {
+	ctx := context.Background()
+	type traceKey struct{}
+	b, err := parley.Open(ctx, "memory:", &parley.Options{
+		Outgoing: func(ctx context.Context, o *parley.Outgoing) error {
+			if trace, ok := ctx.Value(traceKey{}).(string); ok {
+				o.Headers["traceparent"] = trace
+			}
+			return nil
+		},
+	})
+	must(err)
+	defer b.Close()
+	must(b.Migrate(ctx))
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}))
+
+	traced := context.WithValue(ctx, traceKey{}, "00-4bf92f35-01")
+	_, err = b.Post(traced, "mail", parley.Payload{Body: []byte("hello"), Headers: map[string]string{"tenant": "7"}})
+	must(err)
+
+	mux := parley.NewMux()
+	mux.Use(func(next parley.Handler) parley.Handler { // on the receiving side
+		return parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			return next.HandleMessage(context.WithValue(ctx, traceKey{}, m.Headers["traceparent"]), m)
+		})
+	})
+	mux.HandleFunc(parley.DefaultType, func(ctx context.Context, m *parley.Message) error {
+		fmt.Println(ctx.Value(traceKey{}), m.Headers["tenant"])
+		return nil
+	})
+	must(b.NewWorker("mail", mux, nil).Drain(ctx))
+	// Output: 00-4bf92f35-01 7
 }

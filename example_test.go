@@ -32,7 +32,7 @@ func shop() (b *parley.Broker, cleanup func()) {
 		Queues: []parley.Queue{{Name: "shop"}, {Name: "billing"}, {Name: "mail"}},
 		Services: []parley.Service{
 			{Name: "Shop", Queue: "shop"},
-			{Name: "Billing", Queue: "billing", Contracts: []string{"Orders"}, PeerPromotion: 100},
+			{Name: "Billing", Queue: "billing", Contracts: []string{"Orders"}, FarPromotion: 100},
 		},
 	}))
 	return b, func() {
@@ -195,6 +195,23 @@ func ExampleTx_Post() {
 	// Output: ready: 1 delayed: 1
 }
 
+// A report is posted once, however often it is asked for before it is written.
+func ExampleUnique() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	for range 2 {
+		var again bool
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("report")}, parley.Unique("daily-report"), parley.Duplicate(&again))
+		must(err)
+		fmt.Println("asked for already:", again)
+	}
+	// Output:
+	// asked for already: false
+	// asked for already: true
+}
+
 func ExampleConversation_Promote() {
 	ctx := context.Background()
 	b, cleanup := shop()
@@ -203,7 +220,7 @@ func ExampleConversation_Promote() {
 	urgent := order(b, `{"item": 2}`)
 
 	must(b.InTx(ctx, func(tx *parley.Tx) error {
-		return tx.Conversation(urgent).Promote(ctx, parley.Level(50))
+		return tx.Conversation(urgent).Promote(ctx, parley.PromoteLevel(50))
 	}))
 	d, err := b.Receive(ctx, "billing", nil)
 	must(err)

@@ -14,13 +14,15 @@ func ExampleBroker_NewWorker() {
 	b, cleanup := shop()
 	defer cleanup()
 	type request struct{ Item int }
+	type confirmation struct{ Number string }
 	Order := parley.Type[request]("Order", parley.JSON)
+	Confirmation := parley.Type[confirmation]("Confirmation", parley.JSON)
 	order(b, `{"item": 7}`)
 
 	mux := parley.NewMux()
 	parley.Handle(mux, Order, func(ctx context.Context, m *parley.Message, r request) error {
 		fmt.Println("item", r.Item)
-		if err := m.Reply(ctx, "Confirmation", nil); err != nil {
+		if err := Confirmation.Reply(ctx, m, confirmation{"A-1"}); err != nil {
 			return err
 		}
 		stop() // an example comes to its end
@@ -138,7 +140,7 @@ type counter struct {
 	handled int
 }
 
-func (c *counter) Settled(e parley.SettleEvent) { c.handled += e.Done }
+func (c *counter) Settled(_ context.Context, e parley.SettleEvent) { c.handled += e.Done }
 
 func ExampleObserver() {
 	ctx := context.Background()
@@ -151,4 +153,29 @@ func ExampleObserver() {
 	must(b.NewWorker("billing", h, &parley.WorkerOptions{MaxReaders: 1, Observer: c}).Drain(ctx))
 	fmt.Println(c.handled)
 	// Output: 1
+}
+
+// A program calls a handler by itself, in a transaction of its own.
+func ExampleMessage_WithTx() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	h := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		tx, err := m.Tx(ctx)
+		if err == nil {
+			_, err = tx.Post(ctx, "mail", parley.Payload{Body: m.Body})
+		}
+		return err
+	})
+
+	m := &parley.Message{Body: []byte("hello")}
+	fmt.Println(errors.Is(h.HandleMessage(ctx, m), parley.ErrNotReceived))
+	must(b.InTx(ctx, func(tx *parley.Tx) error { return h.HandleMessage(ctx, m.WithTx(tx)) }))
+	d, err := b.Receive(ctx, "mail", nil)
+	must(err)
+	fmt.Printf("%s\n", d.Messages[0].Body)
+	must(d.Ack(ctx))
+	// Output:
+	// true
+	// hello
 }

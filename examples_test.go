@@ -12,7 +12,7 @@ import (
 // TestExamplesShowEverything: whatever can be called stands in an Example.
 func TestExamplesShowEverything(t *testing.T) {
 	var files []string
-	for _, folder := range []string{".", "applock", "doctor"} {
+	for _, folder := range []string{".", "applock", "doctor", "phases", "recurring", "parleytest"} {
 		list, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)

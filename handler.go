@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
+
+	"github.com/parleymq/parley/internal/guard"
 )
 
 // Handler handles messages for a Worker. If it returns nil, the message is
@@ -69,58 +70,28 @@ func PerMessage(make func(ctx context.Context, m *Message) (Handler, error)) Han
 
 // Timeout ends the context of a handler after d, with ErrHandlerTimeout as its
 // cause. A handler that has not succeeded by then has failed, whatever error it
-// makes of it.
+// makes of it. WorkerOptions.Timeout does the same for all handlers of a worker.
 func Timeout(d time.Duration) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, d, ErrHandlerTimeout)
-			defer cancel()
-			err := next.HandleMessage(ctx, m)
-			if err != nil && context.Cause(ctx) == ErrHandlerTimeout {
-				return fmt.Errorf("after %v: %w: %w", d, ErrHandlerTimeout, err)
-			}
-			return err
+			return within(ctx, d, func(ctx context.Context) error { return next.HandleMessage(ctx, m) })
 		})
 	}
 }
 
-// ErrHandlerTimeout: the handler took longer than its Timeout.
-var ErrHandlerTimeout = errors.New("the handler took too long")
-
-// PanicError is the error of a handler that panicked.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("the handler panicked: %v\n%s", e.Value, e.Stack)
-}
-
-// Unwrap returns the value of the panic if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
+// within calls a handler for d at most.
+func within(ctx context.Context, d time.Duration, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, ErrHandlerTimeout)
+	defer cancel()
+	err := call(ctx)
+	if err != nil && context.Cause(ctx) == ErrHandlerTimeout {
+		return fmt.Errorf("after %v: %w: %w", d, ErrHandlerTimeout, err)
+	}
 	return err
 }
 
-// errExited: the handler ended its goroutine.
-var errExited = errors.New("the handler called runtime.Goexit")
+// ErrHandlerTimeout: the handler took longer than its Timeout, or its worker's.
+var ErrHandlerTimeout = errors.New("the handler took too long")
 
-// guarded runs a handler and turns a panic into an error. What it returns is sound.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{p, debug.Stack()}
-		}
-	}()
-	return sound(f())
-}
-
-// stackOf returns the stack of the panic that an error comes from, for a log.
-func stackOf(err error) []any {
-	var p *PanicError
-	if errors.As(err, &p) {
-		return []any{"stack", string(p.Stack)}
-	}
-	return nil
-}
+// PanicError is the error of a handler that panicked.
+type PanicError = guard.PanicError

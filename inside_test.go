@@ -9,7 +9,7 @@ import (
 )
 
 // TestWriteBesideOpenTransaction: on a store with a single writer, what is written
-// outside a delivery's or task's open transaction with its context fails at once.
+// outside a delivery's open transaction with its context fails at once.
 func TestWriteBesideOpenTransaction(t *testing.T) {
 	ctx := t.Context()
 	b, cleanup := shop()
@@ -42,21 +42,4 @@ func TestWriteBesideOpenTransaction(t *testing.T) {
 	})
 	must(d.Ack(ctx))
 	must(post(ctx))
-
-	s, err := b.OpenScheduler(ctx, "s", nil)
-	must(err)
-	must(s.Submit(ctx, parley.Task{Type: "x"}))
-	ctx, stop := context.WithCancel(ctx)
-	pool, err := b.NewTaskPool(parley.TaskHandlers{"": func(ctx context.Context, task *parley.RunningTask) error {
-		defer stop()
-		beside("task", ctx, func() error {
-			_, err := task.Tx(ctx)
-			return err
-		})
-		return nil
-	}}, nil)
-	must(err)
-	if err := pool.Run(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }

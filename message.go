@@ -10,10 +10,12 @@ import (
 
 // Message is a message as received.
 type Message struct {
-	ID       ID     // the same at every delivery
-	Type     string // for the broker's own: EndDialog, ErrorType, DialogTimer
-	Body     []byte // nil if there is none
-	Seq      int64  // its number in its direction of the conversation, from 0
+	ID       ID                // the same at every delivery
+	Type     string            // for the broker's own: EndDialog, ErrorMessageType, DialogTimer
+	Body     []byte            // nil if there is none
+	Headers  map[string]string // nil if there are none
+	Queue    string            // that it was received from
+	Seq      int64             // its number in its direction of the conversation, from 0
 	Group    ID
 	Key      string    // of a post with key
 	Enqueued time.Time // by the database's clock
@@ -22,7 +24,7 @@ type Message struct {
 	Conversation   ID
 	ConversationID ID // shared by both sides
 	Service        string
-	Far            string // the service on the other side
+	FarService     string // the service on the other side
 	Contract       string
 	Initiator      bool // this side began the conversation
 	Priority       int
@@ -42,19 +44,16 @@ type receiver interface {
 	txFor(context.Context, *Message) (*Tx, error)
 }
 
-func messagesOf(h *backend.Hold, of receiver) []*Message {
-	return wrapMessages(h.Messages, of)
-}
-
-func wrapMessages(raw []*backend.Message, of receiver) []*Message {
+func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message {
 	all := make([]Message, len(raw))
 	out := make([]*Message, len(raw))
 	for i, m := range raw {
 		all[i] = Message{
-			ID: m.ID, Type: m.Type, Body: m.Body, Seq: m.Seq, Group: m.Group, Key: m.Key, Enqueued: m.Enqueued,
-			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, Far: m.Far,
+			ID: m.ID, Type: m.Type, Body: m.Body, Headers: backend.DecodeHeaders(m.Headers),
+			Queue: queue, Seq: m.Seq, Group: m.Group, Key: m.Key, Enqueued: m.Enqueued,
+			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, FarService: m.FarService,
 			Contract: m.Contract, Initiator: m.Initiator, Priority: m.Priority,
-			Attempt: m.Attempts + m.Suspicion + 1, Redelivered: m.Attempts+m.Suspicion > 0, LastError: m.LastError,
+			Attempt: m.Attempts + m.Deaths + 1, Redelivered: m.Attempts+m.Deaths > 0, LastError: m.LastError,
 			raw: m, of: of,
 		}
 		out[i] = &all[i]
@@ -64,17 +63,28 @@ func wrapMessages(raw []*backend.Message, of receiver) []*Message {
 
 // Tx returns the transaction in which the message is acknowledged: what is
 // written in it commits with the acknowledgement or not at all. It is opened at
-// the first call if need be; see Delivery.Tx.
+// the first call if need be; see Delivery.Tx. A message that the program made itself has
+// none: ErrNotReceived.
 func (m *Message) Tx(ctx context.Context) (*Tx, error) {
 	if m.of == nil {
-		return nil, fail("transaction of message", m.ID.String(), fmt.Errorf("it was not received: %w", ErrInvalidOption))
+		return nil, fail("transaction of message", m.ID.String(), ErrNotReceived)
 	}
 	return m.of.txFor(ctx, m)
 }
 
+// WithTx returns a copy of the message whose Tx is tx. A program that calls a handler by itself gives it the
+// transaction in this way; the handler's call acknowledges nothing.
+func (m *Message) WithTx(tx *Tx) *Message {
+	c := *m
+	if c.of = nil; tx != nil {
+		c.of = tx
+	}
+	return &c
+}
+
 // Err returns the error that an Error message carries, and nil for any other.
 func (m *Message) Err() *DialogError {
-	if m.Type != ErrorType {
+	if m.Type != ErrorMessageType {
 		return nil
 	}
 	e, err := backend.ParseDialogError(m.Body)
@@ -94,7 +104,7 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.Far, m.Contract}
+	f := &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
 	tx.b.facts.put(f)
 	return &Conversation{tx: tx, handle: m.Conversation, facts: f}, nil
 }

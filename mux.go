@@ -9,7 +9,7 @@ import (
 
 // Mux is a Handler that calls others by the type of the message.
 //
-// Unless there are handlers for them, EndDialog, ErrorType and EndOfStream end
+// Unless there are handlers for them, EndDialog, ErrorMessageType and EndOfStream end
 // this side of the conversation, as every receiver should, and a DialogTimer is
 // ignored.
 type Mux struct {
@@ -47,7 +47,7 @@ func (x *Mux) Handle(typ string, h Handler, mw ...Middleware) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if typ == "" {
-		typ = Default
+		typ = DefaultType
 	}
 	if _, dup := x.handlers[typ]; dup || h == nil {
 		panic(fmt.Sprintf("parley: Mux.Handle: a second handler, or none, for type %q", typ))
@@ -115,10 +115,10 @@ func (x *Mux) other(ctx context.Context, m *Message) error {
 	switch m.Type {
 	case EndDialog, EndOfStream:
 		return m.End(ctx)
-	case ErrorType:
+	case ErrorMessageType:
 		if x.Logger != nil {
 			x.Logger.Warn("parley: a conversation ended with an error", "event", "conversation.error",
-				"conversation", m.ConversationID.String(), "service", m.Service, "far", m.Far, "error", m.Err())
+				"conversation", m.ConversationID.String(), "service", m.Service, "far", m.FarService, "error", m.Err())
 		}
 		return m.End(ctx)
 	case DialogTimer:
@@ -127,5 +127,5 @@ func (x *Mux) other(ctx context.Context, m *Message) error {
 	if x.NotFound != nil {
 		return x.NotFound.HandleMessage(ctx, m)
 	}
-	return &verdict{policy: true, no: m.Type, err: fmt.Errorf(unhandledPrefix+"%q: %w", m.Type, ErrNoHandler)}
+	return &decidedError{policy: true, no: m.Type, err: fmt.Errorf(unhandledPrefix+"%q: %w", m.Type, ErrNoHandler)}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // PostOption says more of a post.
@@ -18,12 +19,14 @@ type postOptions struct {
 	at     time.Time
 	unique string
 	rank   int
+	is     *bool // a duplicate
+	id     ID
 	err    error
 }
 
 // Key orders posts: those of one queue with the same key are received in the
 // order in which they were committed, by one receiver at a time. A post without
-// key is in no order and waits for nobody.
+// key is in no order and waits for no other post.
 func Key(key string) PostOption {
 	return func(o *postOptions) {
 		o.key = key
@@ -50,12 +53,29 @@ func At(t time.Time) PostOption {
 
 // Unique adds the post only if no other of the queue with the same value is
 // pending: waiting, delayed, or in a receiver's hands. Else the pending one's
-// ID is returned and nothing is added.
+// ID is returned and nothing is added; Duplicate says so. The message that a handler has in
+// hand is pending until it is acknowledged: its successor needs another value.
 func Unique(value string) PostOption {
 	return func(o *postOptions) {
 		o.unique = value
 		if value == "" || !backend.IsText(value) || len(value) > 512 {
 			o.err = fmt.Errorf("unique value of %d bytes: want UTF-8 of 1 to 512, none of them zero: %w", len(value), ErrInvalidOption)
+		}
+	}
+}
+
+// Duplicate sets is to whether the post was not added since its Unique value is pending.
+func Duplicate(is *bool) PostOption {
+	return func(o *postOptions) { o.is = is }
+}
+
+// PostID gives the post this ID instead of a new one. No other message may have it, before or after; Parley does not
+// look whether one does.
+func PostID(id ID) PostOption {
+	return func(o *postOptions) {
+		o.id = id
+		if id.IsZero() {
+			o.err = fmt.Errorf("the ID of a post is zero: %w", ErrInvalidOption)
 		}
 	}
 }
@@ -89,7 +109,11 @@ func (tx *Tx) Post(ctx context.Context, queue string, p Payload, o ...PostOption
 
 // PostBatch adds all posts or none.
 func (tx *Tx) PostBatch(ctx context.Context, queue string, posts []Posting) ([]ID, error) {
-	ids, err := tx.post(ctx, queue, posts)
+	posts, err := tx.shownPosts(ctx, queue, posts)
+	var ids []ID
+	if err == nil {
+		ids, err = tx.post(ctx, queue, posts)
+	}
 	if err == nil {
 		err = tx.told(ctx)
 	}
@@ -101,9 +125,10 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 		return nil, nil
 	}
 	var rows []backend.Posting
+	var duplicate []*bool // what is to be told of each
 	var posted []backend.Posted
 	err = tx.withCatalog(ctx, func(v *catalogView) error {
-		rows, err = tx.postings(v, queue, posts)
+		rows, duplicate, err = tx.postings(v, queue, posts)
 		if err == nil {
 			posted, err = tx.be.Post(ctx, v.version, rows)
 		}
@@ -115,6 +140,9 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 	ids = make([]ID, len(rows))
 	for i, p := range rows {
 		ids[i] = p.ID
+		if duplicate[i] != nil {
+			*duplicate[i] = !posted[i].Duplicate.IsZero()
+		}
 		if !posted[i].Duplicate.IsZero() {
 			ids[i] = posted[i].Duplicate
 			continue
@@ -128,51 +156,41 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 	return ids, nil
 }
 
-func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) ([]backend.Posting, error) {
+func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) (rows []backend.Posting, duplicate []*bool, err error) {
 	q, ok := v.queues[queue]
 	if !ok {
-		return nil, ErrUnknownQueue
+		return nil, nil, ErrUnknownQueue
 	}
-	rows := make([]backend.Posting, len(posts))
+	rows, duplicate = make([]backend.Posting, len(posts)), make([]*bool, len(posts))
 	for i, p := range posts {
 		o := postOptions{rank: DefaultPriority}
 		for _, f := range p.Options {
 			f(&o)
 		}
+		if o.id.IsZero() {
+			o.id = NewID()
+		}
 		if o.err != nil {
-			return nil, o.err
+			return nil, nil, o.err
 		}
 		if !o.at.IsZero() {
 			if o.delay > 0 {
-				return nil, fmt.Errorf("both After and At: %w", ErrInvalidOption)
+				return nil, nil, fmt.Errorf("both After and At: %w", ErrInvalidOption)
 			}
 			o.delay = max(time.Until(o.at), 0)
 		}
-		typ := p.Type
-		if typ == "" {
-			typ = Default
+		c, why, err := tx.b.checked(v, p.Payload, func(string) error { return nil })
+		if err == nil && why != nil {
+			err = fmt.Errorf("message type %q: %w: %w", c.Type, ErrInvalidBody, why)
 		}
-		t, ok := v.types[typ]
-		if !ok {
-			return nil, fmt.Errorf("message type %q: %w", typ, ErrUnknownType)
-		}
-		if len(p.Body) > tx.b.opt.MaxBody {
-			return nil, fmt.Errorf("%d bytes, with at most %d allowed: %w", len(p.Body), tx.b.opt.MaxBody, ErrTooLarge)
-		}
-		why, err := tx.b.invalid(t, p.Body)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if why != nil {
-			return nil, fmt.Errorf("message type %q: %w: %w", typ, ErrInvalidBody, why)
-		}
-		body := p.Body
-		if len(body) == 0 {
-			body = nil
-		}
-		rows[i] = backend.Posting{ID: NewID(), Queue: q.ID, Key: o.key, Rank: o.rank, Type: typ, Body: body, Delay: o.delay, Unique: o.unique}
+		duplicate[i] = o.is
+		rows[i] = backend.Posting{ID: o.id, Queue: q.ID, Key: o.key, Rank: o.rank, Type: c.Type, Body: c.Body,
+			Headers: backend.EncodeHeaders(c.Headers), Delay: o.delay, Unique: o.unique}
 	}
-	return rows, nil
+	return rows, duplicate, nil
 }
 
 // CancelPost removes a post that waits. ErrNotPending means that it is in a
@@ -184,13 +202,13 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 			return ErrUnknownQueue
 		}
 		err := tx.be.Cancel(ctx, q.ID, id)
-		// A background duty may be moving it, or have it locked until it has committed.
+		// A background job may be moving it, or have it locked until it has committed.
 		pause := 5 * time.Millisecond
 		for try := 1; errors.Is(err, ErrNotPending) && (try <= 3 || try <= 8 && errors.Is(err, ErrGroupBusy)); try++ {
 			if try > 3 {
 				pause *= 2
 			}
-			if sleep(ctx, pause) != nil {
+			if wait.Sleep(ctx, pause) != nil {
 				break
 			}
 			err = tx.be.Cancel(ctx, q.ID, id)
@@ -207,4 +225,18 @@ func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOpt
 		return err
 	})
 	return id, err
+}
+
+// PostBatch puts messages into a queue in a transaction of its own: all or none.
+func (b *Broker) PostBatch(ctx context.Context, queue string, posts []Posting) (ids []ID, err error) {
+	err = b.InTx(ctx, func(tx *Tx) error {
+		ids, err = tx.PostBatch(ctx, queue, posts)
+		return err
+	})
+	return ids, err
+}
+
+// CancelPost removes a post that waits, in a transaction of its own; see Tx.CancelPost.
+func (b *Broker) CancelPost(ctx context.Context, queue string, id ID) error {
+	return b.InTx(ctx, func(tx *Tx) error { return tx.CancelPost(ctx, queue, id) })
 }

@@ -16,9 +16,9 @@ const (
 // PromoteOption says more of a promotion.
 type PromoteOption func(*backend.Promotion)
 
-// Level sets the level of a promotion: 0 to 255, default 100. Higher ones come
+// PromoteLevel sets the level of a promotion: 0 to 255, default 100. Higher ones come
 // first, and equal ones in the order in which they were promoted.
-func Level(n int) PromoteOption {
+func PromoteLevel(n int) PromoteOption {
 	return func(p *backend.Promotion) { p.Level = n }
 }
 
@@ -52,6 +52,26 @@ func (tx *Tx) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
 	return fail("promote", objGroup(group), err)
 }
 
+// PromoteKey is Promote of all posts that wait under a key of a queue, and of those that are
+// posted under it while the promotion lasts. ErrUnknownGroup if there are none.
+func (tx *Tx) PromoteKey(ctx context.Context, queue, key string, o ...PromoteOption) error {
+	p, err := promotion(ID{}, o)
+	if err == nil && key == "" {
+		err = fmt.Errorf("the key is empty: %w", ErrInvalidOption)
+	}
+	if err == nil {
+		err = tx.withCatalog(ctx, func(v *catalogView) error {
+			q, err := v.queue(queue)
+			p.Queue, p.Key = q.ID, key
+			return err
+		})
+	}
+	if err == nil {
+		err = tx.be.Promote(ctx, p)
+	}
+	return fail("promote key", objQueue(queue), err)
+}
+
 // Demote ends a promotion. It is no error if there is none.
 func (tx *Tx) Demote(ctx context.Context, group ID) error {
 	err := tx.ready()
@@ -62,7 +82,7 @@ func (tx *Tx) Demote(ctx context.Context, group ID) error {
 }
 
 // Promote promotes the group in which the other side of this conversation
-// handles it, if the other side's service allows that (Service.PeerPromotion).
+// handles it, if the other side's service allows that (Service.FarPromotion).
 func (c *Conversation) Promote(ctx context.Context, o ...PromoteOption) error {
 	return fail("promote peer", objConv(c.handle), c.promote(ctx, o))
 }
@@ -80,19 +100,19 @@ func (c *Conversation) promote(ctx context.Context, o []PromoteOption) error {
 		return err
 	}
 	err = c.tx.withCatalog(ctx, func(v *catalogView) error {
-		far, ok := v.services[ep.Far]
+		far, ok := v.services[ep.FarService]
 		if !ok {
-			return fmt.Errorf("%q: %w", ep.Far, ErrUnknownService)
+			return fmt.Errorf("%q: %w", ep.FarService, ErrUnknownService)
 		}
-		if far.PeerPromotion == 0 || p.Level > far.PeerPromotion {
-			return fmt.Errorf("service %q allows up to level %d, not %d: %w", far.Name, far.PeerPromotion, p.Level, ErrPromotionRefused)
+		if far.FarPromotion == 0 || p.Level > far.FarPromotion {
+			return fmt.Errorf("service %q allows up to level %d, not %d: %w", far.Name, far.FarPromotion, p.Level, ErrPromotionRefused)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	peer, err := c.tx.be.Endpoint(ctx, ep.Peer)
+	peer, err := c.tx.be.Endpoint(ctx, ep.FarHandle)
 	if err != nil {
 		return err
 	}
@@ -103,6 +123,11 @@ func (c *Conversation) promote(ctx context.Context, o []PromoteOption) error {
 // Promote is Tx.Promote in a transaction of its own.
 func (b *Broker) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
 	return b.InTx(ctx, func(tx *Tx) error { return tx.Promote(ctx, group, o...) })
+}
+
+// PromoteKey is Tx.PromoteKey in a transaction of its own.
+func (b *Broker) PromoteKey(ctx context.Context, queue, key string, o ...PromoteOption) error {
+	return b.InTx(ctx, func(tx *Tx) error { return tx.PromoteKey(ctx, queue, key, o...) })
 }
 
 // Demote is Tx.Demote in a transaction of its own.

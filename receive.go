@@ -1,12 +1,15 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // Hold says how a delivery keeps others out of its group.
@@ -42,8 +45,8 @@ const (
 // ReceiveOptions are the options of Receive and GetGroup. Nil means all the
 // defaults: the next group, no waiting, at most 100 messages and 4 MiB.
 type ReceiveOptions struct {
-	// Wait is for how long to wait when there is nothing. Zero: not at all;
-	// below zero: until the context ends.
+	// Wait is how long to wait when there is nothing to receive. Zero means not at all; below
+	// zero means until the context ends.
 	Wait time.Duration
 
 	// Group narrows it to one group, Conversation to one conversation, by this
@@ -51,8 +54,8 @@ type ReceiveOptions struct {
 	Group        ID
 	Conversation ID
 
-	// Choose is shown the groups with messages that nobody holds, in the order
-	// in which they would be received, and returns one of them; false leaves the
+	// Choose is shown the free groups with messages, in the order in which they
+	// would be received, and returns one of them; false leaves the
 	// choice to the order. If the chosen group is taken by another receiver
 	// meanwhile, Choose is asked again without it.
 	Choose func(ctx context.Context, groups iter.Seq[GroupStatus]) (ID, bool)
@@ -81,7 +84,6 @@ func (b *Broker) receiveOptions(o *ReceiveOptions) (ReceiveOptions, error) {
 			narrow++
 		}
 	}
-	_, canHold := b.be.(backend.TransactionHolder)
 	why := ""
 	switch {
 	case narrow > 1:
@@ -90,25 +92,19 @@ func (b *Broker) receiveOptions(o *ReceiveOptions) (ReceiveOptions, error) {
 		why = "MaxMessages and MaxBytes are not below zero"
 	case v.Hold < HoldDefault || v.Hold > HoldLease || v.Release < AfterCommit || v.Release > BeforeWork:
 		why = "Hold or Release is out of range"
-	case v.Hold == HoldTransaction && !canHold:
-		why = "this store has a single writer: hold by lease"
+	case v.Hold == HoldTransaction && !b.caps.HoldsInTransaction:
+		why = "this store holds by lease only"
 	case v.Lease < 0 || v.Lease > 0 && v.Lease < 50*time.Millisecond:
 		why = "Lease: want at least 50 ms"
 	}
 	if why != "" {
 		return v, &Error{Op: "receive", Err: ErrInvalidOption, Hint: why}
 	}
-	if v.MaxMessages == 0 {
-		v.MaxMessages = 100
-	}
-	if v.MaxBytes == 0 {
-		v.MaxBytes = 4 << 20
-	}
-	if v.Hold == HoldDefault && !canHold {
+	v.MaxMessages = cmp.Or(v.MaxMessages, 100)
+	v.MaxBytes = cmp.Or(v.MaxBytes, 4<<20)
+	v.Lease = cmp.Or(v.Lease, b.opt.Lease)
+	if v.Hold == HoldDefault && !b.caps.HoldsInTransaction {
 		v.Hold = HoldLease
-	}
-	if v.Lease == 0 {
-		v.Lease = b.opt.Lease
 	}
 	return v, nil
 }
@@ -129,20 +125,39 @@ func (b *Broker) admit(ctx context.Context, opt *ReceiveOptions) (counted bool, 
 	case tooShort(limit):
 		return false, limitError(limit, setting)
 	case opt.Hold == HoldDefault:
-		if counted = b.admitted.enter(0); counted {
+		if counted = b.admitted.Enter(0); counted {
 			opt.Hold = HoldTransaction
 		} else {
 			opt.Hold = HoldLease
 		}
 		return counted, nil
-	case b.admitted.enter(1):
+	case b.admitted.Enter(1):
 		return true, nil
 	}
 	return false, fmt.Errorf("handlers and deliveries hold all connections that they may: %w", ErrPool)
 }
 
-// Receive claims the next group of a queue that has messages and that nobody
-// holds, and delivers messages of it. The group stays ours until the delivery
+// shortestLimit is the least that a server has to allow for holds in transactions.
+const shortestLimit = 2 * consumer.SingleTime
+
+// tooShort reports whether a limit is too short to hold in transactions.
+func tooShort(limit time.Duration) bool { return limit > 0 && limit < shortestLimit }
+
+func limitError(limit time.Duration, setting string) error {
+	return fmt.Errorf("%s is %v, and a hold in a transaction wants at least %v: %w", setting, limit, shortestLimit, ErrTransactionLimit)
+}
+
+// transactionLimit is how long transactions are safe from the server, zero: for ever,
+// and the setting that says so.
+func (b *Broker) transactionLimit(ctx context.Context) (time.Duration, string, error) {
+	if l := b.caps.TransactionLimiter; l != nil {
+		return l.TransactionLimit(ctx)
+	}
+	return 0, "", nil
+}
+
+// Receive claims the next free group of a queue that has messages, and delivers
+// messages of it. The group stays ours until the delivery
 // is settled: by Ack, or given back by any other way. ErrNoMessage if there is
 // nothing within the wait.
 func (b *Broker) Receive(ctx context.Context, queue string, o *ReceiveOptions) (*Delivery, error) {
@@ -184,7 +199,7 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	}
 	defer func() {
 		if counted { // not by a delivery
-			b.admitted.leave()
+			b.admitted.Leave()
 		}
 	}()
 	tx, err := b.begin(ctx)
@@ -213,7 +228,7 @@ func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogVi
 	if err != nil {
 		return nil, c, err
 	}
-	b.discarded(c, r.Queue)
+	consumer.LogDiscarded(b.log, c, r.Queue)
 	if len(c.Holds) == 0 {
 		if c.Discarded > 0 {
 			return nil, c, tx.commit(ctx)
@@ -246,7 +261,7 @@ func (tx *Tx) receives(ctx context.Context, r backend.ClaimRequest) error {
 	ep, err := tx.be.Endpoint(ctx, r.Handle)
 	switch {
 	case err != nil:
-	case ep.State == DisconnectedOutbound || ep.State == Closed:
+	case over(ep):
 		err = ErrEnded
 	case ep.Queue != r.Queue:
 		err = ErrGroupElsewhere
@@ -254,12 +269,6 @@ func (tx *Tx) receives(ctx context.Context, r backend.ClaimRequest) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", objConv(r.Handle), err)
-}
-
-func (b *Broker) discarded(c backend.Claim, queue int64) {
-	if c.Discarded > 0 {
-		b.log.Info("parley: messages for conversations that their receiver had ended were removed", "queue", queue, "messages", c.Discarded)
-	}
 }
 
 // Receive takes messages of one group out of a queue in this transaction, as
@@ -271,7 +280,7 @@ func (tx *Tx) Receive(ctx context.Context, queue string, o *ReceiveOptions) ([]*
 	if err != nil {
 		return nil, fail("receive", objQueue(queue), err)
 	}
-	return messagesOf(h, tx), nil
+	return wrapMessages(h.Messages, queue, tx), nil
 }
 
 func (tx *Tx) txFor(context.Context, *Message) (*Tx, error) { return tx, nil }
@@ -295,21 +304,21 @@ func (tx *Tx) receive(ctx context.Context, queue string, o *ReceiveOptions, lock
 	if err := tx.ready(); err != nil {
 		return nil, err
 	}
-	if _, ok := tx.b.be.(backend.TransactionHolder); !ok {
-		opt.Wait = 0 // nobody else can write while this transaction is open
+	if tx.b.caps.SingleWriter {
+		opt.Wait = 0 // no other transaction can write while this one is open
 	}
 	var hold *backend.Hold
 	err = tx.b.waitIn(ctx, tx, queue, opt, func(r backend.ClaimRequest, v *catalogView) (backend.Claim, error) {
 		q := v.queueByID[r.Queue]
 		r.LockOnly, r.Consume = lockOnly, !lockOnly
 		r.Retain, r.Keep = q.Retention, q.KeepProcessed
-		r.Held = tx.held
+		r.Own = tx.held
 		if err := tx.receives(ctx, r); err != nil {
 			return backend.Claim{}, err
 		}
 		c, err := tx.be.Claim(ctx, r)
 		if err == nil {
-			tx.b.discarded(c, r.Queue)
+			consumer.LogDiscarded(tx.b.log, c, r.Queue)
 			if len(c.Holds) > 0 {
 				hold = c.Holds[0]
 			}
@@ -338,13 +347,13 @@ func (b *Broker) waitIn(ctx context.Context, tx *Tx, queue string, opt ReceiveOp
 	var passed map[ID]bool // groups that were chosen and turned out to be taken
 	contended := time.Duration(0)
 	for first := true; ; first = false {
-		ticket := b.hub.ticket()
+		ticket := b.hub.Ticket()
 		claim, queueID, err := b.tryClaim(ctx, tx, queue, opt, &passed, try)
 		if err != nil || len(claim.Holds) > 0 {
 			return err
 		}
-		if tx == nil && (first || b.opt.NoDuties) { // what is due now must not wait for the background work
-			moved, err := b.duties.due(ctx)
+		if tx == nil && (first || b.opt.NoMaintenance) { // what is due now must not wait for the background work
+			moved, err := b.jobs.due(ctx)
 			if err != nil {
 				return err
 			}
@@ -358,16 +367,18 @@ func (b *Broker) waitIn(ctx context.Context, tx *Tx, queue string, opt ReceiveOp
 		if opt.Wait == 0 {
 			return ErrNoMessage
 		}
-		pause := jitter(b.opt.Poll)
+		pause := wait.Jitter(b.opt.Poll)
 		if claim.Contended {
 			contended = min(max(2*contended, 2*time.Millisecond), 250*time.Millisecond)
-			pause = min(pause, jitter(contended))
+			pause = min(pause, wait.Jitter(contended))
 		} else {
 			contended = 0
 		}
-		switch err := b.hub.wait(ctx, ticket, queueID, pause, deadline); {
-		case err != nil:
-			return err
+		switch ended := b.hub.Wait(ctx, ticket, []int64{queueID}, pause, deadline); {
+		case ended:
+			return ErrNoMessage
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case b.check() != nil:
 			return ErrClosed
 		}
@@ -392,7 +403,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			MaxGroups: 1, MaxMessages: opt.MaxMessages, MaxBytes: opt.MaxBytes, Owner: b.opt.Owner,
 		}
 		if opt.Choose == nil {
-			claim, err = walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
+			claim, err = consumer.Walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
 			return err
 		}
 		for {
@@ -404,7 +415,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			if ok {
 				r.Group = group
 			}
-			claim, err = walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
+			claim, err = consumer.Walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
 			if err != nil || !ok || len(claim.Holds) > 0 {
 				return err
 			}
@@ -420,38 +431,6 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 		}
 	})
 	return claim, queueID, err
-}
-
-// walk repeats a claim for as long as it leaves a walk to go on with.
-func walk(
-	ctx context.Context, r backend.ClaimRequest, claim func(backend.ClaimRequest) (backend.Claim, error),
-) (c backend.Claim, err error) {
-	for {
-		c, err = claim(r)
-		if r.Walk = c.Walk; err != nil || r.Walk == nil {
-			return c, err
-		}
-		if err := ctx.Err(); err != nil {
-			return c, err
-		}
-	}
-}
-
-// withCatalog is Tx.withCatalog outside a transaction.
-func (b *Broker) withCatalog(ctx context.Context, f func(*catalogView) error) error {
-	v, err := b.view(ctx)
-	if err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		err := f(v)
-		if !errStale(err) && (n > 0 || !undefined(err)) || n == maxReloads {
-			return err
-		}
-		if v, err = b.newer(ctx, v); err != nil {
-			return err
-		}
-	}
 }
 
 // choose asks the caller's function, showing it pages of groups as it goes on.

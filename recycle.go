@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // recycling returns the contracts that have to get EndOfStream since services
@@ -26,14 +29,14 @@ func recycling(all *catalogView, services []Service) (change []Contract, err err
 			switch {
 			case !ok:
 				return nil, wrong(fmt.Sprintf("contract %q is not defined", r.Contract))
-			case k.Name == Default:
+			case k.Name == DefaultType:
 				return nil, wrong("the contract DEFAULT cannot change; define one to recycle dialogs on")
 			case slices.ContainsFunc(s.Recycles[:i], func(o Recycle) bool { return o.Contract == r.Contract }):
 				return nil, wrong(fmt.Sprintf("contract %q stands in Recycles twice", r.Contract))
 			}
 			for _, e := range k.Messages {
 				if e.SentBy != ByInitiator {
-					return nil, wrong(fmt.Sprintf("on contract %q the target may send %q, which nobody would receive", k.Name, e.Type))
+					return nil, wrong(fmt.Sprintf("on contract %q the target may send %q, which no program would receive", k.Name, e.Type))
 				}
 			}
 			if !ends(k) && !slices.ContainsFunc(change, func(o Contract) bool { return o.Name == k.Name }) {
@@ -70,15 +73,10 @@ type recycler struct {
 // declared.
 const recycleLook = 10 * time.Second
 
-func (r *recycler) start(ctx context.Context) {
-	if r.b.opt.NoDuties {
-		return
+func (r *recycler) start() {
+	if !r.b.opt.NoMaintenance {
+		r.b.Go(r.run)
 	}
-	r.b.done.Add(1)
-	go func() {
-		defer r.b.done.Done()
-		r.run(ctx)
-	}()
 }
 
 // kick has the catalog looked at.
@@ -93,13 +91,13 @@ func (r *recycler) kick() {
 // for a sender.
 func (r *recycler) run(ctx context.Context) {
 	served := make(map[string]bool)
-	pause := time.Second // somebody will define or read the catalog soon
+	pause := time.Second // the program will define or read the catalog soon
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.poke:
-		case <-time.After(jitter(pause)):
+		case <-time.After(wait.Jitter(pause)):
 			// What is wrong shows wherever the store is needed.
 			_, _ = r.b.reload(ctx)
 		}
@@ -111,11 +109,7 @@ func (r *recycler) run(ctx context.Context) {
 		for _, s := range v.services {
 			if len(s.Recycles) > 0 && !served[s.Queue] {
 				served[s.Queue] = true
-				r.b.done.Add(1)
-				go func() {
-					defer r.b.done.Done()
-					r.serve(ctx, s.Queue)
-				}()
+				r.b.Go(func(ctx context.Context) { r.serve(ctx, s.Queue) })
 			}
 		}
 	}
@@ -128,17 +122,17 @@ func (r *recycler) serve(ctx context.Context, queue string) {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			continue
-		case r.b.duties.denied("recycling of "+queue, err):
-			_ = sleep(ctx, jitter(deniedEvery))
+		case r.b.jobs.denied("recycling of "+queue, err):
+			_ = wait.Sleep(ctx, wait.Jitter(deniedEvery))
 			continue
-		case !gone(err) && !IsRetryable(err) && !errors.Is(err, ErrQueueDisabled):
+		case !consumer.Gone(err) && !IsRetryable(err) && !errors.Is(err, ErrQueueDisabled):
 			r.b.log.Warn("parley: serving the dialogs of a sender failed", "event", "recycle.failed", "queue", queue, "error", err)
 		}
 		pause := time.Second
 		if IsRetryable(err) {
 			pause = 10 * time.Millisecond
 		}
-		_ = sleep(ctx, jitter(pause))
+		_ = wait.Sleep(ctx, wait.Jitter(pause))
 	}
 }
 
@@ -193,8 +187,8 @@ func (r *recycler) claim(ctx context.Context, q backend.ClaimRequest) (*errand, 
 	return nil, c, err
 }
 
-// workFor is for how long a dialog that is too old waits for whoever is sending
-// on it, before others get their turn.
+// workFor is how long a dialog that is too old waits for its sender, before others get
+// their turn.
 const workFor = 2 * time.Second
 
 // timer retires a dialog that is too old, and then takes the message that said
@@ -234,8 +228,8 @@ func (r *recycler) retire(ctx context.Context, handle ID) (late bool, err error)
 		return false, err
 	}
 	i := slices.IndexFunc(sides, func(s ConversationStatus) bool { return s.Handle == handle })
-	if i < 0 || sides[i].PeerCleaned || sendable(&sides[i].Endpoint) != nil {
-		return false, nil // whoever has the group sees to it
+	if i < 0 || sides[i].FarCleaned || sendable(&sides[i].Endpoint) != nil {
+		return false, nil // the receiver of the group sees to it
 	}
 	late = sides[i].Sealed
 	if late && sides[i].Timer > 0 {
@@ -272,7 +266,7 @@ func (t *errand) work(ctx context.Context) error {
 			err = t.bury(ctx, "the target had ended")
 		case t.m.Kind == backend.KindError:
 			err = t.failed(ctx, ep)
-		case ep.PeerCleaned: // nobody is there to end, and nobody will tell
+		case ep.FarCleaned: // no other side is there to end, or to tell
 			err = t.bury(ctx, "the target was cleaned up")
 		default:
 			return nil // a timer
@@ -316,7 +310,7 @@ func (t *errand) later(ctx context.Context, d time.Duration) error {
 // log logs once the work has been committed.
 func (t *errand) log(f func(msg string, args ...any), msg string, args ...any) {
 	m := t.m
-	args = append(args, "conversation", m.Conversation.String(), "from", m.Service, "to", m.Far, "contract", m.Contract)
+	args = append(args, "conversation", m.Conversation.String(), "from", m.Service, "to", m.FarService, "contract", m.Contract)
 	t.logs = append(t.logs, func() { f("parley: "+msg, args...) })
 }
 
@@ -358,7 +352,7 @@ func (t *errand) resend(ctx context.Context, ep *backend.Endpoint) (n int, err e
 	tx := t.tx
 	handle := nextID(ep.Handle)
 	err = tx.whole(ctx, "parley_resend", func() error {
-		next, err := tx.beginAs(ctx, handle, ep.Service, ep.Far, &DialogOptions{Contract: ep.Contract, RelatedGroup: ep.Group})
+		next, err := tx.beginAs(ctx, handle, ep.Service, ep.FarService, &DialogOptions{Contract: ep.Contract, RelatedGroup: ep.Group})
 		if err != nil {
 			return err
 		}
@@ -380,7 +374,7 @@ var errNothing = errors.New("there is nothing to send again")
 
 // bury records what a dialog has not delivered and never will.
 func (t *errand) bury(ctx context.Context, reason string) error {
-	n, err := t.tx.be.Discard(ctx, t.m.Handle, backend.CleanText(reason, maxReasonText))
+	n, err := t.tx.be.Discard(ctx, t.m.Handle, backend.CleanText(reason, guard.MaxReason))
 	if n > 0 {
 		t.log(t.b.log.Error, "messages of a sender were not delivered and are dead letters now", "event", "recycle.lost", "messages", n, "reason", reason)
 	}
@@ -391,7 +385,7 @@ func (t *errand) bury(ctx context.Context, reason string) error {
 func (t *errand) handOver(ctx context.Context) {
 	b, m := t.b, t.m
 	if rc, ok := recycles(t.v.services[m.Service], m.Contract); !ok || !rc.Ordered {
-		b.duties.deliverSoon()
+		b.jobs.deliverSoon()
 		return
 	}
 	err := func() error {
@@ -409,20 +403,20 @@ func (t *errand) handOver(ctx context.Context) {
 			return err
 		}
 		tx.rollback(ctx)
-		svc, ok := t.v.services[next.Far]
+		svc, ok := t.v.services[next.FarService]
 		if !ok || t.v.queues[svc.Queue].Disabled {
 			return nil
 		}
-		_, err = b.duties.deliver(ctx, t.v, WithheldStream{From: *next}, svc)
+		_, err = b.jobs.deliver(ctx, t.v, WithheldStream{From: *next}, svc)
 		return err
 	}()
-	if err != nil { // the duty will
-		b.duties.deliverSoon()
+	if err != nil { // the job will
+		b.jobs.deliverSoon()
 	}
 }
 
 // deliverSoon has withheld messages looked at now.
-func (c *caretaker) deliverSoon() {
+func (c *maintenance) deliverSoon() {
 	c.mu.Lock()
 	c.held, c.heldSoon = time.Time{}, time.Time{}
 	c.mu.Unlock()

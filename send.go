@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // Payload is what a message carries.
 type Payload struct {
 	Type string
 	Body []byte // nil and empty are the same: no body
+	// Headers are texts beside the body, such as the context of a trace. At most
+	// backend.MaxHeaders, and backend.MaxHeaderBytes of names and values together, which count
+	// as part of the body for Options.MaxBody. Names must not be empty or begin with "parley-".
+	Headers map[string]string
 }
 
 // Sending is a message for a conversation, for SendBatch.
@@ -25,7 +32,12 @@ type Sending struct {
 // allow does not fail here: the message is dropped and this side receives an
 // error, as in Service Broker.
 func (c *Conversation) Send(ctx context.Context, typ string, body []byte) error {
-	return c.tx.SendBatch(ctx, []Sending{{c, Payload{typ, body}}})
+	return c.tx.SendBatch(ctx, []Sending{{c, Payload{Type: typ, Body: body}}})
+}
+
+// SendPayload is Send for a payload, which may have headers.
+func (c *Conversation) SendPayload(ctx context.Context, p Payload) error {
+	return c.tx.SendBatch(ctx, []Sending{{c, p}})
 }
 
 // SendTo sends one message on several conversations, or, if any of them cannot
@@ -38,7 +50,7 @@ func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body [
 			return fail("send", objConv(c.handle), fmt.Errorf("it stands in the list twice: %w", ErrInvalidOption))
 		}
 		seen[c.handle] = true
-		batch[i] = Sending{c, Payload{typ, body}}
+		batch[i] = Sending{c, Payload{Type: typ, Body: body}}
 	}
 	return tx.SendBatch(ctx, batch)
 }
@@ -59,6 +71,9 @@ func (tx *Tx) SendBatch(ctx context.Context, batch []Sending) error {
 		obj += fmt.Sprintf(" and %d more", len(batch)-1)
 	}
 	err := tx.ready()
+	if err == nil {
+		batch, err = tx.shown(ctx, batch)
+	}
 	if err == nil {
 		err = tx.send(ctx, batch)
 	}
@@ -121,34 +136,25 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 	var box outbox
 	broken := map[ID]bool{} // conversations with a message turned down: nothing follows it
 	for _, s := range batch {
-		typ := s.Type
-		if typ == "" {
-			typ = Default
-		}
 		f, err := s.To.known(ctx)
 		if err != nil {
 			return box, fmt.Errorf("%s: %w", objConv(s.To.handle), err)
 		}
-		t, ok := v.types[typ]
-		if !ok {
-			return box, fmt.Errorf("message type %q: %w", typ, ErrUnknownType)
-		}
-		if !v.allows(f.contract, typ, f.initiator) {
+		p, why, err := tx.b.checked(v, s.Payload, func(typ string) error {
+			if v.allows(f.contract, typ, f.initiator) {
+				return nil
+			}
 			side := "target"
 			if f.initiator {
 				side = "initiator"
 			}
-			return box, fmt.Errorf("message type %q, sent by the %s on contract %q: %w", typ, side, f.contract, ErrTypeNotAllowed)
-		}
-		if len(s.Body) > tx.b.opt.MaxBody {
-			return box, fmt.Errorf("%d bytes, with at most %d allowed: %w", len(s.Body), tx.b.opt.MaxBody, ErrTooLarge)
-		}
-		why, err := tx.b.invalid(t, s.Body)
+			return fmt.Errorf("message type %q, sent by the %s on contract %q: %w", typ, side, f.contract, ErrTypeNotAllowed)
+		})
 		if err != nil {
 			return box, err
 		}
-		if why != nil && s.To.recycled { // nobody would hear of it in the conversation
-			return box, fmt.Errorf("message type %q: %w: %w", typ, ErrInvalidBody, why)
+		if why != nil && s.To.recycled { // the application would not hear of it in the conversation
+			return box, fmt.Errorf("message type %q: %w: %w", p.Type, ErrInvalidBody, why)
 		}
 		if why != nil {
 			if !broken[s.To.handle] {
@@ -160,7 +166,7 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 				if err != nil {
 					return box, fmt.Errorf("%s: %w", objConv(s.To.handle), err)
 				}
-				box.turned = append(box.turned, turnedDown{s.To, typ, why})
+				box.turned = append(box.turned, turnedDown{s.To, p.Type, why})
 			}
 			broken[s.To.handle] = true
 			continue
@@ -168,19 +174,16 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		if broken[s.To.handle] {
 			continue
 		}
-		body := s.Body
-		if len(body) == 0 {
-			body = nil
-		}
 		box.from = append(box.from, s.To)
 		box.out = append(box.out, backend.Outgoing{
-			ID:     NewID(),
-			From:   s.To.handle,
-			Type:   typ,
-			Kind:   backend.KindUser,
-			Body:   body,
-			Retain: v.queues[v.services[f.service].Queue].Retention,
-			Last:   typ == EndOfStream,
+			ID:      NewID(),
+			From:    s.To.handle,
+			Type:    p.Type,
+			Kind:    backend.KindUser,
+			Body:    p.Body,
+			Headers: backend.EncodeHeaders(p.Headers),
+			Retain:  v.queues[v.services[f.service].Queue].Retention,
+			Last:    p.Type == EndOfStream,
 		})
 	}
 	return box, nil
@@ -197,7 +200,7 @@ func (tx *Tx) turnDown(ctx context.Context, t turnedDown) error {
 	return tx.be.Notice(ctx, backend.Notice{To: ep.Handle, Kind: backend.KindError, Error: &DialogError{
 		Code: CodeValidationFailed,
 		Text: fmt.Sprintf("A message of type %q failed validation on the target service %q. Conversation ID: %s, Initiator: %t, Message sequence number: %d. %v",
-			t.typ, ep.Far, ep.Conversation, ep.Initiator, ep.NextSeq, reasonText(errorString(t.why), "its validator says no more")),
+			t.typ, ep.FarService, ep.Conversation, ep.Initiator, ep.NextSeq, guard.Reason(guard.String(t.why), "its validator says no more")),
 	}})
 }
 
@@ -205,13 +208,13 @@ func (tx *Tx) turnDown(ctx context.Context, t turnedDown) error {
 func sendable(ep *backend.Endpoint) error {
 	switch ep.State {
 	case DisconnectedInbound:
-		return ErrPeerEnded
+		return ErrFarEnded
 	case Errored:
 		if ep.Error != nil {
 			return fmt.Errorf("%w: %w", ErrConversationError, ep.Error)
 		}
 		return ErrConversationError
-	case DisconnectedOutbound, Closed:
+	case DisconnectedOutbound, StateClosed:
 		return ErrEnded
 	}
 	return nil
@@ -225,7 +228,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 	marked := false
 	undo := func(err error) error {
 		if marked {
-			ctx, cancel := cleanup(ctx)
+			ctx, cancel := wait.Cleanup(ctx)
 			defer cancel()
 			err = errors.Join(err, tx.back(ctx, point), tx.be.Release(ctx, point))
 		}
@@ -302,7 +305,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 				err = fmt.Errorf("%s: %w", objConv(h), ErrEnded)
 			case backend.RefusedSealed:
 				err = fmt.Errorf("%s: %w", objConv(h), ErrSealed)
-			case backend.RefusedPeer:
+			case backend.RefusedFar:
 				gone[h], err = true, tx.peerGone(ctx, h, recycled[h])
 			case backend.RefusedNoTarget:
 				if withheld[h] != "" || gone[h] {
@@ -315,7 +318,7 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 				}
 			case backend.RefusedDisabled:
 				withheld[h] = targetDisabled
-			case backend.RefusedHeld:
+			case backend.RefusedWithheld:
 				withheld[h], err = tx.whyHeld(ctx, v, h)
 			}
 			if errors.Is(err, errContractRefused) && !recycled[h] {
@@ -404,9 +407,9 @@ func (tx *Tx) accept(ctx context.Context, v *catalogView, c *Conversation) (why 
 }
 
 func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.Endpoint) (why string, err error) {
-	svc, ok := v.services[ep.Far]
+	svc, ok := v.services[ep.FarService]
 	if !ok {
-		return fmt.Sprintf("service %q is not defined", ep.Far), nil
+		return fmt.Sprintf("service %q is not defined", ep.FarService), nil
 	}
 	if !takes(svc, ep.Contract) {
 		err := tx.refuseContract(ctx, ep, svc)
@@ -416,14 +419,14 @@ func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.En
 		return "", err
 	}
 	_, err = tx.be.Accept(ctx, v.version, ep.Handle, backend.Endpoint{
-		Handle:       ep.Peer,
+		Handle:       ep.FarHandle,
 		Conversation: ep.Conversation,
-		Peer:         ep.Handle,
+		FarHandle:    ep.Handle,
 		Service:      svc.Name,
-		Far:          ep.Service,
+		FarService:   ep.Service,
 		Contract:     ep.Contract,
 		Queue:        v.queues[svc.Queue].ID,
-		Group:        ep.Peer, // a group of its own
+		Group:        ep.FarHandle, // a group of its own
 		Priority:     v.priority(ep.Contract, svc.Name, ep.Service),
 		Lifetime:     ep.Lifetime,
 	})
@@ -440,14 +443,7 @@ func (tx *Tx) refuseContract(ctx context.Context, ep *backend.Endpoint, svc Serv
 	}})
 }
 
-func takes(s Service, contract string) bool {
-	for _, c := range s.Contracts {
-		if c == contract {
-			return true
-		}
-	}
-	return false
-}
+func takes(s Service, contract string) bool { return slices.Contains(s.Contracts, contract) }
 
 // peerGone answers a send on a conversation whose other side is not there: an
 // error of this call, or, after a cleanup of which this side could not know, an
@@ -460,12 +456,12 @@ func (tx *Tx) peerGone(ctx context.Context, handle ID, recycled bool) error {
 	if err := sendable(ep); err != nil {
 		return fmt.Errorf("%s: %w", objConv(handle), err)
 	}
-	if !ep.PeerCleaned {
-		return fmt.Errorf("%s: %w", objConv(handle), ErrPeerEnded)
+	if !ep.FarCleaned {
+		return fmt.Errorf("%s: %w", objConv(handle), ErrFarEnded)
 	}
 	gone := &DialogError{
 		Code: CodeRemoteClosed,
-		Text: fmt.Sprintf("The conversation endpoint of %q is closed or has been dropped.", ep.Far),
+		Text: fmt.Sprintf("The conversation endpoint of %q is closed or has been dropped.", ep.FarService),
 	}
 	if recycled {
 		return fmt.Errorf("%s: %w: %w", objConv(handle), ErrConversationError, gone)

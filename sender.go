@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,8 +19,8 @@ type SenderOptions struct {
 	From, To string
 	Contract string
 
-	// MaxAge is for how long a dialog is used, by the database's clock. Default
-	// 1 h, at least 10 ms.
+	// MaxAge is how long a dialog is used, by the database's clock. Zero means 1 h; it is at
+	// least 10 ms.
 	MaxAge time.Duration
 
 	// MaxMessages is after how many messages a dialog is renewed though it is not
@@ -41,9 +42,9 @@ type SenderOptions struct {
 // A transaction has a dialog to itself, so that transactions do not wait for
 // each other; by Key all those with a key use one dialog, in every process.
 //
-// Nobody can be told of a refused message in a conversation that is Parley's
-// own: a body that its type does not allow is an error of the call. What cannot
-// be delivered later is logged, and recorded as dead letters.
+// The conversations are Parley's own, so the application gets no Error message in them. A body
+// that its type does not allow is an error of the call. What cannot be delivered later is
+// logged, and recorded as dead letters.
 //
 // A Sender is safe for use by many goroutines.
 type Sender struct {
@@ -55,12 +56,8 @@ type Sender struct {
 // NewSender makes a Sender.
 func (b *Broker) NewSender(ctx context.Context, o SenderOptions) (*Sender, error) {
 	obj := fmt.Sprintf("from %q to %q", o.From, o.To)
-	if o.MaxAge == 0 {
-		o.MaxAge = time.Hour
-	}
-	if o.Slots == 0 {
-		o.Slots = 32
-	}
+	o.MaxAge = cmp.Or(o.MaxAge, time.Hour)
+	o.Slots = cmp.Or(o.Slots, 32)
 	hint := ""
 	switch {
 	case o.MaxAge < 10*time.Millisecond:
@@ -156,7 +153,9 @@ func (s *Sender) SendBatch(ctx context.Context, tx *Tx, batch []Payload) error {
 	case s.keyed && (len(s.key) > 1024 || !backend.IsText(s.key)):
 		err = fmt.Errorf("key of %d bytes: want UTF-8 of at most 1024, without zero bytes: %w", len(s.key), ErrInvalidOption)
 	default:
-		err = tx.lane(s).send(ctx, batch)
+		if batch, err = s.shown(ctx, batch); err == nil {
+			err = tx.dialogOf(s).send(ctx, batch)
+		}
 	}
 	if err == nil {
 		err = tx.told(ctx)
@@ -165,8 +164,8 @@ func (s *Sender) SendBatch(ctx context.Context, tx *Tx, batch []Payload) error {
 }
 
 // Close has the dialogs that were used without key renewed now and not when they
-// are too old. It is for tidiness: whoever does not call it leaves nothing behind
-// for longer than MaxAge. Transactions that are open go on.
+// are too old. It is optional: without it, nothing stays behind for longer
+// than MaxAge. Transactions that are open go on.
 func (s *Sender) Close(ctx context.Context) error {
 	for _, handle := range s.pool.idle() {
 		err := s.pool.b.InTx(ctx, func(tx *Tx) error { return tx.retire(ctx, handle) })
@@ -180,8 +179,8 @@ func (s *Sender) Close(ctx context.Context) error {
 // maxDialogs is how many dialogs one send tries.
 const maxDialogs = 10
 
-// send sends on the lane's dialog, or on another one if that is dead by now.
-func (l *lane) send(ctx context.Context, batch []Payload) error {
+// send sends on its dialog, or on another one if that is dead by now.
+func (l *txDialog) send(ctx context.Context, batch []Payload) error {
 	var last error
 	for range maxDialogs {
 		var c *Conversation
@@ -213,7 +212,7 @@ func (l *lane) send(ctx context.Context, batch []Payload) error {
 
 // dead reports whether an error says that a dialog is of no use any more.
 func dead(err error) bool {
-	for _, e := range [...]error{ErrSealed, ErrNoConversation, ErrEnded, ErrPeerEnded, ErrConversationError, errContractRefused} {
+	for _, e := range [...]error{ErrSealed, ErrNoConversation, ErrEnded, ErrFarEnded, ErrConversationError, errContractRefused} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -221,7 +220,7 @@ func dead(err error) bool {
 	return false
 }
 
-func (l *lane) sendOn(ctx context.Context, c *Conversation, batch []Payload) error {
+func (l *txDialog) sendOn(ctx context.Context, c *Conversation, batch []Payload) error {
 	c.recycled = true
 	out := make([]Sending, len(batch))
 	for i, p := range batch {
@@ -231,7 +230,7 @@ func (l *lane) sendOn(ctx context.Context, c *Conversation, batch []Payload) err
 }
 
 // renew sends EndOfStream on a dialog that has carried enough.
-func (l *lane) renew(ctx context.Context, c *Conversation) error {
+func (l *txDialog) renew(ctx context.Context, c *Conversation) error {
 	most := int64(l.pool.opt.MaxMessages)
 	if most == 0 || l.tx.seq+1 < most {
 		return nil
@@ -245,11 +244,10 @@ func (l *lane) renew(ctx context.Context, c *Conversation) error {
 
 // dialog returns the dialog to try; nil: one has to be begun.
 //
-// For a key, whoever begins a dialog has the guard of the one before it, by
-// having been refused on it, so that there is one at a time, and then takes the
-// group. Nobody who has the group waits for a guard: that would be the other way
-// round. Where the key has no dialog, the group alone decides.
-func (l *lane) dialog(ctx context.Context) (*Conversation, error) {
+// For a key, a transaction that begins a dialog holds the guard of the dialog before it,
+// which has refused it, and takes the group after that; so there is one at a time. No
+// transaction that holds the group waits for a guard, which would be the opposite order. Where the key has no dialog, the group alone decides.
+func (l *txDialog) dialog(ctx context.Context) (*Conversation, error) {
 	if !l.now.IsZero() || !l.keyed {
 		return l.on(l.now), nil
 	}
@@ -277,10 +275,10 @@ func (l *lane) dialog(ctx context.Context) (*Conversation, error) {
 	return l.goOn(ctx, last)
 }
 
-// goOn goes on with a dialog that another transaction has begun. Whoever has the
-// group, or met it as it was being made and may have it too, does not wait for
-// the guard.
-func (l *lane) goOn(ctx context.Context, ep *backend.Endpoint) (*Conversation, error) {
+// goOn goes on with a dialog that another transaction has begun. A
+// transaction that holds the group, or may hold it since it met the group while that was
+// being made, does not wait for the guard.
+func (l *txDialog) goOn(ctx context.Context, ep *backend.Endpoint) (*Conversation, error) {
 	if l.met || l.tx.holds(l.group) {
 		if err := l.tx.be.TryStream(ctx, ep.Handle); err != nil && !errors.Is(err, ErrNoConversation) {
 			return nil, err
@@ -290,22 +288,22 @@ func (l *lane) goOn(ctx context.Context, ep *backend.Endpoint) (*Conversation, e
 }
 
 func usable(ep *backend.Endpoint) bool {
-	return !ep.Sealed && !ep.PeerCleaned && sendable(ep) == nil
+	return !ep.Sealed && !ep.FarCleaned && sendable(ep) == nil
 }
 
-func (l *lane) on(handle ID) *Conversation {
+func (l *txDialog) on(handle ID) *Conversation {
 	l.now = handle
 	if handle.IsZero() {
 		return nil
 	}
 	o := l.pool.opt
 	c := l.tx.Conversation(handle)
-	c.facts = &facts{handle: handle, initiator: true, service: o.From, far: o.To, contract: o.Contract}
+	c.facts = &convInfo{handle: handle, initiator: true, service: o.From, far: o.To, contract: o.Contract}
 	return c
 }
 
 // latest returns the last dialog of the key, if it was not tried yet.
-func (l *lane) latest(ctx context.Context) (last *backend.Endpoint, err error) {
+func (l *txDialog) latest(ctx context.Context) (last *backend.Endpoint, err error) {
 	l.before, err = l.tx.be.Members(ctx, l.group)
 	if n := len(l.before); n > 0 && !slices.Contains(l.tried, l.before[n-1].Handle) {
 		last = l.before[n-1]
@@ -314,7 +312,7 @@ func (l *lane) latest(ctx context.Context) (last *backend.Endpoint, err error) {
 }
 
 // begin begins a dialog and sends on it; if that fails there is none.
-func (l *lane) begin(ctx context.Context, batch []Payload) (c *Conversation, err error) {
+func (l *txDialog) begin(ctx context.Context, batch []Payload) (c *Conversation, err error) {
 	tx, o := l.tx, DialogOptions{Contract: l.pool.opt.Contract}
 	handle := NewID()
 	behind := ""
@@ -363,15 +361,15 @@ func (l *lane) begin(ctx context.Context, batch []Payload) (c *Conversation, err
 func (tx *Tx) unfinished(ctx context.Context, list []*backend.Endpoint) (*backend.Endpoint, error) {
 	for _, ep := range list {
 		switch {
-		case !ep.Initiator || ep.PeerCleaned || ep.State == DisconnectedInbound || ep.State == Closed:
+		case !ep.Initiator || ep.FarCleaned || ep.State == DisconnectedInbound || ep.State == StateClosed:
 			continue
 		case ep.State == Errored || ep.State == DisconnectedOutbound:
 			// It has ended because of an error, or will: then the target counts.
-			peer, err := tx.be.Endpoint(ctx, ep.Peer)
+			peer, err := tx.be.Endpoint(ctx, ep.FarHandle)
 			if err != nil && !errors.Is(err, ErrNoConversation) {
 				return nil, err
 			}
-			if err == nil && (peer.State == DisconnectedOutbound || peer.State == Closed) {
+			if err == nil && over(peer) {
 				continue
 			}
 		}
@@ -381,17 +379,17 @@ func (tx *Tx) unfinished(ctx context.Context, list []*backend.Endpoint) (*backen
 }
 
 // retire sends EndOfStream, after which the target ends. Should it never do so,
-// the timer reminds somebody.
+// the timer tells an operator.
 func (tx *Tx) retire(ctx context.Context, handle ID) error {
 	c := tx.Conversation(handle)
 	c.recycled = true
-	if err := tx.send(ctx, []Sending{{c, Payload{EndOfStream, nil}}}); err != nil {
+	if err := tx.send(ctx, []Sending{{c, Payload{Type: EndOfStream}}}); err != nil {
 		return err
 	}
 	return tx.be.SetTimer(ctx, handle, remindEvery)
 }
 
-// remindEvery is how often somebody looks at a dialog whose target does not end.
+// remindEvery is how often the log names a dialog whose target does not end.
 const remindEvery = time.Hour
 
 // groupOf returns the group of a key's dialogs, which is the same in every

@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
 )
 
 // FuzzTexts: whatever comes from outside, every store can keep what is made of it.
 func FuzzTexts(f *testing.F) {
 	for _, s := range []string{"", " \n\t", "a\x00b", "a\xffb", "\xe2\x82", strings.Repeat("ж", 600), strings.Repeat("a", 999) + "€€", "𝄞\n\n𝄞", "…"} {
 		f.Add(s, 5)
-		f.Add(s, maxReasonText)
+		f.Add(s, guard.MaxReason)
 	}
 	f.Fuzz(func(t *testing.T, s string, most int) {
 		most = max(1, min(most, 10000))
@@ -29,11 +30,11 @@ func FuzzTexts(f *testing.F) {
 		if again := backend.CleanText(got, most); again != got {
 			t.Errorf("CleanText of %q is %q", got, again)
 		}
-		line := reasonText(s, "otherwise")
-		if !backend.IsText(line) || strings.TrimSpace(line) == "" || strings.Contains(line, "\n") || utf8.RuneCountInString(line) > maxReasonText {
+		line := guard.Reason(s, "otherwise")
+		if !backend.IsText(line) || strings.TrimSpace(line) == "" || strings.Contains(line, "\n") || utf8.RuneCountInString(line) > guard.MaxReason {
 			t.Errorf("reasonText(%q) is %q", s, line)
 		}
-		if text := errorText(errors.New(s)); !backend.IsText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > maxErrorText {
+		if text := guard.Text(errors.New(s)); !backend.IsText(text) || strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > guard.MaxError {
 			t.Errorf("errorText(%q) is %q", s, text)
 		}
 		since, ok := UnhandledSince(s)
@@ -70,47 +71,17 @@ func TestUnhandledSince(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	for _, typ := range []string{"m", "a; since b", strings.Repeat("ж", 128), "with \"quotes\"\nand lines"} {
 		err := NewMux().HandleMessage(t.Context(), &Message{Type: typ})
-		var v *verdict
+		var v *decidedError
 		if !errors.As(err, &v) || !errors.Is(err, ErrNoHandler) {
 			t.Fatalf("type %q: %v", typ, err)
 		}
-		if got, ok := UnhandledSince(errorText(&unhandledError{v, at})); !ok || !got.Equal(at) {
+		if got, ok := UnhandledSince(guard.Text(&unhandledError{v, at})); !ok || !got.Equal(at) {
 			t.Errorf("type %q: %v, %t", typ, got, ok)
 		}
 	}
 	for _, s := range []string{"", "deferred by its handler for 1s", unhandledPrefix + "x", unhandledPrefix + "x" + sinceWord, "x" + sinceWord + at.Format(time.RFC3339)} {
 		if got, ok := UnhandledSince(s); ok {
 			t.Errorf("%q is taken for an error since %v", s, got)
-		}
-	}
-}
-
-// TestTally: a worker slows down when most handlers fail for one reason in many
-// groups, and not for a few groups that fail over and over, or for many reasons.
-func TestTally(t *testing.T) {
-	group := make([]ID, tallied)
-	for i := range group {
-		group[i] = NewID()
-	}
-	for _, c := range []struct {
-		name string
-		call func(i int) call
-		want bool
-	}{
-		{"one reason", func(i int) call { return call{"down", group[i%tallied]} }, true},
-		{"one reason, now and then a success", func(i int) call { return call{[]string{"down", ""}[(i+1)%10/9], group[i%tallied]} }, true},
-		{"few groups", func(i int) call { return call{"down", group[i%5]} }, false},
-		{"many reasons", func(i int) call { return call{string(rune('a' + i%4)), group[i%tallied]} }, false},
-		{"half", func(i int) call { return call{[]string{"down", ""}[i%2], group[i%tallied]} }, false},
-		{"successes", func(i int) call { return call{"", group[i%tallied]} }, false},
-	} {
-		var y tally
-		got := false
-		for i := range 100 {
-			got = y.add(c.call(i)) || got
-		}
-		if got != c.want {
-			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // Tx is a transaction: Parley's own (Broker.InTx, Delivery.Tx) or the caller's
@@ -18,16 +21,16 @@ type Tx struct {
 	joined bool
 	broken error // why a joined transaction cannot be used
 
-	cat      *catalogView   // what this transaction goes by
-	touched  map[int64]bool // queues whose receivers to wake after the commit
-	notified map[int64]bool // queues for which a joined transaction has seen to it
-	held     []ID           // groups received from, in order
-	marks    []mark         // savepoints
-	ended    []ID           // conversations that were ended in it
-	sooner   time.Duration  // a timer or delayed post is due in so long
-	remains  bool           // of a conversation that is over, for the duty to remove
-	lanes    map[laneKey]*lane
-	seq      int64 // of the message that was sent last
+	cat       *catalogView   // what this transaction goes by
+	touched   map[int64]bool // queues whose receivers to wake after the commit
+	notified  map[int64]bool // queues for which a joined transaction has seen to it
+	held      []ID           // groups received from, in order
+	marks     []mark         // savepoints
+	ended     []ID           // conversations that were ended in it
+	sooner    time.Duration  // when a timer or delayed post is due, from now
+	remains   bool           // of a conversation that is over, for the job to remove
+	txDialogs map[txDialogKey]*txDialog
+	seq       int64 // of the message that was sent last
 }
 
 // mark remembers how many groups were held at a savepoint.
@@ -59,35 +62,31 @@ func (tx *Tx) Context(ctx context.Context) context.Context {
 // before it stay held after RollbackTo; those received from after it are given
 // back on some stores.
 func (tx *Tx) Savepoint(ctx context.Context, name string) error {
-	if err := tx.ready(); err != nil {
-		return fail("savepoint", name, err)
+	err := tx.ready()
+	if err == nil {
+		err = checkSavepoint(name)
 	}
-	if err := checkSavepoint(name); err != nil {
-		return fail("savepoint", name, err)
+	if err == nil {
+		err = tx.be.Savepoint(ctx, name)
 	}
-	if err := tx.be.Savepoint(ctx, name); err != nil {
-		return fail("savepoint", name, err)
+	if err == nil {
+		tx.marks = append(tx.marks, mark{name, len(tx.held)})
 	}
-	tx.marks = append(tx.marks, mark{name, len(tx.held)})
-	return nil
+	return fail("savepoint", name, err)
 }
 
 // RollbackTo undoes everything since the savepoint, which stays.
 func (tx *Tx) RollbackTo(ctx context.Context, name string) error {
-	if err := tx.ready(); err != nil {
-		return fail("rollback to savepoint", name, err)
+	i, err := tx.mark(name)
+	if err == nil {
+		err = tx.back(ctx, name)
 	}
-	i := tx.mark(name)
-	if i < 0 {
-		return fail("rollback to savepoint", name, errNoSavepoint)
+	if err == nil {
+		tx.held = tx.held[:tx.marks[i].held]
+		tx.marks = tx.marks[:i+1]
+		tx.cat = nil // a definition may have been undone
 	}
-	if err := tx.back(ctx, name); err != nil {
-		return fail("rollback to savepoint", name, err)
-	}
-	tx.held = tx.held[:tx.marks[i].held]
-	tx.marks = tx.marks[:i+1]
-	tx.cat = nil // a definition may have been undone
-	return nil
+	return fail("rollback to savepoint", name, err)
 }
 
 // back rolls the store's transaction back to a savepoint, with what it was to tell
@@ -99,29 +98,35 @@ func (tx *Tx) back(ctx context.Context, name string) error {
 
 // Release forgets a savepoint and keeps what was done since.
 func (tx *Tx) Release(ctx context.Context, name string) error {
+	i, err := tx.mark(name)
+	if err == nil {
+		err = tx.be.Release(ctx, name)
+	}
+	if err == nil {
+		tx.marks = tx.marks[:i]
+	}
+	return fail("release savepoint", name, err)
+}
+
+// Atomically runs f so that nothing of what it does in the transaction stays if it fails.
+// It uses a savepoint.
+func (tx *Tx) Atomically(ctx context.Context, f func() error) error {
 	if err := tx.ready(); err != nil {
-		return fail("release savepoint", name, err)
+		return fail("savepoint", "", err)
 	}
-	i := tx.mark(name)
-	if i < 0 {
-		return fail("release savepoint", name, errNoSavepoint)
-	}
-	if err := tx.be.Release(ctx, name); err != nil {
-		return fail("release savepoint", name, err)
-	}
-	tx.marks = tx.marks[:i]
-	return nil
+	return tx.whole(ctx, fmt.Sprint("parley_atomic_", len(tx.marks)), f)
 }
 
 var errNoSavepoint = errors.New("there is no such savepoint")
 
-func (tx *Tx) mark(name string) int {
+// mark finds the last savepoint of a name.
+func (tx *Tx) mark(name string) (int, error) {
 	for i := len(tx.marks) - 1; i >= 0; i-- {
 		if tx.marks[i].name == name {
-			return i
+			return i, tx.ready()
 		}
 	}
-	return -1
+	return 0, cmp.Or(tx.ready(), errNoSavepoint)
 }
 
 // checkSavepoint keeps names to what needs no quoting on any engine.
@@ -157,12 +162,7 @@ func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 // Backend returns the store's transaction, for packages that add verbs to Parley's.
 func (tx *Tx) Backend() (backend.Tx, error) { return tx.be, tx.ready() }
 
-func (tx *Tx) ready() error {
-	if tx.broken != nil {
-		return tx.broken
-	}
-	return nil
-}
+func (tx *Tx) ready() error { return tx.broken }
 
 // view returns the catalog that this transaction goes by.
 func (tx *Tx) view(ctx context.Context) (*catalogView, error) {
@@ -188,31 +188,13 @@ func (tx *Tx) reload(ctx context.Context) (*catalogView, error) {
 	return tx.cat, nil
 }
 
-// withCatalog runs f with the catalog, and once more, with a fresh one, when it
-// fails for what a newer catalog may cure: f says so by an error that is
-// ErrStaleCatalog or that a name is not defined.
+// withCatalog runs f with the catalog, as follow does.
 func (tx *Tx) withCatalog(ctx context.Context, f func(*catalogView) error) error {
 	v, err := tx.view(ctx)
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
-		err := f(v)
-		if !errStale(err) && (try > 0 || !undefined(err)) || try == maxReloads {
-			return err
-		}
-		if v, err = tx.reload(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// maxReloads bounds how often one verb follows a catalog that keeps changing.
-const maxReloads = 10
-
-func undefined(err error) bool {
-	return errors.Is(err, ErrUnknownQueue) || errors.Is(err, ErrUnknownService) ||
-		errors.Is(err, ErrUnknownContract) || errors.Is(err, ErrUnknownType)
+	return follow(v, f, func(*catalogView) (*catalogView, error) { return tx.reload(ctx) })
 }
 
 // whole runs f so that nothing of it stays if it fails, also when ctx was
@@ -221,12 +203,17 @@ func (tx *Tx) whole(ctx context.Context, point string, f func() error) error {
 	if err := tx.be.Savepoint(ctx, point); err != nil {
 		return err
 	}
+	m := mark{point, len(tx.held)}
+	marks := len(tx.marks)
+	tx.marks = append(tx.marks, m)
 	err := f()
 	if err == nil {
 		err = tx.be.Release(ctx, point)
 	}
+	tx.marks = tx.marks[:marks]
 	if err != nil {
-		ctx, cancel := cleanup(ctx)
+		tx.held, tx.cat = tx.held[:m.held], nil
+		ctx, cancel := wait.Cleanup(ctx)
 		defer cancel()
 		err = errors.Join(err, tx.back(ctx, point), tx.be.Release(ctx, point))
 	}
@@ -239,6 +226,15 @@ func (tx *Tx) touch(queue int64) {
 		tx.touched = make(map[int64]bool)
 	}
 	tx.touched[queue] = true
+}
+
+// Notify announces a topic (Broker.Watch) when the transaction commits.
+func (tx *Tx) Notify(ctx context.Context, topic int64) error {
+	if err := tx.ready(); err != nil {
+		return err
+	}
+	tx.touch(topic)
+	return tx.told(ctx)
 }
 
 // told sees to the receivers of a joined transaction, whose commit Parley does
@@ -255,13 +251,11 @@ func (tx *Tx) told(ctx context.Context) error {
 		}
 	}
 	if len(fresh) == 0 {
-		tx.b.hub.wakeSoon(tx.touched)
+		tx.b.hub.WakeSoon(tx.touched)
 		return nil
 	}
-	if n, ok := tx.be.(backend.CommitNotifier); ok {
-		if err := n.NotifyAtCommit(ctx, fresh); err != nil {
-			return err
-		}
+	if err := tx.be.NotifyAtCommit(ctx, fresh); err != nil {
+		return err
 	}
 	if tx.notified == nil {
 		tx.notified = make(map[int64]bool)
@@ -269,7 +263,7 @@ func (tx *Tx) told(ctx context.Context) error {
 	for _, q := range fresh {
 		tx.notified[q] = true
 	}
-	tx.b.hub.wakeSoon(tx.touched)
+	tx.b.hub.WakeSoon(tx.touched)
 	return nil
 }
 
@@ -279,15 +273,15 @@ func (tx *Tx) commit(ctx context.Context) error {
 		return err
 	}
 	tx.broken = ErrTxDone
-	tx.leaveLanes(true)
+	tx.leaveDialogs(true)
 	if len(tx.touched) > 0 {
 		tx.b.wake(tx.touched)
 	}
 	if tx.sooner > 0 {
-		tx.b.duties.within(tx.sooner)
+		tx.b.jobs.within(tx.sooner)
 	}
 	if tx.remains {
-		tx.b.duties.closedSoon()
+		tx.b.jobs.closedSoon()
 	}
 	return nil
 }
@@ -298,13 +292,24 @@ func (tx *Tx) rollback(ctx context.Context) {
 		return
 	}
 	tx.broken = ErrTxDone
-	tx.leaveLanes(false)
-	ctx, cancel := cleanup(ctx)
+	tx.leaveDialogs(false)
+	ctx, cancel := wait.Cleanup(ctx)
 	defer cancel()
 	if err := tx.be.Rollback(ctx); err != nil {
 		tx.b.log.Warn("parley: rollback failed", "error", err)
 	}
 }
+
+// OwnTx is a transaction that its holder commits. A handler gets the Tx of one, which it
+// cannot commit.
+type OwnTx struct{ *Tx }
+
+// Commit ends the transaction. After an error nothing of it has happened, unless the error
+// is ErrConnection: then it may have.
+func (tx *OwnTx) Commit(ctx context.Context) error { return fail("commit", "", tx.commit(ctx)) }
+
+// Rollback undoes the transaction. It does nothing if that has ended.
+func (tx *OwnTx) Rollback(ctx context.Context) { tx.rollback(ctx) }
 
 // hold notes that the transaction holds a group.
 func (tx *Tx) hold(group ID) {
@@ -313,18 +318,10 @@ func (tx *Tx) hold(group ID) {
 	}
 }
 
-func (tx *Tx) holds(group ID) bool {
-	for _, g := range tx.held {
-		if g == group {
-			return true
-		}
-	}
-	return false
-}
+func (tx *Tx) holds(group ID) bool { return slices.Contains(tx.held, group) }
 
-// lockGroup takes a group, waiting a bounded time for whoever holds it. It
-// asks again and again and never queues inside the database, where it would
-// make others wait behind it.
+// lockGroup acquires a group. It waits a bounded time for the receiver that holds it. It
+// polls and never queues inside the database, where others would wait behind it.
 func (tx *Tx) lockGroup(ctx context.Context, group ID) error {
 	if tx.holds(group) {
 		return nil
@@ -351,19 +348,8 @@ func (b *Broker) patiently(ctx context.Context, f func() error) error {
 			}
 			return err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := wait.Sleep(ctx, pause); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -72,7 +72,7 @@ func (t Typed[T]) Encode(v T) (Payload, error) {
 	if err != nil {
 		return Payload{}, fail("encode", fmt.Sprintf("message type %q", t.name), err)
 	}
-	return Payload{t.name, body}, nil
+	return Payload{Type: t.name, Body: body}, nil
 }
 
 // Decode returns the value that a message of this type carries.
@@ -109,4 +109,26 @@ func (t Typed[T]) Post(ctx context.Context, tx *Tx, queue string, v T, o ...Post
 		return ID{}, err
 	}
 	return tx.Post(ctx, queue, p, o...)
+}
+
+// PostBatch puts all values into a queue, or none. The options are those of each.
+func (t Typed[T]) PostBatch(ctx context.Context, tx *Tx, queue string, values []T, o ...PostOption) ([]ID, error) {
+	posts := make([]Posting, len(values))
+	for i, v := range values {
+		p, err := t.Encode(v)
+		if err != nil {
+			return nil, err
+		}
+		posts[i] = Posting{p, o}
+	}
+	return tx.PostBatch(ctx, queue, posts)
+}
+
+// Reply sends v back on a message's conversation, in the transaction in which the message is acknowledged.
+func (t Typed[T]) Reply(ctx context.Context, m *Message, v T) error {
+	p, err := t.Encode(v)
+	if err != nil {
+		return err
+	}
+	return m.Reply(ctx, p.Type, p.Body)
 }

@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
 )
 
 // RegisterValidator gives this process the Go function that types with
@@ -17,6 +21,51 @@ func (b *Broker) RegisterValidator(name string, check func(body []byte) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.validators[name] = check
+}
+
+// checked returns a payload as it is stored, and why its body is not what its type asks for.
+// allows says whether its type may be sent.
+func (b *Broker) checked(v *catalogView, p Payload, allows func(typ string) error) (_ Payload, why, err error) {
+	if p.Type == "" {
+		p.Type = DefaultType
+	}
+	t, ok := v.types[p.Type]
+	if !ok {
+		return p, nil, fmt.Errorf("message type %q: %w", p.Type, ErrUnknownType)
+	}
+	if err := allows(p.Type); err != nil {
+		return p, nil, err
+	}
+	size, err := headerBytes(p.Headers)
+	if size += len(p.Body); err == nil && size > b.opt.MaxBody {
+		err = fmt.Errorf("%d bytes, with at most %d allowed: %w", size, b.opt.MaxBody, ErrTooLarge)
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	if why, err = b.invalid(t, p.Body); len(p.Body) == 0 {
+		p.Body = nil
+	}
+	return p, why, err
+}
+
+// headerBytes returns how many bytes headers have, or why they cannot be sent.
+func headerBytes(headers map[string]string) (size int, err error) {
+	for name, value := range headers {
+		switch {
+		case name == "" || !backend.IsText(name) || strings.HasPrefix(name, backend.ReservedHeader):
+			return 0, fmt.Errorf("header %.100q: want a name of UTF-8 without zero bytes that does not begin with %q: %w",
+				name, backend.ReservedHeader, ErrInvalidName)
+		case !backend.IsText(value):
+			return 0, fmt.Errorf("header %.100q: want a value of UTF-8 without zero bytes: %w", name, ErrInvalidOption)
+		}
+		size += len(name) + len(value)
+	}
+	if len(headers) > backend.MaxHeaders || size > backend.MaxHeaderBytes {
+		return 0, fmt.Errorf("%d headers with %d bytes, with at most %d and %d allowed: %w",
+			len(headers), size, backend.MaxHeaders, backend.MaxHeaderBytes, ErrTooLarge)
+	}
+	return size, nil
 }
 
 // invalid says why a body is not what its type asks for; nil if it is. Any type
@@ -46,7 +95,7 @@ func (b *Broker) invalid(t MessageType, body []byte) (why, err error) {
 		if check == nil {
 			return nil, fmt.Errorf("validator %q of message type %q: %w", t.Validator, t.Name, ErrNoValidator)
 		}
-		return sound(check(body)), nil
+		return guard.Sound(check(body)), nil
 	}
 	return nil, nil
 }

@@ -1,14 +1,14 @@
 package parley
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/strikes"
 )
 
 // Isolation says what a failing handler takes down with it.
@@ -61,6 +61,11 @@ type WorkerOptions struct {
 	// that, up to ten times BatchTime.
 	BatchTime time.Duration
 
+	// Timeout is how long a handler may take. Its context ends then, with
+	// ErrHandlerTimeout as its cause, and an error that it returns counts as a failed
+	// attempt. Zero means no limit. A handler that does not watch its context goes on.
+	Timeout time.Duration
+
 	// Isolation is what a failing handler takes down with it. Default: itself.
 	Isolation Isolation
 
@@ -69,8 +74,8 @@ type WorkerOptions struct {
 	// processes die with it.
 	MaxAttempts int
 
-	// Backoff says how long the group of a message waits after so many failures.
-	// Default Backoff(time.Second, 10*time.Minute).
+	// Backoff returns how long the group of a message waits after a number of failed
+	// attempts. Nil means Backoff(time.Second, 10*time.Minute).
 	Backoff func(attempt int) time.Duration
 
 	// CountTransient has deadlocks, lost connections and the like count as
@@ -103,21 +108,23 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	if o != nil {
 		v = *o
 	}
-	_, canHold := b.be.(backend.TransactionHolder)
+	canHold := b.caps.HoldsInTransaction
 	why := ""
 	switch {
 	case v.MaxReaders < 0:
-		why = "MaxReaders is not below zero"
+		why = fmt.Sprintf("MaxReaders is %d: want 1 or more, or 0 for %d", v.MaxReaders, defaultReaders)
 	case v.MaxBatch < 0 || v.MaxBatch > 1000:
-		why = "MaxBatch: want 1 to 1000"
+		why = fmt.Sprintf("MaxBatch is %d: want 1 to 1000, or 0 for 100", v.MaxBatch)
+	case v.Timeout < 0:
+		why = fmt.Sprintf("Timeout is %v: want 0 or more", v.Timeout)
 	case v.BatchTime < 0:
-		why = "BatchTime is not below zero"
+		why = fmt.Sprintf("BatchTime is %v: want 0 or more", v.BatchTime)
 	case v.Hold < HoldDefault || v.Hold > HoldLease || v.Release < AfterCommit || v.Release > BeforeWork:
 		why = "Hold or Release is out of range"
 	case v.Hold == HoldTransaction && !canHold:
 		why = "this store has a single writer: hold by lease"
 	case v.Lease != 0 && v.Lease < 100*time.Millisecond:
-		why = "Lease: want at least 100 ms"
+		why = fmt.Sprintf("Lease is %v: want at least 100ms", v.Lease)
 	case v.Isolation < IsolateEach || v.Isolation > IsolateBatch:
 		why = "Isolation is out of range"
 	case !v.Poison.valid():
@@ -126,38 +133,24 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	if why != "" {
 		return v, &Error{Op: "new worker", Err: ErrInvalidOption, Hint: why}
 	}
-	if v.MaxReaders == 0 {
-		v.MaxReaders = 10
-	}
 	if v.Hold == HoldDefault {
 		v.Hold = HoldLease
 		if canHold {
 			v.Hold = HoldTransaction
 		}
 	}
-	if v.Lease == 0 {
-		v.Lease = b.opt.Lease
-	}
 	if v.Release == BeforeWork {
 		v.MaxBatch = 1 // so that a crash loses no more
 	}
-	if v.MaxBatch == 0 {
-		v.MaxBatch = 100
-	}
-	if v.BatchTime == 0 {
-		v.BatchTime = 50 * time.Millisecond
-	}
-	if v.MaxAttempts == 0 {
-		v.MaxAttempts = defaultAttempts
-	}
+	v.MaxReaders = cmp.Or(v.MaxReaders, defaultReaders)
+	v.Lease = cmp.Or(v.Lease, b.opt.Lease)
+	v.MaxBatch = cmp.Or(v.MaxBatch, 100)
+	v.BatchTime = cmp.Or(v.BatchTime, 50*time.Millisecond)
+	v.MaxAttempts = cmp.Or(v.MaxAttempts, defaultAttempts)
+	v.UnknownTypes = cmp.Or(v.UnknownTypes, 24*time.Hour)
+	v.Grace = cmp.Or(v.Grace, 10*time.Second)
 	if v.Backoff == nil {
 		v.Backoff = defaultBackoff
-	}
-	if v.UnknownTypes == 0 {
-		v.UnknownTypes = 24 * time.Hour
-	}
-	if v.Grace == 0 {
-		v.Grace = 10 * time.Second
 	}
 	if v.Observer == nil {
 		v.Observer = NopObserver{}
@@ -166,80 +159,34 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	return v, nil
 }
 
+const defaultReaders = 10
+
 // Worker receives from queues and calls a handler for each message, with many
-// readers at once. Nobody is told to start one twice: it sleeps while there is
+// readers at once. It sleeps while there is
 // nothing to do, has all its readers at work as soon as there is enough for
 // them, and handles many messages in one transaction when they come fast.
 type Worker struct {
 	b       *Broker
 	h       Handler
 	all     GroupHandler // h, if it is one
-	insists bool         // on HoldTransaction
-	opt     WorkerOptions
-	id      ID
-
-	sources []*source
-	poke    chan time.Time // has the waiting reader look
-
-	outage, slump *lull       // pauses of the whole worker
-	unwritten     atomic.Bool // the last thing that was to be settled could not be written
-	tally         tally
-	strikes       strikes
-	limit         time.Duration // of the server's for transactions
-	wariness      wariness
-	leases        atomic.Bool // it holds by lease, always or at times
-	elsewhere     atomic.Pointer[elsewhere]
+	queues  []string
+	given   WorkerOptions
+	strikes strikes.Count
 
 	mu      sync.Mutex
-	running bool
-	drain   bool
-	stopped bool  // no more claims
-	unfit   error // why it stopped by itself
 	max     int
-	readers int
-	brief   int  // batches that are expected to be over soon
-	waiting bool // one of the readers waits for messages
-	turn    int  // of the sources
-	batches map[*batch]struct{}
-	slots   []ID          // of records of batches that are not in use
-	alone   chan struct{} // has room for the one reader that handles a suspect
-	gone    chan struct{} // closed when the last reader is gone
-	ended   chan struct{} // closed when Run is done with the store
-
-	stop     context.Context // ends with the wish to stop
-	halt     context.CancelFunc
-	work     context.Context // ends when handlers have to
-	stopWork context.CancelCauseFunc
-}
-
-// source is a queue of a worker.
-type source struct {
-	name   string
-	id     ID    // of the record that the worker serves it
-	queue  Queue // as last seen
-	claims *turnstile
-	pace   *pace
-
-	mu  sync.Mutex
-	off time.Time // nothing to be had until then: the queue is disabled
+	running *consumer.Consumer // nil: it does not run
 }
 
 // NewWorker makes a worker for a queue. Run starts it.
 func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
-	w := &Worker{b: b, h: h, id: NewID(), poke: make(chan time.Time, 1), alone: make(chan struct{}, 1), outage: newOutage(), slump: newSlump()}
+	w := &Worker{b: b, h: h}
 	w.all, _ = h.(GroupHandler)
-	if o == nil {
-		o = new(WorkerOptions)
+	if o != nil {
+		w.given = *o
 	}
-	w.insists = o.Hold == HoldTransaction
-	w.opt = *o
-	w.max = o.MaxReaders
-	if w.max == 0 {
-		w.max = 10
-	}
-	for _, name := range append([]string{queue}, o.Also...) {
-		w.sources = append(w.sources, &source{name: name, id: NewID(), claims: newTurnstile(b.maxClaims())})
-	}
+	w.max = cmp.Or(w.given.MaxReaders, defaultReaders)
+	w.queues = append([]string{queue}, w.given.Also...)
 	return w
 }
 
@@ -247,24 +194,21 @@ func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
 // there is work; what runs comes to its end.
 func (w *Worker) SetMaxReaders(n int) {
 	w.mu.Lock()
-	w.max = max(n, 0)
-	w.mu.Unlock()
-	w.spawn(0, false)
-	w.nudge()
-}
-
-// most is how many handlers may run at once.
-func (w *Worker) most() int {
-	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.max
+	w.max = max(n, 0)
+	if w.running != nil {
+		w.running.SetMax(w.max)
+	}
 }
 
 // Readers returns how many handlers, or batches of them, are at work.
 func (w *Worker) Readers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.batches)
+	if w.running == nil {
+		return 0
+	}
+	return w.running.Batches()
 }
 
 // Run works until ctx ends. Then nothing more is received, handlers have
@@ -281,275 +225,130 @@ func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 func (w *Worker) Drain(ctx context.Context) error { return w.run(ctx, true) }
 
 func (w *Worker) run(ctx context.Context, drain bool) error {
-	const op = "run worker"
-	obj := objQueue(w.sources[0].name)
-	opt, err := w.opt.withDefaults(w.b)
+	opt, err := w.given.withDefaults(w.b)
 	if err == nil && w.h == nil {
-		err = &Error{Op: op, Object: obj, Err: ErrInvalidOption, Hint: "the handler is nil"}
+		err = &Error{Op: "run worker", Object: objQueue(w.queues[0]), Err: ErrInvalidOption, Hint: "the handler is nil"}
 	}
 	if err == nil {
 		err = w.b.check()
 	}
 	if err == nil {
-		err = w.ready(ctx, &opt)
+		err = w.work(ctx, opt, drain)
 	}
-	if err == nil {
-		err = w.begin(ctx, opt, drain)
-	}
-	if err != nil {
-		return fail(op, obj, err)
-	}
-	defer w.end()
-	if err := w.register(ctx); err != nil {
-		return fail(op, obj, err)
-	}
-	defer w.unregister()
-	if w.leases.Store(w.opt.Hold == HoldLease); w.looksElsewhere() {
-		w.lookElsewhere(ctx)
-	}
-	w.b.log.Info("parley: worker started", "event", "worker.started", "queue", w.sources[0].name, "readers", w.most())
-	w.spawn(0, false)
-	beating, silence := context.WithCancel(w.b.life)
-	silent := make(chan struct{})
-	go func() {
-		defer close(silent)
-		w.heartbeats(beating)
-	}()
-	if drain {
-		select {
-		case <-w.gone:
-		case <-w.stop.Done():
-		}
-	} else {
-		<-w.stop.Done()
-	}
-	err = w.finish()
-	silence()
-	<-silent
-	w.mu.Lock()
-	err = errors.Join(err, w.unfit)
-	w.mu.Unlock()
-	w.b.log.Info("parley: worker stopped", "event", "worker.stopped", "queue", w.sources[0].name)
-	return fail(op, obj, err)
+	return fail("run worker", objQueue(w.queues[0]), err)
 }
 
-// ready checks what would otherwise show as a worker that does nothing.
-func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) error {
-	err := w.b.withCatalog(ctx, func(v *catalogView) error {
-		for _, s := range w.sources {
-			q, ok := v.queues[s.name]
-			if !ok {
-				return fmt.Errorf("%s: %w", objQueue(s.name), ErrUnknownQueue)
-			}
-			s.queue = q
-		}
-		return nil
-	})
-	if err == nil {
-		err = w.limited(ctx, opt)
+// work is what run does with options that are good.
+func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error {
+	config, err := w.ready(ctx, &opt)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was told to end while it began
 	}
 	if err != nil {
 		return err
 	}
-	p, ok := w.b.be.(backend.Pool)
-	if !ok || !w.insists || opt.Release == BeforeWork {
-		return nil
+	config.Drain = drain
+	c, err := w.begin(ctx, config)
+	if err != nil {
+		return err
 	}
-	w.mu.Lock()
-	need := w.max + spareConns
-	w.mu.Unlock()
-	if n := p.MaxConns(); n > 0 && n < need {
-		return &Error{Op: "run worker", Object: objQueue(w.sources[0].name), Err: ErrPool,
-			Hint: fmt.Sprintf("it has %d connections, and %d readers that hold in transactions need %d: raise the pool's limit, lower MaxReaders, or hold by lease", n, need-spareConns, need)}
-	}
-	return nil
+	defer w.end(c)
+	return c.Run()
 }
 
-func (w *Worker) begin(ctx context.Context, opt WorkerOptions, drain bool) error {
+// ready checks what would otherwise show as a worker that does nothing.
+func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer.Config, err error) {
+	b := w.b
+	var queues []Queue
+	err = b.withCatalog(ctx, func(v *catalogView) error {
+		queues = nil
+		for _, name := range w.queues {
+			q, err := v.queue(name)
+			if err != nil {
+				return err
+			}
+			queues = append(queues, q)
+		}
+		return nil
+	})
+	if err != nil {
+		return config, err
+	}
+	limit, err := w.limited(ctx, opt)
+	if err != nil {
+		return config, err
+	}
+	w.mu.Lock()
+	need := w.max + consumer.SpareConns
+	w.mu.Unlock()
+	if p := b.caps.Pool; p != nil && w.given.Hold == HoldTransaction && opt.Release != BeforeWork {
+		if n := p.MaxConns(); n > 0 && n < need {
+			return config, &Error{Op: "run worker", Object: objQueue(w.queues[0]), Err: ErrPool, Hint: fmt.Sprintf(
+				"it has %d connections, and %d readers that hold in transactions need %d: raise the pool's limit, lower MaxReaders, or hold by lease",
+				n, need-consumer.SpareConns, need)}
+		}
+	}
+	return consumer.Config{
+		Shared: consumer.Shared{
+			Backend: b.be, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
+			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
+		},
+		Host: &host{w: w, b: b, opt: *opt}, Strikes: &w.strikes, Queues: queues, Stopped: ErrStopped,
+		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Groups: w.all != nil,
+		IsolateBatch: opt.Isolation == IsolateBatch, CountTransient: opt.CountTransient, Endless: opt.MaxAttempts < 0,
+		Lease: opt.Lease, Limit: limit, MaxBatch: opt.MaxBatch, BatchTime: opt.BatchTime, Grace: opt.Grace,
+	}, nil
+}
+
+// limited has a worker hold by lease where the server ends transactions too soon for
+// anything else, and returns the server's limit.
+func (w *Worker) limited(ctx context.Context, opt *WorkerOptions) (time.Duration, error) {
+	if opt.Hold != HoldTransaction || opt.Release != AfterCommit {
+		return 0, nil
+	}
+	limit, setting, err := w.b.transactionLimit(ctx)
+	if err != nil {
+		return 0, err
+	}
+	insists := w.given.Hold == HoldTransaction
+	text := ""
+	switch {
+	case tooShort(limit) && insists:
+		return 0, limitError(limit, setting)
+	case tooShort(limit):
+		opt.Hold = HoldLease
+		text = "the server ends transactions so soon that a worker holds by lease"
+	case limit > 0 && limit < opt.Lease && insists:
+		text = "the server ends transactions: a handler that takes longer in Message.Tx loses what it has written"
+	}
+	if text != "" {
+		w.b.log.Warn("parley: "+text, "event", "worker.limit", "queue", w.queues[0], "setting", setting, "limit", limit.String())
+	}
+	return limit, nil
+}
+
+func (w *Worker) begin(ctx context.Context, config consumer.Config) (*consumer.Consumer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.running {
-		return ErrWorking
-	}
-	w.opt, w.running, w.drain, w.stopped, w.unfit = opt, true, drain, false, nil
-	w.batches = make(map[*batch]struct{})
-	w.gone, w.ended = make(chan struct{}), make(chan struct{})
-	w.stop, w.halt = context.WithCancel(ctx)
-	w.work, w.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
-	for _, s := range w.sources {
-		s.pace = newPace(opt.MaxBatch, opt.BatchTime)
+	if w.running != nil {
+		return nil, ErrWorking
 	}
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	if w.b.closed {
-		w.running = false
-		return ErrClosed
+		return nil, ErrClosed
 	}
-	w.b.workers[w] = struct{}{}
-	return nil
+	config.Readers = w.max
+	w.running = consumer.New(ctx, config)
+	w.b.workers[w.running] = struct{}{}
+	return w.running, nil
 }
 
-// refuse stops the worker for a reason that Run returns.
-func (w *Worker) refuse(err error) {
-	w.mu.Lock()
-	w.unfit = err
-	w.mu.Unlock()
-	w.halt()
-}
-
-func (w *Worker) end() {
-	w.halt()
-	w.stopWork(nil)
+func (w *Worker) end(c *consumer.Consumer) {
 	w.b.mu.Lock()
-	delete(w.b.workers, w)
+	delete(w.b.workers, c)
 	w.b.mu.Unlock()
 	w.mu.Lock()
-	w.running = false
-	close(w.ended)
+	w.running = nil
 	w.mu.Unlock()
-}
-
-// unresponsive is how long handlers have to return after their contexts ended.
-const unresponsive = 5 * time.Second
-
-// finish stops claiming and sees handlers to their end.
-func (w *Worker) finish() error {
-	w.mu.Lock()
-	w.stopped = true
-	if w.readers == 0 {
-		w.close()
-	}
-	gone := w.gone
-	w.mu.Unlock()
-	w.halt()
-	select {
-	case <-gone:
-		return nil
-	case <-after(w.opt.Grace):
-	case <-w.work.Done(): // the broker is being closed
-	}
-	w.stopWork(ErrStopped)
-	select {
-	case <-gone:
-		return nil
-	case <-after(unresponsive):
-	}
-	w.mu.Lock()
-	var left []*batch
-	for t := range w.batches {
-		left = append(left, t)
-	}
-	w.mu.Unlock()
-	for _, t := range left {
-		t.abandon()
-	}
-	if len(left) == 0 {
-		<-gone
-		return nil
-	}
-	w.b.log.Error("parley: handlers did not return; what they held was given back", "event", "worker.abandoned", "queue", w.sources[0].name, "handlers", len(left))
-	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), unresponsive, ErrStopped)
-}
-
-// close tells that the last reader is gone, and that there shall be no other. w.mu
-// is held.
-func (w *Worker) close() {
-	w.stopped = true
-	select {
-	case <-w.gone:
-	default:
-		close(w.gone)
-	}
-}
-
-func after(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
-
-// shut is for Broker.Close: it stops the worker without grace.
-func (w *Worker) shut() {
-	w.mu.Lock()
-	ended := w.ended
-	w.stopped = true
-	w.mu.Unlock()
-	w.stopWork(ErrClosed)
-	w.halt()
-	select {
-	case <-ended:
-	case <-after(2 * time.Second):
-	}
-}
-
-// heartbeats prolong the leases of all batches until ctx ends.
-func (w *Worker) heartbeats(ctx context.Context) {
-	tick, sign, look := time.NewTicker(w.opt.Lease/3), time.NewTicker(aliveFor/3), time.NewTicker(lookEvery)
-	defer tick.Stop()
-	defer sign.Stop()
-	defer look.Stop()
-	for {
-		select {
-		case <-tick.C:
-			w.heartbeat(ctx)
-		case <-sign.C:
-			sign, cancel := context.WithTimeout(ctx, aliveFor/3)
-			if err := w.b.be.Alive(sign, w.id, aliveFor); err != nil && !gone(err) && ctx.Err() == nil {
-				w.b.log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
-			}
-			cancel()
-		case <-look.C:
-			if w.looksElsewhere() {
-				begun := time.Now()
-				w.lookElsewhere(ctx)
-				look.Reset(max(lookEvery, 20*time.Since(begun)))
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (w *Worker) heartbeat(ctx context.Context) {
-	w.mu.Lock()
-	var batches []*batch
-	for t := range w.batches {
-		batches = append(batches, t)
-	}
-	w.mu.Unlock()
-	var all []*backend.Hold
-	var which []*batch
-	for _, t := range batches {
-		if holds := t.leased(); len(holds) > 0 {
-			all, which = append(all, holds...), append(which, t)
-		}
-	}
-	if len(all) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.opt.Lease/3)
-	defer cancel()
-	now := time.Now()
-	err := w.b.be.Extend(ctx, all, w.opt.Lease)
-	if err == nil {
-		for _, t := range which {
-			t.extended(now)
-		}
-		return
-	}
-	for _, t := range which { // find out which one is lost
-		holds := t.leased()
-		if len(holds) == 0 {
-			continue
-		}
-		if errors.Is(err, ErrFenced) {
-			if e := w.b.be.Extend(ctx, holds, w.opt.Lease); e == nil {
-				t.extended(now)
-				continue
-			} else if errors.Is(e, ErrFenced) {
-				t.lose()
-				continue
-			}
-		}
-		t.expire(time.Now())
-	}
-	if !errors.Is(err, ErrFenced) {
-		w.b.log.Warn("parley: a heartbeat failed", "event", "lease.heartbeat", "queue", w.sources[0].name, "error", err)
-	}
 }

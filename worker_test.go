@@ -49,7 +49,7 @@ type settled struct {
 	events chan parley.SettleEvent
 }
 
-func (s settled) Settled(e parley.SettleEvent) { s.events <- e }
+func (s settled) Settled(_ context.Context, e parley.SettleEvent) { s.events <- e }
 
 // TestObserverOfLostLease: a message whose lease was lost before its acknowledgement
 // is not reported as done.
@@ -158,8 +158,13 @@ type tight struct {
 	conns int
 }
 
-func (tight) HoldsInTransaction() {}
-func (p tight) MaxConns() int     { return p.conns }
+func (p tight) MaxConns() int { return p.conns }
+
+func (p tight) Capabilities() backend.Capabilities {
+	c := p.Backend.Capabilities()
+	c.HoldsInTransaction, c.SingleWriter, c.Pool = true, false, p
+	return c
+}
 
 // TestPoolTooSmall: a worker that could not work is told so at once, instead of
 // waiting for connections.
@@ -220,6 +225,19 @@ func TestWorkerLeavesNothing(t *testing.T) {
 			<-begun
 			stop()
 			must(<-over)
+		},
+		"stop at once": func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}) {
+			for after := range 20 { // at all moments of its beginning
+				ctx, stop := context.WithTimeout(ctx, time.Duration(after)*100*time.Microsecond)
+				must(w.Run(ctx))
+				stop()
+			}
+			ctx, stop := context.WithCancel(ctx)
+			stop()
+			must(w.Drain(ctx))
+			if records, err := b.Admin().Workers(context.WithoutCancel(ctx)); err != nil || len(records) > 0 {
+				t.Errorf("the worker has left its records behind: %v, %v", records, err)
+			}
 		},
 		"close": func(ctx context.Context, b *parley.Broker, w *parley.Worker, begun <-chan struct{}) {
 			over := make(chan error)
@@ -302,4 +320,14 @@ func TestCollisionInBatch(t *testing.T) {
 	if len(groups) != 1 || !strings.Contains(groups[0].Reason, "deadlock") {
 		t.Errorf("the groups are %+v, want that of the message that lost alone as well", groups)
 	}
+}
+
+// databaseOf returns the file of a broker.
+func databaseOf(t *testing.T, b *parley.Broker) string {
+	t.Helper()
+	info, err := b.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Settings["file"]
 }

@@ -15,14 +15,14 @@ import (
 // This makes phases of messages that come in order on one conversation, by
 // coupling: free must let go of what keeps the next message from being received
 // (the delivery), and it is called only when this phase's own lock is held, so
-// that whoever receives a message of the next phase finds the locks of all of
+// that the receiver of a message of the next phase finds the locks of all of
 // this one. Letting go earlier lets phases overlap. free may be nil when there is
 // nothing to let go of.
 //
-// The gate knows only who is inside. A phase that nobody has entered, since its
+// The gate knows only who is inside. A phase that no worker has entered, since its
 // messages come by another conversation, were lost, or its workers died, is
-// passed; so is one whose work failed; and whoever waits occupies a worker. A
-// parley.Scheduler has none of these limits.
+// passed; so is one whose work failed; and a session that waits occupies a worker. A
+// phases.Plan has none of these limits.
 func (s *Session) Enter(ctx context.Context, gate string, previous, current int, free func(context.Context) error) (*Pass, error) {
 	p := &Pass{s: s}
 	fail := func(err error) (*Pass, error) {

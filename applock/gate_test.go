@@ -103,7 +103,8 @@ func TestGateUncoupled(t *testing.T) {
 	}
 }
 
-// TestGateFails: what was taken is given back when free fails or nobody leaves.
+// TestGateFails: Enter gives back what it took when free fails, or when the session
+// in the phase before does not leave.
 func TestGateFails(t *testing.T) {
 	ctx := t.Context()
 	b, cleanup := open()

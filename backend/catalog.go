@@ -1,11 +1,27 @@
 package backend
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// TxCatalog reads and changes what is defined.
+type TxCatalog interface {
+	// Catalog reads the catalog. With lock, others that define wait until this
+	// transaction ends, and the history is read as well. It fails with
+	// ErrNewerSchema if the schema has left this program behind.
+	Catalog(ctx context.Context, lock bool) (*Catalog, error)
+
+	// PutCatalog stores the objects in change, replacing those of the same
+	// name, removes those in change.Removed, adds to the history, and returns the
+	// new version. New queues get their ID.
+	PutCatalog(ctx context.Context, change *Catalog) (version int64, err error)
+}
 
 // Catalog is what has been defined: a value that Parley caches per process and
 // compares by Version. Names are compared byte by byte on every store.
 type Catalog struct {
-	// Version grows by one with every change.
+	// Version grows by one with every PutCatalog.
 	Version    int64          `json:"-"`
 	Types      []MessageType  `json:"types,omitempty"`
 	Contracts  []Contract     `json:"contracts,omitempty"`
@@ -38,7 +54,7 @@ type Object struct {
 	Name string
 }
 
-// Definition is one that an object had, as a digest, or its removal.
+// Definition is a former definition of an object, as a digest, or its removal.
 type Definition struct {
 	Object
 	Digest  string // empty: removed
@@ -98,7 +114,7 @@ type Queue struct {
 	// Retention keeps a copy of every message sent or received on the
 	// conversations of this queue until the side that keeps it ends.
 	Retention bool `json:"retention,omitempty"`
-	// KeepProcessed keeps processed posts for so long. Zero keeps none.
+	// KeepProcessed is how long processed posts are kept. Zero keeps none.
 	KeepProcessed time.Duration `json:"keep_processed,omitempty"`
 }
 
@@ -108,9 +124,9 @@ type Service struct {
 	Name      string   `json:"name"`
 	Queue     string   `json:"queue"`
 	Contracts []string `json:"contracts,omitempty"`
-	// PeerPromotion is the highest level to which the other side of a
+	// FarPromotion is the highest level to which the other side of a
 	// conversation may promote it. Zero forbids it.
-	PeerPromotion int `json:"peer_promotion,omitempty"`
+	FarPromotion int `json:"peer_promotion,omitempty"`
 	// Recycles declares that the service sends by a Sender, on dialogs that are
 	// renewed from time to time. Parley itself receives from its queue, and a
 	// service that recycles is no target.

@@ -1,39 +1,93 @@
 package backend
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Claims is what receivers do outside transactions.
+type Claims interface {
+	// Extend prolongs the leases of the holds to d from now: the heartbeat. It
+	// returns ErrFenced if any of them is lost; the others are extended.
+	Extend(ctx context.Context, holds []*Hold, d time.Duration) error
+}
+
+// TxClaims receives messages and settles them.
+type TxClaims interface {
+	// Claim finds groups with messages, locks them, and then, in a new look at
+	// the store, reads their messages (rule R-A). See ClaimRequest. Nothing to
+	// claim is no error. It waits for no lock. Within a group the conversations come by
+	// priority and then by their oldest message, each in one piece; a Kind says the order
+	// inside of one.
+	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
+
+	// More reads messages of a held group beyond those in hold.Messages, in each
+	// stream, and adds them there. What the caller took out of hold.Messages is
+	// read again. ErrFenced if the hold is not ours.
+	More(ctx context.Context, hold *Hold, maxMessages int, maxBytes int) ([]*Message, error)
+
+	// Reclaim takes the groups of leased holds in this transaction, by their
+	// fences, until it ends. ErrFenced if any of them is lost, ErrNewerSchema if the
+	// schema has left this program behind. A lease that has ended is lost once another
+	// receiver has the group; before that, a store may accept it or refuse it.
+	Reclaim(ctx context.Context, holds []*Hold) error
+
+	// Settle carries out what became of deliveries, and then puts the ready
+	// order right for the streams that it touched. Leases of the holds end with
+	// the transaction. It is the last call before Commit: guards are locked in
+	// it, and a sender that needs one waits for the commit. again is true when
+	// the order of some stream could not be put right because a sender is
+	// writing to it: look again soon; with a single writer it never is. Messages that
+	// EndDialog removed in this transaction count as there: a handler may end the
+	// conversation and then acknowledge. ErrFenced also if a message of Dead is not there.
+	Settle(ctx context.Context, outcomes []Outcome) (again bool, err error)
+
+	// Keep has a group that this transaction holds, or has just settled, stay the
+	// receiver's after the commit, by a lease of that length: it sets the hold's
+	// fence. It may follow Settle. ErrFenced if the transaction does not hold the group.
+	Keep(ctx context.Context, hold *Hold, lease time.Duration, owner string) error
+
+	// LockGroup takes a group until the transaction ends, without waiting:
+	// ErrGroupBusy if another receiver holds it, in a transaction or by lease;
+	// ErrNoGroup if there is no such group. A group that this transaction holds
+	// already is granted. A backend for which waiting inside a transaction is
+	// futile returns an error that is ErrWouldDeadlock instead of ErrGroupBusy.
+	LockGroup(ctx context.Context, group ID) error
+}
 
 // ClaimRequest asks for groups of one queue, best rank first: promoted ones by
 // level and then by when they were promoted, then by the priority of their best
-// ready conversation, then by their oldest ready message.
+// ready conversation, then by the oldest ready message of that.
 //
 // Only groups with a visible message are considered, not those that another
-// receiver holds, nor parked or deferred ones. A claim of several may return
-// fewer than could be had.
+// receiver holds, nor parked or deferred ones, nor those that this transaction holds,
+// unless they are in Own. A claim of several may return fewer than could be had.
 type ClaimRequest struct {
 	Version int64 // of the catalog; another one: ErrStaleCatalog
 	Queue   int64 // a disabled one: ErrQueueDisabled
 
 	// Group or Handle narrow the claim to one group, or to the messages of one
-	// endpoint (whose group is locked).
+	// endpoint (whose group is locked). An unknown one has none, one that has ended
+	// neither: what is there for it is removed (Discarded).
 	Group  ID
 	Handle ID
 
 	MaxGroups   int // at least 1
 	MaxMessages int // for each group; at least 1
-	MaxBytes    int // for the whole claim; the first message is taken whatever its size
+	MaxBytes    int // of bodies and headers, for the whole claim; the first message is taken whatever its size
 
 	// LockOnly locks the group and reads no messages.
 	LockOnly bool
 
-	// Lease asks for holds that outlive the transaction: they last for so long
+	// Lease asks for holds that outlive the transaction, and is how long they last
 	// after its commit. Zero holds for the transaction.
 	Lease time.Duration
 	// Owner is shown to operators as the holder.
 	Owner string
 
-	// Held are groups that this transaction holds already, by an earlier claim
+	// Own are groups that this transaction holds already, by an earlier claim
 	// or Reclaim: they stay eligible.
-	Held []ID
+	Own []ID
 
 	// Walk goes on with a walk that an earlier claim like this one has left: its
 	// Claim.Walk.
@@ -41,7 +95,7 @@ type ClaimRequest struct {
 
 	// Alone says that the transaction was begun for this claim and is rolled back
 	// if it returns nothing. A backend that has locked what it cannot return may
-	// then return nothing and say Contended.
+	// then return nothing and say Contended; others need not look at this.
 	Alone bool
 
 	// Consume settles what is returned at once, as the RECEIVE statement does:
@@ -49,7 +103,7 @@ type ClaimRequest struct {
 	Consume bool
 	// Retain keeps copies of what Consume takes, for the receiver.
 	Retain bool
-	// Keep keeps consumed posts for so long.
+	// Keep is how long consumed posts are kept.
 	Keep time.Duration
 }
 
@@ -93,10 +147,11 @@ type Hold struct {
 type Message struct {
 	ID       ID // the same at every delivery
 	Stream   ID
-	Seq      int64 // in its stream
+	Seq      int64 // in its stream, from 0 on, without gaps
 	Kind     Kind
 	Type     string
 	Body     []byte // nil: NULL
+	Headers  string // see EncodeHeaders
 	Key      string // of a post
 	Group    ID
 	Enqueued time.Time // by the store's clock
@@ -106,13 +161,13 @@ type Message struct {
 	Conversation ID
 	Initiator    bool // the receiving side began the conversation
 	Service      string
-	Far          string
+	FarService   string
 	Contract     string
 	Priority     int
 
 	// What earlier deliveries left behind.
 	Attempts  int // failed ones
-	Suspicion int // receivers that died with it in hand
+	Deaths    int // receivers that died with it in hand
 	LastError string
 }
 
@@ -123,14 +178,15 @@ type Outcome struct {
 	// Done are acknowledged: they are removed. If any of them is not there, the
 	// call fails with ErrFenced.
 	Done []*Message
-	// Retain keeps copies for the receiver (dialogs), Keep for so long (posts).
+	// Retain keeps copies for the receiver (dialogs); Keep is how long copies of
+	// posts are kept.
 	Retain bool
 	Keep   time.Duration
 	// Dead are removed and recorded as dead letters.
 	Dead []DeadLetter
 	// Failure records what is known of a message that stays.
 	Failure *Failure
-	// Defer hides the group for so long; Park hides it until Unpark, with a
+	// Defer hides the group for that time; Park hides it until Unpark, with a
 	// reason for operators.
 	Defer time.Duration
 	Park  string
@@ -144,8 +200,8 @@ type DeadLetter struct {
 
 // Failure is what is known of a message that could not be handled.
 type Failure struct {
-	Message   *Message
-	Attempts  int
-	Suspicion int
-	Error     string
+	Message  *Message
+	Attempts int
+	Deaths   int
+	Error    string
 }

@@ -2,10 +2,93 @@ package backend
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"fmt"
 	"time"
 )
+
+// TxDialogs begins, uses and ends conversations.
+type TxDialogs interface {
+	// BeginDialog stores a new conversation's initiator side: the endpoint, its
+	// group if NewGroup is set, and the streams of both directions, the
+	// outgoing one without a home. It returns ErrGroupBusy if the new group
+	// came into being meanwhile. An existing group must be held (LockGroup);
+	// ErrGroupElsewhere if it is of another queue or service, ErrNoGroup if there is none.
+	// ErrStaleCatalog if the catalog has another version than the one given, since the
+	// priority was chosen by it.
+	BeginDialog(ctx context.Context, version int64, d NewDialog) error
+
+	// Accept stores the target side of the conversation that from began, in a
+	// new group whose id is the target's handle, and makes the target's group
+	// the home of from's stream. It waits for other senders on from. It
+	// returns false, changing nothing, when there is a target already.
+	// ErrStaleCatalog as in BeginDialog; ErrNoConversation if there is no from.
+	Accept(ctx context.Context, version int64, from ID, target Endpoint) (bool, error)
+
+	// Endpoint returns one side of a conversation, ErrNoConversation if there
+	// is none.
+	Endpoint(ctx context.Context, handle ID) (*Endpoint, error)
+
+	// Members returns the sides of conversations that are in a group, by handle,
+	// as this transaction sees them. After LockGroup that is all there are.
+	Members(ctx context.Context, group ID) ([]*Endpoint, error)
+
+	// TryStream takes the stream on which an endpoint sends until the transaction
+	// ends, without waiting: ErrStreamBusy if another one has it. It is for those
+	// who hold a group, for which a sender may be waiting. ErrNoConversation if there is no
+	// such side; with a single writer nothing else can happen.
+	TryStream(ctx context.Context, handle ID) error
+
+	// Send appends messages to their streams and returns their numbers. Within
+	// one call a stream's messages keep their order. It waits for other senders on the
+	// streams, in one order for all callers, and then looks whether they can be sent. It is
+	// all or nothing: if any message is refused, nothing is sent and the error is a *Refused.
+	Send(ctx context.Context, version int64, messages []Outgoing) ([]Sent, error)
+
+	// Withhold appends messages to the streams of senders whose target cannot
+	// take them, with a text that says why. Once a stream has messages there,
+	// Send refuses further ones (RefusedWithheld) until Deliver has moved them. It refuses
+	// what no target could take: RefusedUnknown, RefusedEnded, RefusedSealed, RefusedFar.
+	Withhold(ctx context.Context, messages []Outgoing, status string) ([]Sent, error)
+
+	// Deliver moves what Withhold kept for the stream of from to its target, in
+	// order, and returns how many messages moved. It returns ErrStreamBusy when
+	// a sender is writing, ErrQueueDisabled when the target's queue is off, zero as long as
+	// there is no target, ErrNoConversation if there is no from.
+	Deliver(ctx context.Context, from ID) (int, error)
+
+	// Discard removes what Withhold kept for the stream of from and records
+	// each message as dead with the reason, an EndDialog as well, and returns how many.
+	// ErrStreamBusy and ErrNoConversation as in Deliver.
+	Discard(ctx context.Context, from ID, reason string) (int, error)
+
+	// Resend moves what Withhold kept for the stream of from to the end of what is withheld
+	// for that of to, with a new status, and returns how many messages moved. EndOfStream is
+	// removed instead. It waits for other senders on both. ErrNoConversation if one is not there.
+	Resend(ctx context.Context, from, to ID, status string) (int, error)
+
+	// Notice gives an endpoint a message that the broker made: a stream of its
+	// own, so that it waits for no sender. A notice of KindError also puts the
+	// endpoint in error. On an endpoint that has ended it does nothing; ErrNoConversation
+	// if there is none.
+	Notice(ctx context.Context, n Notice) error
+
+	// EndDialog ends one side of a conversation, whose group must be held. It
+	// waits at most for senders on that side. ErrEnded if it ended before, whatever the
+	// kind; ErrNoConversation if there is none. EndCleanup drops what is withheld.
+	EndDialog(ctx context.Context, end End) (Ended, error)
+
+	// Move makes another group of the same queue the home of the endpoint. Both
+	// groups must be held. With NewGroup the group is made. ErrStreamBusy when
+	// the peer is writing: nothing has changed, give the groups back and try
+	// again. ErrGroupElsewhere if the group is of another queue or service.
+	Move(ctx context.Context, handle, group ID, newGroup bool) error
+
+	// SetTimer makes a DialogTimer message due on the endpoint in after,
+	// replacing an earlier one; zero removes it. ErrEnded, ErrNoConversation.
+	SetTimer(ctx context.Context, handle ID, after time.Duration) error
+}
 
 // Kind tells the broker's own messages from the users'.
 type Kind int
@@ -64,18 +147,18 @@ const (
 type Endpoint struct {
 	Handle       ID // this side's own
 	Conversation ID // shared by both sides
-	Peer         ID // the other side's handle; given at the start, before that side exists
+	FarHandle    ID // the other side's handle; given at the start, before that side exists
 	Initiator    bool
 	Service      string // on this side
-	Far          string // the service on the other side
+	FarService   string // the service on the other side
 	Contract     string
 	Queue        int64 // of Service
 	Group        ID
 	Priority     int           // 1 to 10
-	Lifetime     time.Duration // what is left of it; zero: unlimited
+	Lifetime     time.Duration // what is left of it, above zero also when it is over; zero: unlimited
 	State        State         // when read
 	Error        *DialogError  // when State is Errored: the first error
-	PeerCleaned  bool          // the peer was cleaned up, which shows only when this side sends
+	FarCleaned   bool          // the peer was cleaned up, which shows only when this side sends
 	NextSeq      int64         // number of this side's next message
 	Sealed       bool          // this side has sent its last message
 }
@@ -126,14 +209,15 @@ type NewDialog struct {
 
 // Outgoing is a message on a conversation.
 type Outgoing struct {
-	ID     ID // of the message
-	From   ID // handle of the side that sends it
-	Type   string
-	Kind   Kind // KindUser; the backend adds KindEnd itself
-	Body   []byte
-	Retain bool // keep a copy for the sender
+	ID      ID // of the message
+	From    ID // handle of the side that sends it
+	Type    string
+	Kind    Kind // KindUser; the backend adds KindEnd itself
+	Body    []byte
+	Headers string // see EncodeHeaders; "": none
+	Retain  bool   // keep a copy for the sender
 	// Last: no message may follow it on its stream. The backend notes that under
-	// the stream's guard, so that whoever sends later is refused (RefusedSealed)
+	// the stream's guard, so that later senders are refused (RefusedSealed)
 	// at every isolation level. The side can still end.
 	Last bool
 }
@@ -144,7 +228,8 @@ type Sent struct {
 	Queue int64 // of the receiver; 0 if the message is withheld
 }
 
-// Refusal says why a message was not sent.
+// Refusal says why a message was not sent. Of several the first in this order wins, but that
+// RefusedSealed goes before RefusedFar, and RefusedWithheld before RefusedDisabled.
 type Refusal int
 
 // The refusals.
@@ -152,15 +237,16 @@ const (
 	RefusedStale    Refusal = iota + 1 // the catalog changed: reload it and try again
 	RefusedUnknown                     // no such handle
 	RefusedEnded                       // this side ended the conversation
-	RefusedPeer                        // the peer ended, the conversation is in error, or the peer was cleaned up: read the endpoint
+	RefusedFar                         // the peer ended or was cleaned up, or the conversation is in error: read the endpoint
 	RefusedNoTarget                    // the conversation has no target yet: Accept
 	RefusedDisabled                    // the target's queue is off: Withhold
-	RefusedHeld                        // earlier messages are withheld: Withhold
+	RefusedWithheld                    // earlier messages are withheld: Withhold
 	RefusedSealed                      // a message with Last was sent, or stands before it in the call
 )
 
 func (r Refusal) String() string {
-	return [...]string{"", "stale catalog", "unknown handle", "ended", "ended by the peer or in error", "no target yet", "target queue disabled", "earlier messages withheld", "the last message was sent"}[r]
+	return [...]string{"", "stale catalog", "unknown handle", "ended", "ended by the peer or in error", "no target yet",
+		"target queue disabled", "earlier messages withheld", "the last message was sent"}[r]
 }
 
 // Refused is the error of a Send that sent nothing.
@@ -201,7 +287,7 @@ type End struct {
 	Error  *DialogError // for EndError
 	// MessageID is for the message that tells the peer.
 	MessageID ID
-	// Keep is for how long a conversation stays visible after both sides have
+	// Keep is how long a conversation stays visible after both sides have
 	// ended. Zero removes it at once where nothing stands in the way.
 	Keep time.Duration
 }
@@ -210,20 +296,21 @@ type End struct {
 type Ended struct {
 	Queue    int64 // the peer's, if it was told
 	Dropped  int   // unread messages of this side that were removed
-	Unheard  bool  // the peer had ended before: it will not hear of an error
-	PeerGone bool  // both sides have ended now
-	Remains  bool  // they have, but the conversation is locked: DutyClosed has to remove it
+	FarEnded bool  // the peer had ended or was cleaned up before: it will not hear of an error
+	FarGone  bool  // both sides have ended now
+	Remains  bool  // they have, but it is locked: JobClosed has to remove it
 }
 
 // Posting is a post to be added.
 type Posting struct {
-	ID    ID
-	Queue int64
-	Key   string // "": alone, in no order
-	Rank  int    // 1 to 10
-	Type  string
-	Body  []byte
-	Delay time.Duration // joins its queue (and its key's order) only then
+	ID      ID
+	Queue   int64
+	Key     string // "": alone, in no order
+	Rank    int    // 1 to 10; a key keeps that of its first post as long as it is there (JobGroups)
+	Type    string
+	Body    []byte
+	Headers string        // see EncodeHeaders; "": none
+	Delay   time.Duration // joins its queue (and its key's order) only then
 	// Unique, if not empty, is added only when no post of the queue with the
 	// same value is waiting or in a receiver's hands.
 	Unique string
@@ -236,7 +323,9 @@ type Posted struct {
 
 // Promotion raises a group or a post.
 type Promotion struct {
-	Group  ID
-	Level  int // 0 to 255
+	Group  ID     // zero: that of Key in Queue
+	Queue  int64  // of the key
+	Key    string // of posts
+	Level  int    // 0 to 255
 	Sticky bool
 }

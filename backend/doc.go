@@ -3,7 +3,7 @@
 // Applications never call it: they hold a parley.Broker. It is public because a
 // store that is not in this module can be made a backend by implementing
 // [Backend], and can prove it with package conformance. docs/writing-a-backend.md
-// is the guide; the reference implementation in memory, which the suite tests
+// is the guide; internal/memstore, which keeps all in memory and which the suite tests
 // itself with, is the worked example.
 //
 // # Who does what
@@ -43,7 +43,7 @@
 // stays usable.
 //
 // I6 What a handler writes and its acknowledgement commit together or not at
-// all, also when the worker is stale: a settle under an old fence, or one that
+// all, also when the worker is stale: a settle under an old fence, or a settle that
 // finds fewer messages than were delivered, fails with [ErrFenced] and changes
 // nothing.
 //
@@ -57,8 +57,18 @@
 // Parley sees to the rest: it leaves two connections to others beside what handlers
 // and deliveries hold.
 //
+// # Stability
+//
+// Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
+// how, [Version] grows if a backend has to be changed, and [Register] refuses one that was
+// written for another version. What is new comes with a method in [Unimplemented] or
+// [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
+// own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major
+// version of the module.
+//
 // # Time
 //
 // Durations cross this interface, never instants to compare with: the store's
-// clock decides. The few time.Time fields are for people to read.
+// clock decides. The few time.Time fields are for people to read. Recurring jobs are the exception: a due time is a
+// place in the calendar, and the store compares it with its own clock.
 package backend

@@ -35,6 +35,11 @@ var (
 	// it leaves behind have in hand. What was done before it stays.
 	ErrMigrationWaits = errors.New("older programs still have work in hand: stop them, or wait, and migrate again")
 
+	// ErrOlderPrograms: programs of an older version, which would lose what is to be written,
+	// may still use the store. Stop them, and say so: MigrateOptions.Finish.
+	ErrOlderPrograms = errors.New("older programs that would lose it may still use the database:" +
+		" stop them and run `parley migrate --finish`")
+
 	// ErrReadOnly: the store refuses writes (a standby, a read-only file).
 	ErrReadOnly = errors.New("the database is read-only")
 
@@ -94,8 +99,8 @@ var (
 	// ErrGroupElsewhere: the group belongs to another service or queue.
 	ErrGroupElsewhere = errors.New("the conversation group belongs to another service or queue")
 
-	// ErrFenced: the hold is no longer ours, or what it delivered has been taken
-	// by somebody else. Nothing was changed; the transaction must be rolled back.
+	// ErrFenced: the hold is no longer ours, or another receiver has taken
+	// what it delivered. Nothing was changed; the transaction must be rolled back.
 	ErrFenced = errors.New("the messages are no longer held by this receiver")
 
 	// ErrNotPending: the post is not waiting: settled, cancelled, in a
@@ -118,6 +123,6 @@ var (
 	// ErrPhaseClosed: a task was submitted for a phase that is over.
 	ErrPhaseClosed = errors.New("the phase is closed: a task of a later phase has started")
 
-	// ErrNoSchedule: no such schedule, or it was released.
-	ErrNoSchedule = errors.New("no such schedule")
+	// ErrNoPlan: no such plan, or it was deleted.
+	ErrNoPlan = errors.New("no such plan")
 )

@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"iter"
-	"log/slog"
 )
 
 type insideKey struct{}
@@ -30,27 +29,22 @@ func InsideWork(ctx context.Context, current func(waiting context.Context) Tx) c
 	return context.WithValue(ctx, insideKey{}, &inside{current, outer})
 }
 
-// IsInside reports whether ctx is marked. Unlike TxsFrom it asks nothing and ends
+// IsInside reports whether ctx is marked. Unlike TokensFrom it asks nothing and ends
 // nothing.
 func IsInside(ctx context.Context) bool {
 	_, ok := ctx.Value(insideKey{}).(*inside)
 	return ok
 }
 
-// TxsFrom returns the transactions that ctx is inside of, the innermost first.
-func TxsFrom(ctx context.Context) iter.Seq[Tx] {
-	return func(yield func(Tx) bool) {
+// TokensFrom returns the tokens of the transactions that ctx is inside of, the innermost
+// first, however they are wrapped.
+func TokensFrom(ctx context.Context) iter.Seq[any] {
+	return func(yield func(any) bool) {
 		m, _ := ctx.Value(insideKey{}).(*inside)
 		for ; m != nil; m = m.outer {
-			if tx := m.current(ctx); tx != nil && !yield(tx) {
+			if tx := m.current(ctx); tx != nil && !yield(tx.Token()) {
 				return
 			}
 		}
 	}
-}
-
-// Logging is implemented by backends that tell operators what no caller sees.
-type Logging interface {
-	// LogTo says where to, before the backend's first use.
-	LogTo(*slog.Logger)
 }

@@ -108,8 +108,8 @@ type TxLocks interface {
 	Locker
 	// Fence lets a write of a lock's owner through only if none of a later
 	// owner has been let through, and makes earlier owners' fail from its commit
-	// on: ErrFenced if fence is lower than one that passed for the name. Others
-	// that ask for the name wait until the transaction ends.
+	// on: ErrFenced if fence is lower than a fence that passed for the name. Other
+	// transactions that call Fence with the name wait until this one ends.
 	Fence(ctx context.Context, name string, fence int64) error
 }
 

@@ -21,8 +21,8 @@ const (
 )
 
 // Patiently acquires a connection of a pool as [Pool] wants it: without a limit for a
-// caller that has none, and for a bounded time for one inside an open transaction. The
-// pool has so many connections; zero: it is not known how many.
+// caller that has none, and for a bounded time for one inside an open transaction. conns
+// is the limit of the pool; zero means that it is not known.
 func Patiently[T any](ctx context.Context, conns int, acquire func(context.Context) (T, error)) (T, error) {
 	if !IsInside(ctx) {
 		return acquire(ctx)
@@ -32,7 +32,7 @@ func Patiently[T any](ctx context.Context, conns int, acquire func(context.Conte
 		return x, err
 	}
 	open := false
-	for range TxsFrom(ctx) {
+	for range TokensFrom(ctx) {
 		open = true
 	}
 	if !open {
@@ -43,7 +43,7 @@ func Patiently[T any](ctx context.Context, conns int, acquire func(context.Conte
 	}
 	x, expired, err = within(ctx, longWait, acquire)
 	if expired {
-		err = fmt.Errorf("%w: beside the one that the open transaction has, no connection of the pool was free within %v",
+		err = fmt.Errorf("%w: beside the connection of the open transaction, none of the pool was free within %v",
 			ErrNotBegun, longWait)
 	}
 	return x, err

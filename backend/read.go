@@ -30,9 +30,9 @@ type Reader interface {
 	Find(ctx context.Context, message ID) (ID, error)
 	// Promotions lists promotions, those of groups without messages as well.
 	Promotions(ctx context.Context, limit int) ([]PromotionStatus, error)
-	// Overdue tells of each duty that has something due for how long the first of
-	// it has been. A few moments are usual.
-	Overdue(ctx context.Context) (map[Duty]time.Duration, error)
+	// Overdue tells how long ago the first item of each maintenance job fell due, of the maintenance jobs
+	// that have any. A few moments are usual.
+	Overdue(ctx context.Context) (map[Job]time.Duration, error)
 }
 
 // CountLimit bounds counting. A count that reaches it means "at least".
@@ -78,26 +78,26 @@ type GroupStatus struct {
 	State  string
 	Reason string        // why it is parked or deferred
 	Owner  string        // who holds it
-	Since  time.Duration // held, deferred or parked for so long
-	Until  time.Duration // lease or deferral ends in so long
+	Since  time.Duration // how long it has been held, deferred or parked
+	Until  time.Duration // until the lease or deferral ends
 }
 
 // ConversationQuery asks for one page.
 type ConversationQuery struct {
-	After  ID // conversations after this id
-	Limit  int
-	Handle ID // only this one's conversation
-	Group  ID // only this group's
+	After  ID  // conversations after this id
+	Limit  int // of conversations, of each of which both sides are listed
+	Handle ID  // only this one's conversation
+	Group  ID  // only this group's
 }
 
 // ConversationStatus is one side of a conversation.
 type ConversationStatus struct {
 	Endpoint
-	Waiting int           // messages for it, up to CountLimit
-	Held    int           // messages of its that wait for the target, up to CountLimit
-	Status  string        // why they wait
-	Timer   time.Duration // its timer fires in so long; zero: none
-	Age     time.Duration
+	Waiting  int           // messages for it, up to CountLimit
+	Withheld int           // messages of its that wait for the target, up to CountLimit
+	Status   string        // why they wait
+	Timer    time.Duration // until its timer fires; zero: none
+	Age      time.Duration
 }
 
 // WithheldStream is a stream whose messages wait for their target.
@@ -120,7 +120,7 @@ type PromotionStatus struct {
 	Queue  int64
 	Level  int
 	Sticky bool
-	Ended  bool // nothing can arrive in the group any more
+	Ended  bool // nothing can arrive in the group any more: it is gone, or all its sides have ended
 }
 
 // DeadStatus is a dead letter.
@@ -133,10 +133,11 @@ type DeadStatus struct {
 
 // PostStatus is a post.
 type PostStatus struct {
-	ID    ID
-	Key   string
-	Type  string
-	Body  []byte
-	State string        // "pending", "delayed" or "processed"
-	Due   time.Duration // for a delayed one
+	ID      ID
+	Key     string
+	Type    string
+	Body    []byte
+	Headers string
+	State   string        // "pending", "delayed" or "processed"
+	Due     time.Duration // for a delayed one
 }

@@ -9,6 +9,15 @@ import (
 	"sync"
 )
 
+// ContractVersion is a version of this package: of the interfaces and of what they promise.
+type ContractVersion int
+
+// Version is the version that this package has. See "Stability" above.
+const Version ContractVersion = 1
+
+// ErrContract: the backend was written for another version of this package.
+var ErrContract = errors.New("the backend and Parley are of versions that do not belong together")
+
 // Opener makes a backend from a data source name, which includes the scheme.
 type Opener func(ctx context.Context, dsn string) (Backend, error)
 
@@ -21,8 +30,15 @@ var registry struct {
 var ErrUnknownScheme = errors.New("no backend is registered for this scheme")
 
 // Register makes a backend available to Open under the schemes ("postgres" for
-// "postgres://…"). It panics if one is taken.
-func Register(open Opener, schemes ...string) {
+// "postgres://…"). It panics if one is taken. written is the [Version] that the backend was
+// written for and tested with, as a number; if it is another one, Open fails with ErrContract.
+func Register(written ContractVersion, open Opener, schemes ...string) {
+	if written != Version {
+		open = func(context.Context, string) (Backend, error) {
+			return nil, fmt.Errorf("%w: the backend for %s was written for version %d of package backend, this is version %d: "+
+				"use releases of both that fit", ErrContract, strings.Join(schemes, ", "), written, Version)
+		}
+	}
 	registry.Lock()
 	defer registry.Unlock()
 	if registry.openers == nil {

@@ -6,36 +6,42 @@ import (
 )
 
 // Workers keeps records of the readers that serve queues. They tell operators
-// who works on what, and whoever receives a message whose receiver had died with
-// it in hand, that it did.
+// who works on what. They tell the next receiver of a message that an earlier
+// receiver died with it in hand.
 //
 // A receiver that holds by lease leaves its mark where it dies: a Claim that
-// takes over a lease that ran out counts one more Suspicion for the first
+// takes over a lease that ran out counts one more Deaths for the first
 // message of the hold, and keeps that count with a lease of its own.
 type Workers interface {
-	// Attend replaces a reader's record, or adds it. When it returns, the record
+	// PutReader replaces a reader's record, or adds it. When it returns, the record
 	// survives the death of the process, though not necessarily that of the
 	// machine. It returns those of the reader's messages that are in the hands of
 	// other workers by their records. Such a worker has died, if the caller holds
 	// the messages.
-	Attend(ctx context.Context, r Attendance) ([]Trace, error)
+	PutReader(ctx context.Context, r ReaderRecord) ([]Trace, error)
 
-	// Alive prolongs all records of a worker to d from now.
-	Alive(ctx context.Context, worker ID, d time.Duration) error
+	// ExtendReaders prolongs all records of a worker to d from now.
+	ExtendReaders(ctx context.Context, worker ID, d time.Duration) error
 
-	// Leave removes all records of a worker, or only one reader's.
-	Leave(ctx context.Context, worker, reader ID) error
+	// RemoveReaders removes all records of a worker, or only one reader's.
+	RemoveReaders(ctx context.Context, worker, reader ID) error
 
-	// Acquit removes messages from records of workers that died with them in hand,
+	// ClearTraces removes messages from records of workers that died with them in hand,
 	// and records that it empties. They have been handled or given up.
-	Acquit(ctx context.Context, traces []Trace) error
+	ClearTraces(ctx context.Context, traces []Trace) error
 
-	// Attendances lists the records, those of dead workers as well.
-	Attendances(ctx context.Context) ([]AttendanceStatus, error)
+	// ReaderRecords lists the records, those of dead workers as well.
+	ReaderRecords(ctx context.Context) ([]ReaderStatus, error)
 }
 
-// Attendance is the record of a reader.
-type Attendance struct {
+// TxWorkers changes those records inside transactions.
+type TxWorkers interface {
+	// ResetReader empties the record of a reader (Backend.PutReader), with the commit.
+	ResetReader(ctx context.Context, reader ID) error
+}
+
+// ReaderRecord is the record of a reader.
+type ReaderRecord struct {
 	Reader  ID
 	Worker  ID // whose reader it is
 	Queue   int64
@@ -54,9 +60,9 @@ type Trace struct {
 	Alone   bool
 }
 
-// AttendanceStatus is a record as operators see it.
-type AttendanceStatus struct {
-	Attendance
+// ReaderStatus is a record as operators see it.
+type ReaderStatus struct {
+	ReaderRecord
 	Since time.Duration // since it was written
-	Left  time.Duration // until the worker counts as dead; below zero: so long ago
+	Left  time.Duration // until the worker counts as dead; below zero: since then
 }

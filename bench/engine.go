@@ -34,7 +34,7 @@ type engine struct {
 
 	n      int
 	loaded map[string]source // by system and load
-	old    []string          // databases that nobody needs any more
+	old    []string          // databases that no measurement needs any more
 }
 
 func openEngine(ctx context.Context, name string) (*engine, error) {
@@ -218,15 +218,6 @@ func openPostgres(ctx context.Context) (*engine, error) {
 		}
 		return err
 	}
-	// What is on its way to the disk is waited for by others.
-	checkpoint := func(ctx context.Context) error {
-		_, err := admin.ExecContext(ctx, "CHECKPOINT")
-		var refused *pq.Error
-		if errors.As(err, &refused) && refused.Code == "42501" {
-			return nil // on a server where we may not, it is done when it is time for it
-		}
-		return err
-	}
 	dsn := func(name string) string {
 		v := *u
 		v.Path = "/" + name
@@ -241,7 +232,7 @@ func openPostgres(ctx context.Context) (*engine, error) {
 			}
 			err := exec(ctx, statement)
 			if err == nil && from != "" {
-				err = checkpoint(ctx)
+				err = checkpoint(ctx, admin)
 			}
 			return dsn(name), err
 		},
@@ -256,7 +247,7 @@ func openPostgres(ctx context.Context) (*engine, error) {
 			}
 			defer db.Close()
 			if _, err = db.ExecContext(ctx, "VACUUM ANALYZE"); err == nil {
-				err = checkpoint(ctx)
+				err = checkpoint(ctx, admin)
 			}
 			return err
 		},
@@ -273,6 +264,16 @@ func openPostgres(ctx context.Context) (*engine, error) {
 		},
 		close: func() { admin.Close() },
 	}, nil
+}
+
+// checkpoint writes to the disk what others would otherwise wait for later.
+func checkpoint(ctx context.Context, admin *sql.DB) error {
+	_, err := admin.ExecContext(ctx, "CHECKPOINT")
+	var refused *pq.Error
+	if errors.As(err, &refused) && refused.Code == "42501" {
+		return nil // the role may not; the server does it in its own time
+	}
+	return err
 }
 
 func openSQLite() (*engine, error) {

@@ -87,7 +87,7 @@ func measure(ctx context.Context, o options, e *engine, rep *report) error {
 	return nil
 }
 
-// turn measures each system once. Nobody is always the first.
+// turn measures each system once. No system is always the first.
 func turn(ctx context.Context, o options, e *engine, r *row, round int, rep *report) error {
 	var todo []*system
 	for _, s := range systems {
@@ -147,6 +147,6 @@ func one(ctx context.Context, o options, e *engine, r *row, s *system, counted b
 		v.cost = after.each(before, v.n)
 		return v, err
 	}
-	runtime.GC() // nobody pays for what another left
+	runtime.GC() // no measurement pays for what another left
 	return r.run(ctx, m)
 }

@@ -22,26 +22,8 @@ func talking(kept bool) func(context.Context, *measurement) (sample, error) {
 			return sample{}, err
 		}
 		defer q.close()
-		server := parley.NewMux()
-		server.HandleFunc("Job", func(ctx context.Context, m *parley.Message) error {
-			return m.Reply(ctx, "Answer", m.Body)
-		})
 		var waiting sync.Map // handle -> chan struct{}
-		client := parley.NewMux()
-		client.HandleFunc("Answer", func(ctx context.Context, m *parley.Message) error {
-			if !kept {
-				if err := m.End(ctx); err != nil {
-					return err
-				}
-			}
-			if c, ok := waiting.Load(m.Conversation); ok {
-				select {
-				case c.(chan struct{}) <- struct{}{}:
-				default: // it came again
-				}
-			}
-			return nil
-		})
+		server, client := talkers(kept, &waiting)
 		for queue, h := range map[string]parley.Handler{"jobs": server, "answers": client} {
 			stop, err := q.run(ctx, h, queue, 5)
 			if err != nil {
@@ -103,6 +85,29 @@ func talking(kept bool) func(context.Context, *measurement) (sample, error) {
 	}
 }
 
+// talkers are the handlers of a server that answers, and of a client that tells what is waiting of it.
+func talkers(kept bool, waiting *sync.Map) (server, client *parley.Mux) {
+	server, client = parley.NewMux(), parley.NewMux()
+	server.HandleFunc("Job", func(ctx context.Context, m *parley.Message) error {
+		return m.Reply(ctx, "Answer", m.Body)
+	})
+	client.HandleFunc("Answer", func(ctx context.Context, m *parley.Message) error {
+		if !kept {
+			if err := m.End(ctx); err != nil {
+				return err
+			}
+		}
+		if c, ok := waiting.Load(m.Conversation); ok {
+			select {
+			case c.(chan struct{}) <- struct{}{}:
+			default: // it came again
+			}
+		}
+		return nil
+	})
+	return server, client
+}
+
 // promoting promotes conversations while workers are busy with what waits.
 func promoting(ctx context.Context, m *measurement) (sample, error) {
 	q, err := openParley(ctx, m.dsn, parleyHow{})
@@ -138,7 +143,7 @@ func promoting(ctx context.Context, m *measurement) (sample, error) {
 			}
 			s, err := c.Status(ctx)
 			if err == nil {
-				peer = s.Peer // the target's group, as long as nobody moves it
+				peer = s.FarHandle // the target's group, as long as no transaction moves the dialog
 			}
 			return err
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// rawQueue is what somebody writes who takes no library: a table, and a loop
+// rawQueue is the queue of an application without a library: a table, and a loop
 // that deletes rows and skips locked ones.
 type rawQueue struct {
 	db     *sql.DB

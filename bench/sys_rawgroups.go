@@ -19,8 +19,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rawGroups is what somebody writes who needs order in groups: a row for each
-// group, which is locked while its first message is worked on.
+// rawGroups is the queue of such an application that needs order in groups: a row for
+// each group, which is locked while its first message is worked on.
 type rawGroups struct{ db *sql.DB }
 
 func openRawGroups(ctx context.Context, dsn string) (queue, error) {

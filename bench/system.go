@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// system is a queue, with its settings, as somebody would use it.
+// system is a queue, with its settings, as an application would use it.
 type system struct {
 	name   string
 	engine []string

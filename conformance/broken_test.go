@@ -7,17 +7,18 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/conformance/internal/reference"
+	"github.com/parleymq/parley/internal/memstore"
 )
 
-// broken is the reference backend with mistakes that can be made from outside:
+// broken is the backend in memory with mistakes that can be made from outside:
 // what is set is called instead of its method.
 type broken struct {
-	*reference.Handle
+	*memstore.Handle
 	with *mistake
 }
 
@@ -31,7 +32,7 @@ type mistake struct {
 	deadLetters func() ([]backend.DeadStatus, error)
 	find        func(context.Context, backend.Backend, backend.ID) (backend.ID, error)
 	promotions  func([]backend.PromotionStatus)
-	overdue     func(map[backend.Duty]time.Duration)
+	overdue     func(map[backend.Job]time.Duration)
 	check       func() error
 	uncancelled bool
 
@@ -64,13 +65,13 @@ type brokenTx struct {
 	with *mistake
 }
 
-// mistakes break the sentences for which reference.Faults has none.
+// mistakes break the sentences for which memstore.Faults has none.
 var mistakes = []*mistake{
 	{
 		id: "A20", says: "a post beside an open transaction is refused though nothing would wait",
 		post: func(ctx context.Context, tx backend.Tx, version int64, ps []backend.Posting) ([]backend.Posted, error) {
-			for other := range backend.TxsFrom(ctx) {
-				if own, ok := other.(*brokenTx); ok && own.Tx != tx {
+			for other := range backend.TokensFrom(ctx) {
+				if other != tx.Token() {
 					return nil, backend.ErrWouldDeadlock
 				}
 			}
@@ -109,6 +110,44 @@ var mistakes = []*mistake{
 			return tx.PutCatalog(ctx, c)
 		},
 	},
+	{id: "B04", says: "types forget their validation", putCatalog: unvalidated},
+	{id: "B12", says: "types forget their validation", putCatalog: unvalidated},
+	{
+		id: "B02", says: "there is a queue without a name",
+		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
+			c.Queues = append(slices.Clone(c.Queues), backend.Queue{})
+			return tx.PutCatalog(ctx, c)
+		},
+	},
+	{
+		id: "B03", says: "a contract that is given again is another one",
+		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
+			c.Contracts = slices.Clone(c.Contracts)
+			for i := range c.Contracts {
+				c.Contracts[i].Messages = c.Contracts[i].Messages[:min(1, len(c.Contracts[i].Messages))]
+			}
+			return tx.PutCatalog(ctx, c)
+		},
+	},
+	{
+		id: "M03", says: "a service has the contract that was given last",
+		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
+			c.Services = slices.Clone(c.Services)
+			for i, s := range c.Services {
+				c.Services[i].Contracts = s.Contracts[max(0, len(s.Contracts)-1):]
+			}
+			return tx.PutCatalog(ctx, c)
+		},
+	},
+	{
+		id: "E03", says: "an error's text is cut to 1000 bytes",
+		endDialog: func(ctx context.Context, tx backend.Tx, end backend.End) (backend.Ended, error) {
+			if end.Error != nil {
+				end.Error = &backend.DialogError{Code: end.Error.Code, Text: end.Error.Text[:min(1000, len(end.Error.Text))]}
+			}
+			return tx.EndDialog(ctx, end)
+		},
+	},
 	{
 		id: "D07", says: "the next number of an endpoint is not known",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
@@ -132,9 +171,9 @@ var mistakes = []*mistake{
 			c, err := tx.Tx.Claim(ctx, r)
 			for _, h := range c.Holds {
 				for _, m := range h.Messages {
-					if m.Service == m.Far && !m.Handle.IsZero() {
+					if m.Service == m.FarService && !m.Handle.IsZero() {
 						if e, err := tx.Endpoint(ctx, m.Handle); err == nil {
-							m.Handle, m.Initiator = e.Peer, !e.Initiator
+							m.Handle, m.Initiator = e.FarHandle, !e.Initiator
 						}
 					}
 				}
@@ -168,7 +207,7 @@ var mistakes = []*mistake{
 					if err != nil {
 						continue
 					}
-					if peer, err := tx.Endpoint(ctx, mine.Peer); err == nil {
+					if peer, err := tx.Endpoint(ctx, mine.FarHandle); err == nil {
 						_ = tx.LockGroup(ctx, peer.Group)
 					}
 				}
@@ -184,7 +223,7 @@ var mistakes = []*mistake{
 				if err != nil {
 					continue
 				}
-				if peer, err := tx.Endpoint(ctx, mine.Peer); err == nil {
+				if peer, err := tx.Endpoint(ctx, mine.FarHandle); err == nil {
 					if err := tx.LockGroup(ctx, peer.Group); err != nil {
 						return nil, err
 					}
@@ -205,7 +244,7 @@ var mistakes = []*mistake{
 	{
 		id: "G06", says: "the second group of a transaction is free at once",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
-			if len(r.Held) == 0 || !r.Consume {
+			if len(r.Own) == 0 || !r.Consume {
 				return tx.Tx.Claim(ctx, r)
 			}
 			return tx.elsewhere(ctx, r, backend.Tx.Commit)
@@ -242,6 +281,14 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "P15", says: "keys cannot be promoted", promote: func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
+			if p.Group.IsZero() {
+				return backend.ErrNoGroup
+			}
+			return tx.Promote(ctx, p)
+		},
+	},
+	{
 		id: "P12", says: "the waiting groups are shown last first",
 		groups: func(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
 			list, err := be.Groups(ctx, q)
@@ -254,7 +301,7 @@ var mistakes = []*mistake{
 		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
 			c.Services = slices.Clone(c.Services)
 			for i := range c.Services {
-				c.Services[i].PeerPromotion = 255
+				c.Services[i].FarPromotion = 255
 			}
 			return tx.PutCatalog(ctx, c)
 		},
@@ -362,7 +409,7 @@ var mistakes = []*mistake{
 		id: "V01", says: "a message that is withheld is not found",
 		find: func(ctx context.Context, be backend.Backend, message backend.ID) (backend.ID, error) {
 			place, err := be.Find(ctx, message)
-			if list, _ := be.Conversations(ctx, backend.ConversationQuery{Handle: place, Limit: 1}); len(list) > 0 && list[0].Held > 0 {
+			if list, _ := be.Conversations(ctx, backend.ConversationQuery{Handle: place, Limit: 1}); len(list) > 0 && list[0].Withheld > 0 {
 				return backend.ID{}, backend.ErrNotPending
 			}
 			return place, err
@@ -378,7 +425,7 @@ var mistakes = []*mistake{
 	},
 	{
 		id: "V03", says: "deferred groups are never overdue",
-		overdue: func(overdue map[backend.Duty]time.Duration) { delete(overdue, backend.DutyDeferred) },
+		overdue: func(overdue map[backend.Job]time.Duration) { delete(overdue, backend.JobDeferred) },
 	},
 	{id: "X01", says: "the text of a failure is lost", settle: failing(func(o *backend.Outcome) { o.Failure.Error = "" })},
 	{id: "X02", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
@@ -403,22 +450,26 @@ var mistakes = []*mistake{
 		}),
 	},
 	{id: "X07", says: "a rollback commits", rollback: commitInstead},
+	{
+		id: "X13", says: "of an error only the first line is stored",
+		settle: failing(func(o *backend.Outcome) { o.Failure.Error, _, _ = strings.Cut(o.Failure.Error, "\n") }),
+	},
 	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
 	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
 	{
-		id: "X08", says: "nobody knows of receivers that died",
+		id: "X08", says: "the store does not know of receivers that died",
 		attend: func() ([]backend.Trace, error) { return nil, nil },
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			c, err := tx.Tx.Claim(ctx, r)
 			for _, h := range c.Holds {
 				for _, m := range h.Messages {
-					m.Suspicion = 0
+					m.Deaths = 0
 				}
 			}
 			return c, err
 		},
 	},
-	{id: "B06", says: "nobody looks whether a context is cancelled", uncancelled: true},
+	{id: "B06", says: "the store does not look whether a context is cancelled", uncancelled: true},
 	{id: "B07", says: "a store that is not migrated passes for one that is", check: func() error { return nil }},
 	{
 		id: "B08", says: "a disabled queue is an empty one",
@@ -458,14 +509,14 @@ var mistakes = []*mistake{
 	{
 		id: "F14", says: "a schedule that is released stays, without its waiting tasks",
 		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
-			if c == backend.ScheduleRelease {
-				c = backend.ScheduleCancel
+			if c == backend.PlanDelete {
+				c = backend.PlanCancel
 			}
 			return tx.Control(ctx, schedule, c, task)
 		},
 	},
 	{
-		id: "F04", says: "a task whose row somebody has just then is not told to stop",
+		id: "F04", says: "a task whose row a transaction has just then is not told to stop",
 		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 			n, _, err := tx.Control(ctx, schedule, c, task)
 			return n, nil, err
@@ -498,6 +549,15 @@ var mistakes = []*mistake{
 			return tx.Post(ctx, version, ps)
 		},
 	},
+}
+
+// unvalidated stores a catalog whose types take every body.
+func unvalidated(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
+	c.Types = slices.Clone(c.Types)
+	for i := range c.Types {
+		c.Types[i].Validation, c.Types[i].Validator = "", ""
+	}
+	return tx.PutCatalog(ctx, c)
 }
 
 // cutReasons lists groups with reasons that are cut inside of characters.
@@ -562,15 +622,15 @@ func (tx *brokenTx) elsewhere(ctx context.Context, r backend.ClaimRequest, end f
 	return c, errors.Join(err, end(other, ctx))
 }
 
-// brokenStore is referenceStore with a mistake.
+// brokenStore is memoryStore with a mistake.
 func brokenStore(m *mistake) Store {
-	open := func(s *reference.Store) func(context.Context) (backend.Backend, error) {
+	open := func(s *memstore.Store) func(context.Context) (backend.Backend, error) {
 		return func(context.Context) (backend.Backend, error) { return &broken{s.Open(), m}, nil }
 	}
 	return Store{
-		Open: open(reference.NewStore(reference.Options{})),
+		Open: open(memstore.NewStore(memstore.Options{})),
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
-			return open(reference.NewStore(reference.Options{}))(ctx)
+			return open(memstore.NewStore(memstore.Options{}))(ctx)
 		},
 	}
 }
@@ -598,8 +658,8 @@ func (b *broken) Check(ctx context.Context) error {
 	return b.Handle.Check(ctx)
 }
 
-func (b *broken) Tend(ctx context.Context, duty backend.Duty, limit int) (int, time.Duration, error) {
-	return b.Handle.Tend(b.with.context(ctx), duty, limit)
+func (b *broken) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+	return b.Handle.Maintain(b.with.context(ctx), job, limit)
 }
 
 func (b *broken) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.GroupStatus, error) {
@@ -631,7 +691,7 @@ func (b *broken) Promotions(ctx context.Context, limit int) ([]backend.Promotion
 	return list, err
 }
 
-func (b *broken) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
+func (b *broken) Overdue(ctx context.Context) (map[backend.Job]time.Duration, error) {
 	overdue, err := b.Handle.Overdue(ctx)
 	if b.with.overdue != nil {
 		b.with.overdue(overdue)
@@ -744,8 +804,8 @@ func (tx *brokenTx) Rollback(ctx context.Context) error {
 	return tx.Tx.Rollback(ctx)
 }
 
-func (b *broken) Attend(ctx context.Context, a backend.Attendance) ([]backend.Trace, error) {
-	traces, err := b.Handle.Attend(ctx, a)
+func (b *broken) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backend.Trace, error) {
+	traces, err := b.Handle.PutReader(ctx, a)
 	if b.with.attend != nil {
 		return b.with.attend()
 	}

@@ -11,16 +11,16 @@ import (
 
 func init() {
 	add(
-		Check{ID: "D10", Name: "names of the catalog", Run: checkNamesOfCatalog},
-		Check{ID: "D10", Name: "keys and other values", Run: checkNamesOfKeys},
-		Check{ID: "D10", Name: "application locks", Run: checkNamesOfLocks},
-		Check{ID: "D10", Name: "schedules", Run: checkNamesOfSchedules},
+		check{ID: "D10", Name: "names of the catalog", Run: checkNamesOfCatalog},
+		check{ID: "D10", Name: "keys and other values", Run: checkNamesOfKeys},
+		check{ID: "D10", Name: "application locks", Run: checkNamesOfLocks},
+		check{ID: "D10", Name: "schedules", Run: checkNamesOfSchedules},
 	)
 }
 
 // dlgVariants are names that a careless comparison takes for one another: by
 // case, by trailing space, by the form of an accent, by cutting.
-func dlgVariants(e *Env, kind string) []string {
+func dlgVariants(e *env, kind string) []string {
 	base := e.Name(kind)
 	long := func(last string) string {
 		const scripts = "日本語العربيةΕλληνικάУкраїнська한국어🦊🐳ﬁ"
@@ -37,7 +37,7 @@ func dlgVariants(e *Env, kind string) []string {
 	}
 }
 
-func checkNamesOfCatalog(e *Env) {
+func checkNamesOfCatalog(e *env) {
 	b := e.Broker(nil)
 	types, contracts, queues, services, rules := dlgVariants(e, "t"), dlgVariants(e, "k"), dlgVariants(e, "q"), dlgVariants(e, "s"), dlgVariants(e, "r")
 	var c parley.Catalog
@@ -71,7 +71,7 @@ func checkNamesOfCatalog(e *Env) {
 		e.Errorf("the same definitions again made version %d of %d (%v)", again.Version, now.Version, err)
 	}
 
-	w := &World{Env: e, B: b}
+	w := &world{env: e, B: b}
 	next := func(i int) int { return (i + 1) % len(types) }
 	for i := range types {
 		w.Tx(func(tx *parley.Tx) error {
@@ -86,19 +86,19 @@ func checkNamesOfCatalog(e *Env) {
 	}
 	for i := range types {
 		j := next(i)
-		ms := (&World{Env: e, B: other}).Drain(queues[j])
+		ms := (&world{env: e, B: other}).Drain(queues[j])
 		if len(ms) != 1 {
 			e.Fatalf("queue %q: received %d messages, want one", queues[j], len(ms))
 		}
 		m := ms[0]
-		if m.Type != types[j] || m.Contract != contracts[j] || m.Service != services[j] || m.Far != services[i] || string(m.Body) != services[i] || m.Priority != 1+j%10 {
+		if m.Type != types[j] || m.Contract != contracts[j] || m.Service != services[j] || m.FarService != services[i] || string(m.Body) != services[i] || m.Priority != 1+j%10 {
 			e.Errorf("queue %q: received type %q of contract %q from %q to %q with priority %d, want %q, %q, %q, %q and %d",
-				queues[j], m.Type, m.Contract, m.Far, m.Service, m.Priority, types[j], contracts[j], services[i], services[j], 1+j%10)
+				queues[j], m.Type, m.Contract, m.FarService, m.Service, m.Priority, types[j], contracts[j], services[i], services[j], 1+j%10)
 		}
 	}
 }
 
-func checkNamesOfKeys(e *Env) {
+func checkNamesOfKeys(e *env) {
 	w := e.World()
 	// The longest key has 512 bytes: 128 characters of four.
 	longest := func(last string) string { return strings.Repeat("🦊", 127) + last }
@@ -146,14 +146,14 @@ func checkNamesOfKeys(e *Env) {
 	})
 }
 
-func checkNamesOfLocks(e *Env) {
+func checkNamesOfLocks(e *env) {
 	be := e.Handle()
 	names := dlgVariants(e, "lock")
 	for _, name := range names {
 		s := dlgSession(e, be, name)
 		defer s.Close(e.Ctx)
 		if _, err := s.Lock(e.Ctx, name, backend.LockX, 0); err != nil {
-			e.Fatalf("lock %q, which nobody has: %v", name, err)
+			e.Fatalf("lock %q, which no session has: %v", name, err)
 		}
 	}
 	for _, name := range names {
@@ -165,19 +165,19 @@ func checkNamesOfLocks(e *Env) {
 	}
 }
 
-func checkNamesOfSchedules(e *Env) {
+func checkNamesOfSchedules(e *env) {
 	be := e.Handle()
 	for i, name := range dlgVariants(e, "schedule") {
 		tx, err := be.Begin(e.Ctx)
 		e.Must(err)
 		defer tx.Rollback(e.Ctx)
-		err = tx.Submit(e.Ctx, name, backend.ScheduleOptions{Caller: name}, []backend.NewTask{{ID: parley.NewID(), Phase: i, Type: name}})
+		err = tx.Submit(e.Ctx, name, backend.PlanOptions{Caller: name}, []backend.NewTask{{ID: parley.NewID(), Phase: i, Type: name}})
 		if errors.Is(err, errors.ErrUnsupported) {
 			e.Skipf("this backend has no schedules yet")
 		}
 		e.Must(err)
 		e.Must(tx.Commit(e.Ctx))
-		list, err := be.Schedules(e.Ctx, name)
+		list, err := be.Plans(e.Ctx, name)
 		e.Must(err)
 		if len(list) != 1 || list[0].Name != name || list[0].Phase != i || list[0].Options.Caller != name {
 			e.Errorf("schedule %q is %+v, want phase %d", name, list, i)

@@ -11,71 +11,58 @@ import (
 
 func init() {
 	add(
-		Check{ID: "D13", Name: "both sides on one queue", Run: checkSelfDialog},
-		Check{ID: "D13", Name: "two receivers on one queue", Run: checkSelfPingPong},
+		scripted("D13", "both sides on one queue", `
+			begin d "ask"
+			take CQ as m -> "ask" on d.peer
+			equal m.initiator false
+			equal m.service m.far Client
+			differ d.peer d
+			differ d.peer.group d.group
+			equal d.id d.peer.id
+			equal d.initiator true
+			equal d.peer.initiator false
+
+			send d "ask 2" // each side has only its own kind of messages, filtered or not
+			send d.peer "tell"
+			each side, want: d, "tell" | d.peer, "ask 2"
+				each by: of $side | group $side.group
+					receive CQ $by as r -> $want
+					rollback r
+				take CQ of $side -> $want
+			end d.peer
+			take CQ -> EndDialog on d
+			end d
+			gone d d.peer
+
+			begin d "again"
+			take CQ as m -> "again"
+			let p m.conversation
+			end d
+			take CQ -> EndDialog on p
+			end p
+			gone d p
+			quiet CQ
+		`, dlgSelf),
+		check{ID: "D13", Name: "two receivers on one queue", Run: checkSelfPingPong},
 	)
 }
 
 // dlgSelf defines one service that talks with itself.
-func dlgSelf(e *Env) *World {
+func dlgSelf(e *env) *world {
 	w := e.World()
 	e.Must(w.B.Define(e.Ctx, parley.Catalog{Services: []parley.Service{{Name: w.Client, Queue: w.CQ, Contracts: []string{w.Contract}}}}))
 	w.Server, w.SQ = w.Client, w.CQ
 	return w
 }
 
-func checkSelfDialog(e *Env) {
-	w := dlgSelf(e)
-	h := w.Dialog("ask")
-	ep := dlgStatus(w, h)
-	m := dlgBodies(w, w.CQ, nil, "ask")[0]
-	if m.Conversation != ep.Peer || m.Initiator || m.Service != w.Client || m.Far != w.Client {
-		e.Errorf("the message came to %s (initiator: %t), want it at the target's side %s", m.Conversation, m.Initiator, ep.Peer)
-	}
-	peer := dlgStatus(w, ep.Peer)
-	if peer.Handle == h || peer.Group == ep.Group || peer.Conversation != ep.Conversation || !ep.Initiator || peer.Initiator {
-		e.Errorf("the sides are %+v and %+v, want two handles and two groups of one conversation", ep, peer)
-	}
-	// Each side has only its own kind of messages, filtered or not.
-	w.Send(h, w.Ask, "ask 2")
-	w.Send(peer.Handle, w.Tell, "tell")
-	for _, side := range []struct {
-		handle, group parley.ID
-		want          string
-	}{{h, ep.Group, "tell"}, {peer.Handle, peer.Group, "ask 2"}} {
-		for _, o := range []parley.ReceiveOptions{{Conversation: side.handle}, {Group: side.group}} {
-			d := w.Receive(w.CQ, &o)
-			dlgSame(e, "delivered to one side", Bodies(d.Messages), []string{side.want})
-			e.Must(d.Rollback(e.Ctx))
-		}
-		dlgBodies(w, w.CQ, &parley.ReceiveOptions{Conversation: side.handle}, side.want)
-	}
-	dlgEnd(w, peer.Handle)
-	if m := dlgEndDialog(w, w.CQ); m.Conversation != h {
-		e.Errorf("EndDialog came to %s, want it at the initiator's side %s", m.Conversation, h)
-	}
-	dlgEnd(w, h)
-	dlgGone(w, h, peer.Handle)
-
-	h = w.Dialog("again")
-	server := dlgBodies(w, w.CQ, nil, "again")[0].Conversation
-	dlgEnd(w, h)
-	if m := dlgEndDialog(w, w.CQ); m.Conversation != server {
-		e.Errorf("EndDialog came to %s, want it at the target's side %s", m.Conversation, server)
-	}
-	dlgEnd(w, server)
-	dlgGone(w, h, server)
-	dlgQuiet(w, w.CQ)
-}
-
-func checkSelfPingPong(e *Env) {
+func checkSelfPingPong(e *env) {
 	w := dlgSelf(e)
 	const last = 12
 	for _, hold := range e.Holds() {
 		var mu sync.Mutex
 		got := map[bool][]string{} // by whether the initiator received it
 		ended := make(chan struct{})
-		// Whoever of the two gets a message answers it with the next number; the
+		// The side that gets a message answers it with the next number; the
 		// target ends after the last, and then the initiator.
 		loop := func(b *parley.Broker) error {
 			for {

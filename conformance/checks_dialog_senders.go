@@ -14,18 +14,29 @@ import (
 
 func init() {
 	add(
-		Check{ID: "D12", Name: "many senders", Run: checkConcurrentSenders},
-		Check{ID: "D12", Name: "a sender waits for the one before", Run: checkSenderWaits},
+		check{ID: "D12", Name: "many senders", Run: checkConcurrentSenders},
+		scripted("D12", "a sender waits for the one before", `
+			broker other
+			begin d "0"
+			each n, end: 0, commit t | 1, rollback t
+				transaction t
+				t: send d "first $n"
+				start sends other: send d "second $n"
+				pause 50ms // a second sender that does not wait has come by now
+				$end
+				join sends
+			take SQ -> "0" #0, "first 0" #1, "second 0" #2, "second 1" #3
+		`),
 	)
 }
 
-func checkConcurrentSenders(e *Env) {
+func checkConcurrentSenders(e *env) {
 	w := e.World()
 	h := w.Dialog()
 	const senders, each = 8, 12
 	var brokers []*parley.Broker
 	for range 4 {
-		brokers = append(brokers, e.Broker(&parley.Options{NoDuties: true}))
+		brokers = append(brokers, e.Broker(&parley.Options{NoMaintenance: true}))
 	}
 
 	// The receiver works while they send: what it sees is the order of the
@@ -54,7 +65,6 @@ func checkConcurrentSenders(e *Env) {
 	var mu sync.Mutex
 	var history []record
 	var rolledBack atomic.Int64
-	stop := errors.New("stop")
 	dlgEach(senders, func(i int) {
 		b := brokers[i%len(brokers)]
 		for n := 0; n < each; {
@@ -70,14 +80,14 @@ func checkConcurrentSenders(e *Env) {
 					return err
 				}
 				if undo {
-					return stop
+					return errUndo
 				}
 				r.seq, r.committing = ep.NextSeq-1, time.Now()
 				return nil
 			})
 			r.ended = time.Now()
 			switch {
-			case undo && errors.Is(err, stop), parley.IsRetryable(err):
+			case undo && errors.Is(err, errUndo), parley.IsRetryable(err):
 			case err != nil:
 				e.Errorf("send: %v", err)
 				return
@@ -117,33 +127,4 @@ func checkConcurrentSenders(e *Env) {
 		}
 	}
 	dlgQuiet(w, w.SQ)
-}
-
-func checkSenderWaits(e *Env) {
-	w := e.World()
-	other := e.Broker(&parley.Options{NoDuties: true})
-	h := w.Dialog("0")
-	stop := errors.New("stop")
-	for i, first := range []error{nil, stop} {
-		var wait func() error
-		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-			if err := tx.Conversation(h).Send(e.Ctx, w.Ask, fmt.Appendf(nil, "first %d", i)); err != nil {
-				return err
-			}
-			wait = dlgGo(e, "send on the other broker", func() error {
-				return other.InTx(e.Ctx, func(tx *parley.Tx) error {
-					return tx.Conversation(h).Send(e.Ctx, w.Ask, fmt.Appendf(nil, "second %d", i))
-				})
-			})
-			time.Sleep(50 * time.Millisecond) // a second sender that does not wait has come by now
-			return first
-		})
-		e.Is(err, first)
-		e.Must(wait())
-	}
-	for i, m := range dlgBodies(w, w.SQ, nil, "0", "first 0", "second 0", "second 1") {
-		if m.Seq != int64(i) {
-			e.Errorf("message %q has number %d, want %d", m.Body, m.Seq, i)
-		}
-	}
 }

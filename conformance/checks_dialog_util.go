@@ -17,8 +17,12 @@ import (
 // Helpers of the checks of dialogs, ends, retention and input.
 
 // dlgFatal ends the check with a failure at the line that called the helper.
-func dlgFatal(e *Env, format string, args ...any) {
-	e.fail(dlgCaller() + fmt.Sprintf(format, args...))
+func dlgFatal(e *env, format string, args ...any) {
+	where := ""
+	if e.explain == nil { // else the script says where
+		where = dlgCaller()
+	}
+	e.fail(where + fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
@@ -35,7 +39,7 @@ func dlgCaller() string {
 }
 
 // dlgStatus reads one side of a conversation; nil if there is none.
-func dlgStatus(w *World, h parley.ID) *backend.Endpoint {
+func dlgStatus(w *world, h parley.ID) *backend.Endpoint {
 	var ep *backend.Endpoint
 	w.Tx(func(tx *parley.Tx) (err error) {
 		ep, err = tx.Conversation(h).Status(w.Ctx)
@@ -48,28 +52,28 @@ func dlgStatus(w *World, h parley.ID) *backend.Endpoint {
 }
 
 // dlgPeer returns the handle of the other side.
-func dlgPeer(w *World, h parley.ID) parley.ID {
+func dlgPeer(w *world, h parley.ID) parley.ID {
 	ep := dlgStatus(w, h)
 	if ep == nil {
-		dlgFatal(w.Env, "conversation %s is gone", h)
+		dlgFatal(w.env, "conversation %s is gone", h)
 	}
-	return ep.Peer
+	return ep.FarHandle
 }
 
 // dlgState ends the check unless a side is in the state; "" stands for none.
-func dlgState(w *World, h parley.ID, want parley.State) {
+func dlgState(w *world, h parley.ID, want parley.State) {
 	got := parley.State("")
 	if ep := dlgStatus(w, h); ep != nil {
 		got = ep.State
 	}
 	if got != want {
-		dlgFatal(w.Env, "side %s is in state %q, want %q", h, got, want)
+		dlgFatal(w.env, "side %s is in state %q, want %q", h, got, want)
 	}
 }
 
 // dlgGone ends the check unless the sides disappear, if need be with the help
 // of the clean-up that every process does from time to time.
-func dlgGone(w *World, handles ...parley.ID) {
+func dlgGone(w *world, handles ...parley.ID) {
 	be := w.Handle()
 	for _, h := range handles {
 		gone := func() bool {
@@ -81,134 +85,130 @@ func dlgGone(w *World, handles ...parley.ID) {
 			if gone() {
 				return true
 			}
-			_, _, err := be.Tend(w.Ctx, backend.DutyClosed, 100)
+			_, _, err := be.Maintain(w.Ctx, backend.JobClosed, 100)
 			w.Must(err)
 			return gone()
 		})
 		if !ok {
-			dlgFatal(w.Env, "side %s is still there though both have ended", h)
+			dlgFatal(w.env, "side %s is still there though both have ended", h)
 		}
 		dlgState(w, h, "")
 	}
 }
 
 // dlgEnd ends sides, each in a transaction of its own.
-func dlgEnd(w *World, handles ...parley.ID) {
+func dlgEnd(w *world, handles ...parley.ID) {
 	for _, h := range handles {
 		if err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).End(w.Ctx) }); err != nil {
-			dlgFatal(w.Env, "end %s: %v", h, err)
+			dlgFatal(w.env, "end %s: %v", h, err)
 		}
 	}
 }
 
 // dlgEndError ends a side with an error.
-func dlgEndError(w *World, h parley.ID, code int, text string) {
+func dlgEndError(w *world, h parley.ID, code int, text string) {
 	err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).EndWithError(w.Ctx, code, text) })
 	if err != nil {
-		dlgFatal(w.Env, "end %s with an error: %v", h, err)
+		dlgFatal(w.env, "end %s with an error: %v", h, err)
 	}
 }
 
 // dlgCleanup cleans a side up.
-func dlgCleanup(w *World, h parley.ID) {
+func dlgCleanup(w *world, h parley.ID) {
 	if err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).Cleanup(w.Ctx) }); err != nil {
-		dlgFatal(w.Env, "clean %s up: %v", h, err)
+		dlgFatal(w.env, "clean %s up: %v", h, err)
 	}
 }
 
 // dlgTake receives and acknowledges until there are n messages, and ends the
 // check if they do not come or come in excess.
-func dlgTake(w *World, queue string, n int, o *parley.ReceiveOptions) []*parley.Message {
+func dlgTake(w *world, queue string, n int, o *parley.ReceiveOptions) []*parley.Message {
 	var all []*parley.Message
 	for len(all) < n {
 		d := w.TryReceive(queue, o, 5*time.Second)
 		if d == nil {
-			dlgFatal(w.Env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
+			dlgFatal(w.env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
 		}
 		all = append(all, d.Messages...)
 		if err := d.Ack(w.Ctx); err != nil {
-			dlgFatal(w.Env, "acknowledge: %v", err)
+			dlgFatal(w.env, "acknowledge: %v", err)
 		}
 	}
 	if len(all) > n {
-		dlgFatal(w.Env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
+		dlgFatal(w.env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
 	}
 	return all
 }
 
 // dlgBodies ends the check unless exactly these bodies can be received, in this
 // order.
-func dlgBodies(w *World, queue string, o *parley.ReceiveOptions, want ...string) []*parley.Message {
+func dlgBodies(w *world, queue string, o *parley.ReceiveOptions, want ...string) []*parley.Message {
 	ms := dlgTake(w, queue, len(want), o)
-	dlgSame(w.Env, "received from "+queue, Bodies(ms), want)
+	dlgSame(w.env, "received from "+queue, bodiesOf(ms), want)
 	return ms
 }
 
 // dlgSame ends the check unless the lists are equal.
-func dlgSame(e *Env, what string, got, want []string) {
-	if !slices.Equal(got, want) {
-		dlgFatal(e, "%s: got %.200q, want %.200q", what, got, want)
+func dlgSame(e *env, what string, got, want []string) {
+	if slices.Equal(got, want) {
+		return
 	}
+	i := 0
+	for i < min(len(got), len(want)) && got[i] == want[i] {
+		i++
+	}
+	dlgFatal(e, "%s: %d, want %d; number %d differs: got %.200q, want %.200q; in all %.500q, want %.500q",
+		what, len(got), len(want), i+1, got[i:min(i+1, len(got))], want[i:min(i+1, len(want))], got, want)
 }
 
 // dlgError receives one message from a queue and ends the check unless it is an
 // Error with the code.
-func dlgError(w *World, queue string, code int) *parley.Message {
+func dlgError(w *world, queue string, code int) *parley.Message {
 	m := dlgTake(w, queue, 1, nil)[0]
-	if m.Type != parley.ErrorType || m.Err().Code != code {
-		dlgFatal(w.Env, "received %s, want an Error with code %d", describe([]*parley.Message{m}), code)
-	}
-	return m
-}
-
-// dlgEndDialog receives one message from a queue and ends the check unless it
-// is an EndDialog.
-func dlgEndDialog(w *World, queue string) *parley.Message {
-	m := dlgTake(w, queue, 1, nil)[0]
-	if m.Type != parley.EndDialog || m.Body != nil {
-		dlgFatal(w.Env, "received %s, want EndDialog without a body", describe([]*parley.Message{m}))
+	if m.Type != parley.ErrorMessageType || m.Err().Code != code {
+		dlgFatal(w.env, "received %s, want an Error with code %d", describe([]*parley.Message{m}), code)
 	}
 	return m
 }
 
 // dlgQuiet looks at queues a few times: nothing may come, whatever the
 // background does meanwhile.
-func dlgQuiet(w *World, queues ...string) {
+func dlgQuiet(w *world, queues ...string) {
 	for range 3 {
 		for _, q := range queues {
 			if d := w.TryReceive(q, nil, 25*time.Millisecond); d != nil {
-				dlgFatal(w.Env, "received %s from %s, where nothing should be", describe(d.Messages), q)
+				dlgFatal(w.env, "received %s from %s, where nothing should be", describe(d.Messages), q)
 			}
 		}
 	}
 }
 
 // dlgDepth ends the check unless so many messages wait in a queue, possibly
-// after a claim has met and removed what nobody will receive.
-func dlgDepth(w *World, queue string, want int) {
+// after a claim has met and removed what no receiver will get.
+func dlgDepth(w *world, queue string, want int) {
 	w.Soon(5*time.Second, func() bool { return dlgWaiting(w, queue) == want })
 	dlgDepthNow(w, queue, want)
 }
 
-// dlgDepthNow is dlgDepth for what must be so without anybody's help.
-func dlgDepthNow(w *World, queue string, want int) {
+// dlgDepthNow is dlgDepth for what must be so without the help of a claim.
+func dlgDepthNow(w *world, queue string, want int) {
 	if got := dlgWaiting(w, queue); got != want {
-		dlgFatal(w.Env, "%d messages wait in %s, want %d", got, queue, want)
+		dlgFatal(w.env, "%d messages wait in %s, want %d", got, queue, want)
 	}
 }
 
 // dlgWaiting returns how many messages wait in a queue.
-func dlgWaiting(w *World, queue string) int {
+func dlgWaiting(w *world, queue string) int {
 	list, err := w.B.Admin().Queues(w.Ctx, queue)
 	w.Must(err)
 	if len(list) != 1 || list[0].Name != queue {
-		dlgFatal(w.Env, "asked for the state of %q, told %+v", queue, list)
+		dlgFatal(w.env, "asked for the state of %q, told %+v", queue, list)
 	}
 	return list[0].Depth
 }
 
 // dlgWithheld returns what is withheld of a side, nil for nothing.
-func dlgWithheld(w *World, h parley.ID) *parley.WithheldStream {
+func dlgWithheld(w *world, h parley.ID) *parley.WithheldStream {
 	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {
@@ -220,7 +220,7 @@ func dlgWithheld(w *World, h parley.ID) *parley.WithheldStream {
 }
 
 // dlgNames ends the check unless an error is of a kind and names something.
-func dlgNames(e *Env, what string, err, want error, name string) {
+func dlgNames(e *env, what string, err, want error, name string) {
 	switch {
 	case !errors.Is(err, want):
 		dlgFatal(e, "%s: the error is %v, want one that is %q", what, err, want)
@@ -231,7 +231,7 @@ func dlgNames(e *Env, what string, err, want error, name string) {
 
 // dlgGo runs f in a goroutine. The returned function gives its error, or ends
 // the check if f is not done within ten seconds.
-func dlgGo(e *Env, what string, f func() error) (wait func() error) {
+func dlgGo(e *env, what string, f func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return func() error {
@@ -246,7 +246,7 @@ func dlgGo(e *Env, what string, f func() error) (wait func() error) {
 }
 
 // dlgSession opens an owner of application locks.
-func dlgSession(e *Env, be backend.Backend, owner string) backend.Session {
+func dlgSession(e *env, be backend.Backend, owner string) backend.Session {
 	s, err := be.OpenSession(e.Ctx, time.Minute, owner)
 	if errors.Is(err, errors.ErrUnsupported) {
 		e.Skipf("this backend has no application locks yet")
@@ -268,7 +268,7 @@ func dlgEach(n int, f func(i int)) {
 
 // dlgInState makes a conversation whose initiator's side is in the state that
 // is told, and returns both handles.
-func dlgInState(w *World, state string) (client, server parley.ID) {
+func dlgInState(w *world, state string) (client, server parley.ID) {
 	client = w.Dialog("first")
 	server = dlgPeer(w, client)
 	switch state {
@@ -283,7 +283,7 @@ func dlgInState(w *World, state string) (client, server parley.ID) {
 		dlgEnd(w, server, client)
 		dlgGone(w, client, server)
 	default:
-		dlgFatal(w.Env, "no state %q", state)
+		dlgFatal(w.env, "no state %q", state)
 	}
 	return client, server
 }
@@ -296,7 +296,7 @@ type dlgVerb struct {
 
 // dlgVerbs are the verbs on a handle that change something: those that send and
 // the others.
-func dlgVerbs(w *World) (sending, others []dlgVerb) {
+func dlgVerbs(w *world) (sending, others []dlgVerb) {
 	sending = []dlgVerb{
 		{"Send", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
 			return tx.Conversation(h).Send(ctx, w.Any, []byte("x"))
@@ -309,7 +309,7 @@ func dlgVerbs(w *World) (sending, others []dlgVerb) {
 			return tx.SendBatch(ctx, []parley.Sending{{To: tx.Conversation(h), Payload: p}, {To: tx.Conversation(h), Payload: p}})
 		}},
 		{"Promote", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
-			return tx.Conversation(h).Promote(ctx, parley.Level(1))
+			return tx.Conversation(h).Promote(ctx, parley.PromoteLevel(1))
 		}},
 	}
 	others = []dlgVerb{

@@ -17,23 +17,23 @@ import (
 
 func init() {
 	add(
-		Check{ID: "X01", Name: "park after so many attempts", Run: checkPolicyPark},
-		Check{ID: "X01", Name: "dead letter after so many attempts", Run: checkPolicyDead},
-		Check{ID: "X01", Name: "end with an error after so many attempts", Run: checkPolicyEnd},
-		Check{ID: "X01", Name: "a callback decides, and so does the handler", Run: checkPolicyOverride},
-		Check{ID: "X02", Name: "a failing message stays", Run: checkFailureStays},
-		Check{ID: "X03", Name: "healthy groups beside a poisoned one", Run: checkHealthy},
-		Check{ID: "X04", Name: "disable the queue", Run: checkPolicyDisable},
-		Check{ID: "X05", Name: "attempts outlive the process", Run: checkAttemptsLast},
-		Check{ID: "X05", Name: "transient errors count if asked", Run: checkTransient},
-		Check{ID: "X06", Name: "no end of attempts", Run: checkNoPolicy},
-		Check{ID: "X07", Name: "a worker that dies before its commit", Run: checkDeath},
-		Check{ID: "X08", Name: "what the next delivery shows", Run: checkRedelivered},
-		Check{ID: "X09", Name: "a deadly message among others", Run: checkDeadly},
-		Check{ID: "X09", Name: "a worker that never gives up a message", Run: checkDeadlyForever},
-		Check{ID: "X18", Name: "traces of deaths", Run: checkTraces},
-		Check{ID: "X16", Name: "deaths in transactions, seen by a worker with leases", Run: checkLeaseSeesDeaths},
-		Check{ID: "X09", Name: "a deadly message in processes that it kills", Run: checkKiller, Limit: 2 * time.Minute},
+		check{ID: "X01", Name: "park after so many attempts", Run: checkPolicyPark},
+		check{ID: "X01", Name: "dead letter after so many attempts", Run: checkPolicyDead},
+		check{ID: "X01", Name: "end with an error after so many attempts", Run: checkPolicyEnd},
+		check{ID: "X01", Name: "a callback decides, and so does the handler", Run: checkPolicyOverride},
+		check{ID: "X02", Name: "a failing message stays", Run: checkFailureStays},
+		check{ID: "X03", Name: "healthy groups beside a poisoned one", Run: checkHealthy},
+		check{ID: "X04", Name: "disable the queue", Run: checkPolicyDisable},
+		check{ID: "X05", Name: "attempts outlive the process", Run: checkAttemptsLast},
+		check{ID: "X05", Name: "transient errors count if asked", Run: checkTransient},
+		check{ID: "X06", Name: "no end of attempts", Run: checkNoPolicy},
+		check{ID: "X07", Name: "a worker that dies before its commit", Run: checkDeath},
+		check{ID: "X08", Name: "what the next delivery shows", Run: checkRedelivered},
+		check{ID: "X09", Name: "a deadly message among others", Run: checkDeadly},
+		check{ID: "X09", Name: "a worker that never gives up a message", Run: checkDeadlyForever},
+		check{ID: "X18", Name: "traces of deaths", Run: checkTraces},
+		check{ID: "X16", Name: "deaths in transactions, seen by a worker with leases", Run: checkLeaseSeesDeaths},
+		check{ID: "X09", Name: "a deadly message in processes that it kills", Run: checkKiller, Limit: 2 * time.Minute},
 	)
 }
 
@@ -52,7 +52,7 @@ func killSelf() {
 var errPoison = errors.New("it is poison")
 
 // poisoned runs a worker whose handler fails for the body "poison", until done.
-func (w *World) poisoned(o parley.WorkerOptions, done func() bool) (attempts []int) {
+func (w *world) poisoned(o parley.WorkerOptions, done func() bool) (attempts []int) {
 	var mu sync.Mutex
 	if o.Backoff == nil {
 		o.Backoff = soonAgain
@@ -81,7 +81,7 @@ func (w *World) poisoned(o parley.WorkerOptions, done func() bool) (attempts []i
 	return attempts
 }
 
-func checkPolicyPark(e *Env) {
+func checkPolicyPark(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts([]string{"k"}, "0", "poison", "2")
@@ -99,7 +99,7 @@ func checkPolicyPark(e *Env) {
 			// Its order is kept: after Unpark the failing message is the next.
 			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
 			d := w.Receive(w.SQ, &parley.ReceiveOptions{Group: g.Group})
-			if got := Bodies(d.Messages); !slices.Equal(got, []string{"poison", "2"}) {
+			if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"poison", "2"}) {
 				e.Errorf("after Unpark the group has %q", got)
 			}
 			e.Must(d.Ack(e.Ctx))
@@ -108,7 +108,7 @@ func checkPolicyPark(e *Env) {
 	}
 }
 
-func checkPolicyDead(e *Env) {
+func checkPolicyDead(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts([]string{"k"}, "0", "poison", "2")
@@ -129,7 +129,7 @@ func checkPolicyDead(e *Env) {
 	}
 }
 
-func checkPolicyEnd(e *Env) {
+func checkPolicyEnd(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.Dialog("0", "poison", "2")
@@ -137,7 +137,7 @@ func checkPolicyEnd(e *Env) {
 			return w.depth(w.CQ) == 2
 		})
 		d := w.Receive(w.CQ, nil)
-		for d.Messages[0].Type != parley.ErrorType { // the effect of 0 may come first
+		for d.Messages[0].Type != parley.ErrorMessageType { // the effect of 0 may come first
 			e.Must(d.Ack(e.Ctx))
 			d = w.Receive(w.CQ, nil)
 		}
@@ -152,7 +152,7 @@ func checkPolicyEnd(e *Env) {
 	}
 }
 
-func checkPolicyOverride(e *Env) {
+func checkPolicyOverride(e *env) {
 	w := e.World()
 	var asked atomic.Int64
 	fail := map[string]error{
@@ -201,7 +201,7 @@ func checkPolicyOverride(e *Env) {
 	}
 }
 
-func checkFailureStays(e *Env) {
+func checkFailureStays(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts(nil, "poison")
@@ -224,7 +224,7 @@ func checkFailureStays(e *Env) {
 		}
 		var bodies []string
 		e.Soon(5*time.Second, func() bool {
-			bodies = append(bodies, Bodies(w.Drain(w.SQ))...)
+			bodies = append(bodies, bodiesOf(w.Drain(w.SQ))...)
 			return len(bodies) == 3
 		})
 		if len(bodies) != 3 {
@@ -235,7 +235,7 @@ func checkFailureStays(e *Env) {
 
 // checkHealthy lets a worker handle groups twice, once by themselves to see how
 // long that takes here.
-func checkHealthy(e *Env) {
+func checkHealthy(e *env) {
 	const groups = 100
 	keys := numbered("key %d", groups)
 	bodies := numbered("%03d", groups)
@@ -273,7 +273,7 @@ func checkHealthy(e *Env) {
 	}
 }
 
-func checkPolicyDisable(e *Env) {
+func checkPolicyDisable(e *env) {
 	w := e.World()
 	w.posts([]string{"k"}, "poison", "behind")
 	got := w.poisoned(parley.WorkerOptions{MaxAttempts: 5, Poison: parley.ActionDisableQueue}, func() bool { return w.queueStatus(w.SQ).Disabled })
@@ -289,7 +289,7 @@ func checkPolicyDisable(e *Env) {
 	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 	var bodies []string
 	e.Soon(10*time.Second, func() bool {
-		bodies = append(bodies, Bodies(w.Drain(w.SQ))...)
+		bodies = append(bodies, bodiesOf(w.Drain(w.SQ))...)
 		return len(bodies) == 3
 	})
 	slices.Sort(bodies)
@@ -298,7 +298,7 @@ func checkPolicyDisable(e *Env) {
 	}
 }
 
-func checkAttemptsLast(e *Env) {
+func checkAttemptsLast(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts([]string{"k"}, "poison")
@@ -323,7 +323,7 @@ func checkAttemptsLast(e *Env) {
 	}
 }
 
-func checkTransient(e *Env) {
+func checkTransient(e *env) {
 	for _, count := range []bool{false, true} {
 		w := e.another()
 		w.posts(nil, "transient")
@@ -351,7 +351,7 @@ func checkTransient(e *Env) {
 	}
 }
 
-func checkNoPolicy(e *Env) {
+func checkNoPolicy(e *env) {
 	w := e.World()
 	w.posts(nil, "poison")
 	var n atomic.Int64
@@ -381,7 +381,7 @@ const deadLease = time.Second
 
 // die runs a worker on a handle of its own until its handler gets the body, and
 // has the process die there. It returns the message as it was delivered.
-func (w *World) die(hold parley.Hold, body string) parley.Message {
+func (w *world) die(hold parley.Hold, body string) parley.Message {
 	b, f := w.frail(nil)
 	got := make(chan parley.Message, 1)
 	r := w.work(b, &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4}, func(ctx context.Context, m *parley.Message) error {
@@ -389,7 +389,7 @@ func (w *World) die(hold parley.Hold, body string) parley.Message {
 			return err
 		}
 		if string(m.Body) == body {
-			f.die()
+			f.Die()
 			got <- *m
 		}
 		return nil
@@ -406,7 +406,7 @@ func (w *World) die(hold parley.Hold, body string) parley.Message {
 	}
 }
 
-func checkDeath(e *Env) {
+func checkDeath(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts([]string{"k"}, "0", "1", "2")
@@ -417,7 +417,7 @@ func checkDeath(e *Env) {
 	}
 }
 
-func checkRedelivered(e *Env) {
+func checkRedelivered(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts([]string{"k"}, "mail")
@@ -442,7 +442,7 @@ func checkRedelivered(e *Env) {
 	}
 }
 
-func checkDeadly(e *Env) {
+func checkDeadly(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%03d", 40)
@@ -481,7 +481,7 @@ func checkDeadly(e *Env) {
 	}
 }
 
-func checkDeadlyForever(e *Env) {
+func checkDeadlyForever(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		w.posts(nil, "0", "deadly", "1")
@@ -494,7 +494,7 @@ func checkDeadlyForever(e *Env) {
 	}
 }
 
-func checkTraces(e *Env) {
+func checkTraces(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%03d", 10)
@@ -513,7 +513,7 @@ func checkTraces(e *Env) {
 	}
 }
 
-func checkKiller(e *Env) {
+func checkKiller(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%03d", 40)
@@ -555,7 +555,7 @@ func checkKiller(e *Env) {
 
 // checkLeaseSeesDeaths leaves records of workers that died with messages in hand: one
 // that handled its message alone, and one that handled several.
-func checkLeaseSeesDeaths(e *Env) {
+func checkLeaseSeesDeaths(e *env) {
 	if !e.HoldsInTransaction() {
 		e.Skipf("nothing is held in transactions")
 	}
@@ -564,7 +564,7 @@ func checkLeaseSeesDeaths(e *Env) {
 	died := func(alone bool, body string) {
 		id, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)})
 		e.Must(err)
-		_, err = be.Attend(e.Ctx, backend.Attendance{Reader: parley.NewID(), Worker: parley.NewID(),
+		_, err = be.PutReader(e.Ctx, backend.ReaderRecord{Reader: parley.NewID(), Worker: parley.NewID(),
 			Queue: w.queueStatus(w.SQ).ID, Owner: "dead", Readers: 1, For: time.Minute, InHand: []parley.ID{id}, Alone: alone})
 		e.Must(err)
 	}

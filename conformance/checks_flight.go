@@ -11,9 +11,9 @@ import (
 
 func init() {
 	add(
-		Check{ID: "A23", Name: "a free group behind many that are in flight",
+		check{ID: "A23", Name: "a free group behind many that are in flight",
 			Run: checkFlightGroups, Limit: 3 * time.Minute},
-		Check{ID: "A24", Name: "a promotion behind many that are in flight",
+		check{ID: "A24", Name: "a promotion behind many that are in flight",
 			Run: checkFlightPromotions, Limit: 3 * time.Minute},
 	)
 }
@@ -25,7 +25,7 @@ const inFlight = 130
 // flight posts to new keys of priority 9, and has the groups in flight while f runs: half
 // of them by lease, which are those that f is given, and the others, where the store can, in
 // one transaction, which is rolled back. All of them are by lease where it cannot.
-func flight(w *World, f func(held []*parley.Delivery)) {
+func flight(w *world, f func(held []*parley.Delivery)) {
 	posts := make([]parley.Posting, inFlight)
 	for i := range posts {
 		posts[i].Type = w.Any
@@ -47,7 +47,6 @@ func flight(w *World, f func(held []*parley.Delivery)) {
 		f(held)
 		return
 	}
-	undo := errors.New("undo")
 	err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error {
 		for range inFlight - n {
 			if _, err := tx.Receive(w.Ctx, w.SQ, nil); err != nil {
@@ -55,16 +54,16 @@ func flight(w *World, f func(held []*parley.Delivery)) {
 			}
 		}
 		f(held)
-		return undo
+		return errUndo
 	})
-	if !errors.Is(err, undo) {
+	if !errors.Is(err, errUndo) {
 		w.Fatalf("a transaction with %d groups: %v", inFlight-n, err)
 	}
 }
 
 // checkFlightGroups looks for what is free behind what is in flight: streams, and posts,
 // which have an order of their own.
-func checkFlightGroups(e *Env) {
+func checkFlightGroups(e *env) {
 	w := invWorld(e)
 	left := 0
 	flight(w, func(held []*parley.Delivery) {
@@ -94,7 +93,7 @@ func checkFlightGroups(e *Env) {
 }
 
 // checkFlightPromotions promotes all that is in flight, and then what is free.
-func checkFlightPromotions(e *Env) {
+func checkFlightPromotions(e *env) {
 	w := invWorld(e)
 	flight(w, func([]*parley.Delivery) {
 		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 2*inFlight)
@@ -114,7 +113,7 @@ func checkFlightPromotions(e *Env) {
 		e.Must(err)
 		at := slices.IndexFunc(groups, func(g parley.GroupStatus) bool { return g.Key == "promoted" })
 		e.Must(w.B.Promote(e.Ctx, groups[at].Group))
-		e.Must(w.B.Promote(e.Ctx, post, parley.Level(1)))
+		e.Must(w.B.Promote(e.Ctx, post, parley.PromoteLevel(1)))
 		prioOrder(w, w.SQ, "behind promotions in flight", "promoted", "promoted post", "ordinary")
 		w.Nothing(w.SQ, nil)
 	})

@@ -1,302 +1,154 @@
 package conformance
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"time"
+// heldGroups is the beginning of scripts about a conversation and a key, held in each way: of two
+// messages the first is in hand.
+const heldGroups = `
+			broker other
+			each hold: every hold
+				each make, own, send: begin d "m0" "m1", of d.peer, send d |
+					post SQ key k type Any "m0"; post SQ key k type Any "m1", group r.group, post SQ key k type Any
+					$make
+					receive SQ $hold max 1 as r -> "m0"
+`
 
-	"github.com/parleymq/parley"
-)
+// heldFromAll goes on with heldGroups: no other receiver can get at the group.
+const heldFromAll = `
+					each by: | by lease | group r.group | $own
+						other: nothing SQ $by
+					transaction t on other
+					t: group g at SQ -> ErrNoMessage
+					t: receive SQ group r.group -> ErrNoMessage
+					commit t
+`
 
 func init() {
 	add(
-		Check{ID: "G01", Name: "the next receiver gets another group or nothing", Run: checkGrpNext},
-		Check{ID: "G02", Name: "a held group asked for by name", Run: checkGrpByName},
-		Check{ID: "G03", Name: "each side has a group of its own", Run: checkGrpSides},
-		Check{ID: "G04", Name: "a message sent to a held group is received afterwards", Run: checkGrpSent},
-		Check{ID: "G05", Name: "GetGroup takes the group for its transaction", Run: checkGrpGet},
-		Check{ID: "G06", Name: "a transaction that receives twice holds both groups", Run: checkGrpTwice},
+		scripted("G01", "the next receiver gets another group or nothing", `
+			broker other
+			broker third
+			each hold: every hold
+				begin a "a0" "a1"
+				begin b "b0"
+				receive SQ $hold max 1 as first
+				other: receive SQ $hold now as next -> "b0"
+				third: receive SQ now -> ErrNoMessage
+				ack first
+				third: take SQ -> "a1"
+				ack next
+		`, alone),
+		scripted("G02", "a held group asked for by name", `
+			broker other
+			each hold: every hold
+				begin d "m0" "m1"
+				receive SQ $hold max 1 as r
+				each by: group r.group | of d.peer
+					other: receive SQ $by now -> ErrNoMessage
+					clock asked
+					other: receive SQ $by wait 200ms -> ErrNoMessage
+					passed asked 200ms
+				start asks other: receive SQ group r.group wait 15s as rest -> "m1"
+				waits asks
+				ack r
+				join asks within 15s
+				ack rest
+			group unknown // one that is not there has no message; a handle that is not is a mistake
+			nothing SQ group unknown
+			receive SQ of unknown -> ErrNoConversation
+		`, alone),
+		scripted("G03", "each side has a group of its own", `
+			broker other
+			each hold: every hold
+				begin d "ask"
+				send d.peer "tell"
+				receive SQ $hold as target
+				other: receive CQ $hold now as initiator -> "tell"
+				differ target.group initiator.group
+				ack initiator
+				group g
+				clock c
+				transaction t on other
+				t: timer d 1h
+				t: move d to g
+				t: end d
+				commit t
+				within c 5s
+				ack target
+				receive SQ as r -> EndDialog
+				finish r
+				ack r
+		`, alone),
+		scripted("G04", "a message sent to a held group is received afterwards", heldGroups+`
+					clock c
+					other: $send "m2"
+					within c 5s
+					other: nothing SQ
+					ack r
+					other: receive SQ as rest -> "m1", "m2"
+					ack rest
+		`, alone),
+		scripted("G05", "GetGroup takes the group for its transaction", `
+			broker other // all in one transaction, so that it asks stores with a single writer as well
+			transaction t
+			t: group g at SQ -> ErrNoMessage
+			commit t
+			begin a "a0" "a1"
+			begin b "b0"
+			let first a.peer
+			let second b.peer
+			transaction t
+			t: group g at SQ
+			equal g first
+			each body: a0 | a1
+				if many writers:
+					other: nothing SQ group g
+				t: receive SQ group g max 1 -> "$body"
+			t: receive SQ group g -> ErrNoMessage
+			if many writers:
+				send a "a2"
+				other: nothing SQ group g
+				other: receive SQ as r
+				equal r.group second
+				rollback r
+			commit t
+			if many writers:
+				receive SQ group first as r -> "a2"
+				ack r
+			receive SQ as r -> "b0"
+			ack r
+			nothing SQ
+
+			begin c "c0" // by name, and what is held by lease is not to be had
+			receive SQ by lease as r
+			transaction t on other
+			each by: | group r.group
+				t: group g at SQ $by -> ErrNoMessage
+			commit t
+			rollback r
+			transaction t on other
+			t: group g at SQ group r.group
+			commit t
+			equal g r.group
+			receive SQ as r -> "c0"
+			ack r
+		`, alone),
+		scripted("G06", "a transaction that receives twice holds both groups", `
+			broker other
+			begin a "a0" "a1"
+			begin b "b0" "b1"
+			begin c "c0"
+			each end: rollback t | commit t
+				transaction t
+				t: receive SQ max 2 as one -> "a0", "a1"
+				t: receive SQ max 1 as two -> "b0"
+				if many writers:
+					other: nothing SQ group one.group
+					other: nothing SQ group two.group
+					other: receive SQ as r -> "c0"
+					rollback r
+				t: receive SQ -> "b1" // the group that it holds stays eligible
+				$end
+			other: take SQ -> "c0"
+			other: nothing SQ
+		`, alone),
 	)
-}
-
-func checkGrpNext(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	for _, hold := range e.Holds() {
-		w.Dialog("a0", "a1")
-		w.Dialog("b0")
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		var next *parley.Delivery
-		invPrompt(e, "receive the next group, one being "+invHoldName(hold), func(ctx context.Context) (err error) {
-			next, err = other.B.Receive(ctx, w.SQ, &parley.ReceiveOptions{Hold: hold})
-			return err
-		})
-		defer next.Close()
-		if got := Bodies(next.Messages); !slices.Equal(got, []string{"b0"}) {
-			e.Errorf("with a0 %s, another receiver gets %q, want b0", invHoldName(hold), got)
-		}
-		third := invOther(w)
-		invPrompt(e, "receive, all groups being "+invHoldName(hold), func(ctx context.Context) error {
-			d, err := third.B.Receive(ctx, w.SQ, nil)
-			if errors.Is(err, parley.ErrNoMessage) {
-				return nil
-			}
-			if err == nil {
-				err = fmt.Errorf("received %s", describe(d.Messages))
-			}
-			return err
-		})
-		e.Must(d.Ack(e.Ctx))
-		if got := third.Take(w.SQ, nil); !slices.Equal(got, []string{"a1"}) {
-			e.Errorf("after the first was acknowledged received %q, want a1", got)
-		}
-		e.Must(next.Ack(e.Ctx))
-	}
-}
-
-func checkGrpByName(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	for _, hold := range e.Holds() {
-		what := "a group " + invHoldName(hold)
-		h := w.Dialog("m0", "m1")
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		for _, o := range []parley.ReceiveOptions{{Group: d.Group}, {Conversation: invPeer(w, h)}} {
-			invPrompt(e, "ask for "+what+" without a wait", func(ctx context.Context) error {
-				if d, err := other.B.Receive(ctx, w.SQ, &o); !errors.Is(err, parley.ErrNoMessage) {
-					return fmt.Errorf("returned %v (%v), want ErrNoMessage", d, err)
-				}
-				return nil
-			})
-
-			o.Wait = 200 * time.Millisecond
-			start := time.Now()
-			invPrompt(e, "ask for "+what+" with a wait of 200 ms", func(ctx context.Context) error {
-				if d, err := other.B.Receive(ctx, w.SQ, &o); !errors.Is(err, parley.ErrNoMessage) {
-					return fmt.Errorf("returned %v (%v), want ErrNoMessage", d, err)
-				}
-				return nil
-			})
-			if took := time.Since(start); took < 180*time.Millisecond {
-				e.Errorf("a receive of %s with a wait of 200 ms returned nothing after %v", what, took)
-			}
-		}
-
-		time.AfterFunc(100*time.Millisecond, func() {
-			if err := d.Ack(e.Ctx); err != nil {
-				e.Errorf("acknowledge: %v", err)
-			}
-		})
-		rest := other.TryReceive(w.SQ, &parley.ReceiveOptions{Group: d.Group}, 15*time.Second)
-		if rest == nil {
-			e.Fatalf("%s was acknowledged after 100 ms, and a receive of it with a wait of 15 s gets nothing", what)
-		}
-		if got := Bodies(rest.Messages); !slices.Equal(got, []string{"m1"}) {
-			e.Errorf("after the acknowledgement of m0 received %q, want m1", got)
-		}
-		e.Must(rest.Ack(e.Ctx))
-	}
-	// A group that is not there has no message; a handle that is not is a mistake.
-	w.Nothing(w.SQ, &parley.ReceiveOptions{Group: parley.NewID()})
-	_, err := w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Conversation: parley.NewID()})
-	e.Is(err, parley.ErrNoConversation)
-}
-
-func checkGrpSides(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	for _, hold := range e.Holds() {
-		what := "with the other side's group " + invHoldName(hold)
-		h := w.Dialog("ask")
-		peer := invPeer(w, h)
-		w.Send(peer, w.Tell, "tell")
-
-		target := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		initiator := other.TryReceive(w.CQ, &parley.ReceiveOptions{Hold: hold}, 0)
-		if initiator == nil {
-			e.Fatalf("%s the initiator receives nothing", what)
-		}
-		if got := Bodies(initiator.Messages); !slices.Equal(got, []string{"tell"}) {
-			e.Errorf("%s the initiator receives %q, want tell", what, got)
-		}
-		if target.Group == initiator.Group {
-			e.Errorf("both sides are in group %s", target.Group)
-		}
-		e.Must(initiator.Ack(e.Ctx))
-		invPrompt(e, "timer, move and end of the initiator "+what, func(ctx context.Context) error {
-			return other.B.InTx(ctx, func(tx *parley.Tx) error {
-				c := tx.Conversation(h)
-				return errors.Join(c.SetTimer(ctx, time.Hour), c.Move(ctx, parley.NewID()), c.End(ctx))
-			})
-		})
-		e.Must(target.Ack(e.Ctx))
-		d := w.Receive(w.SQ, nil)
-		if got := grpTypes(d.Messages); !slices.Equal(got, []string{parley.EndDialog}) {
-			e.Errorf("then the target receives %q, want EndDialog", got)
-		}
-		e.Must(d.Messages[0].End(e.Ctx))
-		e.Must(d.Ack(e.Ctx))
-	}
-}
-
-func checkGrpSent(e *Env) {
-	invHolding(e, func(w, other *World, hold parley.Hold, kind string, d *parley.Delivery) {
-		what := kind + " " + invHoldName(hold)
-		h := d.Messages[0].Conversation
-		if kind == "conversation" {
-			h = invPeer(other, h)
-		}
-		invPrompt(e, "send to a "+what, func(ctx context.Context) error {
-			if kind == "key" {
-				_, err := other.B.Post(ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("m2")}, parley.Key("k"))
-				return err
-			}
-			return other.B.InTx(ctx, func(tx *parley.Tx) error {
-				return tx.Conversation(h).Send(ctx, w.Ask, []byte("m2"))
-			})
-		})
-		other.Nothing(w.SQ, nil)
-		e.Must(d.Ack(e.Ctx))
-		if got := other.Take(w.SQ, nil); !slices.Equal(got, []string{"m1", "m2"}) {
-			e.Errorf("%s: sent while it was held: received %q, want m1 and m2", what, got)
-		}
-	})
-}
-
-// checkGrpGet works inside one transaction, so that it asks stores with a single
-// writer as well.
-func checkGrpGet(e *Env) {
-	w := invWorld(e)
-	w.Tx(func(tx *parley.Tx) error {
-		if g, err := tx.GetGroup(e.Ctx, w.SQ, nil); !errors.Is(err, parley.ErrNoMessage) {
-			e.Errorf("GetGroup of an empty queue returns %s (%v), want ErrNoMessage", g, err)
-		}
-		return nil
-	})
-	first, second := invPeer(w, w.Dialog("a0", "a1")), invPeer(w, w.Dialog("b0"))
-	other := invOther(w)
-	w.Tx(func(tx *parley.Tx) error {
-		g, err := tx.GetGroup(e.Ctx, w.SQ, nil)
-		if err != nil {
-			return err
-		}
-		if g != first {
-			e.Errorf("GetGroup returns %s, want the group of the oldest message, %s", g, first)
-		}
-		var got []string
-		for range 2 {
-			if e.HoldsInTransaction() {
-				other.Nothing(w.SQ, &parley.ReceiveOptions{Group: g})
-			}
-			ms, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g, MaxMessages: 1})
-			if err != nil {
-				return fmt.Errorf("receive from the group taken: %w", err)
-			}
-			got = append(got, Bodies(ms)...)
-		}
-		if !slices.Equal(got, []string{"a0", "a1"}) {
-			e.Errorf("from the group taken received %q, want a0 and a1", got)
-		}
-		if _, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g}); !errors.Is(err, parley.ErrNoMessage) {
-			e.Errorf("the emptied group brings %v, want ErrNoMessage", err)
-		}
-		if e.HoldsInTransaction() {
-			w.Send(invPeer(w, first), w.Ask, "a2") // by another transaction
-			other.Nothing(w.SQ, &parley.ReceiveOptions{Group: g})
-			d := other.Receive(w.SQ, nil)
-			if d.Group != second {
-				e.Errorf("with %s taken another receiver gets %s, want %s", g, d.Group, second)
-			}
-			e.Must(d.Rollback(e.Ctx))
-		}
-		return nil
-	})
-	if e.HoldsInTransaction() {
-		if got := w.Take(w.SQ, &parley.ReceiveOptions{Group: first}); !slices.Equal(got, []string{"a2"}) {
-			e.Errorf("sent while the group was taken: received %q, want a2", got)
-		}
-	}
-	if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"b0"}) {
-		e.Errorf("the other group brings %q, want b0", got)
-	}
-	w.Nothing(w.SQ, nil)
-
-	// By name, and what is held by lease is not to be had.
-	w.Dialog("c0")
-	d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
-	other.Tx(func(tx *parley.Tx) error {
-		for _, o := range []*parley.ReceiveOptions{nil, {Group: d.Group}} {
-			if g, err := tx.GetGroup(e.Ctx, w.SQ, o); !errors.Is(err, parley.ErrNoMessage) {
-				e.Errorf("GetGroup while the group is leased returns %s (%v), want ErrNoMessage", g, err)
-			}
-		}
-		return nil
-	})
-	e.Must(d.Rollback(e.Ctx))
-	other.Tx(func(tx *parley.Tx) error {
-		g, err := tx.GetGroup(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: d.Group})
-		if err == nil && g != d.Group {
-			e.Errorf("GetGroup by name returns %s, want %s", g, d.Group)
-		}
-		return err
-	})
-	if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"c0"}) {
-		e.Errorf("GetGroup took something: then received %q, want c0", got)
-	}
-}
-
-func checkGrpTwice(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	undo := errors.New("undo")
-	for _, end := range []error{undo, nil} {
-		if end != nil {
-			w.Dialog("a0", "a1")
-			w.Dialog("b0", "b1")
-			w.Dialog("c0")
-		}
-		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-			one, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 2})
-			if err != nil {
-				return err
-			}
-			two, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
-			if err != nil {
-				return err
-			}
-			if got := append(Bodies(one), Bodies(two)...); !slices.Equal(got, []string{"a0", "a1", "b0"}) {
-				e.Errorf("a transaction that receives twice gets %q, want a0, a1 and b0", got)
-			}
-			if e.HoldsInTransaction() {
-				for _, ms := range [][]*parley.Message{one, two} {
-					other.Nothing(w.SQ, &parley.ReceiveOptions{Group: ms[0].Group})
-				}
-				d := other.Receive(w.SQ, nil)
-				if got := Bodies(d.Messages); !slices.Equal(got, []string{"c0"}) {
-					e.Errorf("with a and b held another receiver gets %q, want c0", got)
-				}
-				e.Must(d.Rollback(e.Ctx))
-			}
-			// The group that it holds stays eligible.
-			more, err := tx.Receive(e.Ctx, w.SQ, nil)
-			if err != nil {
-				return err
-			}
-			if got := Bodies(more); !slices.Equal(got, []string{"b1"}) {
-				e.Errorf("the third receive of the transaction gets %q, want b1", got)
-			}
-			return end
-		})
-		if !errors.Is(err, end) {
-			e.Fatalf("transaction: %v", err)
-		}
-		if end != nil {
-			continue
-		}
-		if got := Bodies(other.Drain(w.SQ)); !slices.Equal(got, []string{"c0"}) {
-			e.Errorf("after the commit received %q, want c0", got)
-		}
-	}
 }

@@ -13,29 +13,62 @@ import (
 
 func init() {
 	add(
-		Check{ID: "G07", Name: "the end of a transaction frees its groups", Run: checkGrpFree},
-		Check{ID: "G07", Name: "a group is held until the commit, not until the settle", Run: checkGrpUntilCommit},
-		Check{ID: "G07", Name: "the death of a process frees its groups", Run: checkGrpKilled},
-		Check{ID: "G09", Name: "after a rollback to a savepoint the group is still held", Run: checkGrpSavepoint},
-		Check{ID: "G09", Name: "a delivery that returns its messages keeps the group", Run: checkGrpReturn},
+		check{ID: "G07", Name: "the end of a transaction frees its groups", Run: checkGrpFree},
+		check{ID: "G07", Name: "a group is held until the commit, not until the settle", Run: checkGrpUntilCommit},
+		check{ID: "G07", Name: "the death of a process frees its groups", Run: checkGrpKilled},
+		scripted("G09", "after a rollback to a savepoint the group is still held", `
+			broker other
+			begin d "m0" "m1" "m2"
+			begin late "later"
+			each take, held, want: group g at SQ, g, "m0", "m1", "m2" | receive SQ max 1 as taken, taken.group, "m1", "m2"
+				transaction t
+				t: $take
+				t: savepoint here
+				each again: 1 | 2 // a savepoint can be returned to again
+					t: receive SQ group $held -> $want
+					t: once "$held" new
+					t: rollback to here
+					if many writers:
+						other: nothing SQ group $held
+						other: receive SQ as r -> "later"
+						rollback r
+				t: once "$held" new
+				t: release here
+				t: receive SQ group $held -> $want
+				rollback t
+			receive SQ as r -> "m0", "m1", "m2"
+			ack r
+			send d "m3"
+			take SQ in any order -> "later", "m3"
+		`, alone),
+		scripted("G09", "a delivery that returns its messages keeps the group", heldGroups+`
+					return r
+					other: nothing SQ group r.group
+					more r 1 -> "m0"
+					more r 5 -> "m1"
+					return r
+					more r 1 -> "m0"
+					ack r
+					other: receive SQ as rest -> "m1"
+					ack rest
+		`, alone),
 	)
 }
 
-func checkGrpFree(e *Env) {
+func checkGrpFree(e *env) {
 	w := invWorld(e)
 	other := invOther(w)
-	undo := errors.New("undo")
 	ends := []struct {
 		name string
 		end  func(b *parley.Broker, work func(tx *parley.Tx) error) error
 	}{
 		{"rollback", func(b *parley.Broker, work func(tx *parley.Tx) error) error {
-			return b.InTx(e.Ctx, func(tx *parley.Tx) error { return errors.Join(work(tx), undo) })
+			return b.InTx(e.Ctx, func(tx *parley.Tx) error { return errors.Join(work(tx), errUndo) })
 		}},
 		{"a panic", func(b *parley.Broker, work func(tx *parley.Tx) error) (err error) {
 			defer func() {
 				recover()
-				err = errors.Join(err, undo)
+				err = errors.Join(err, errUndo)
 			}()
 			return b.InTx(e.Ctx, func(tx *parley.Tx) error {
 				err = work(tx)
@@ -46,7 +79,7 @@ func checkGrpFree(e *Env) {
 			ctx, cancel := context.WithCancel(e.Ctx)
 			defer cancel()
 			return b.InTx(ctx, func(tx *parley.Tx) error {
-				err := errors.Join(work(tx), undo)
+				err := errors.Join(work(tx), errUndo)
 				cancel()
 				return err
 			})
@@ -61,10 +94,10 @@ func checkGrpFree(e *Env) {
 			if err == nil {
 				return errors.New("the connection was closed, and the commit reports success")
 			}
-			return undo
+			return errUndo
 		}},
 		{"commit", func(b *parley.Broker, work func(tx *parley.Tx) error) error {
-			return errors.Join(b.InTx(e.Ctx, work), undo)
+			return errors.Join(b.InTx(e.Ctx, work), errUndo)
 		}},
 	}
 	var groups []parley.ID
@@ -91,7 +124,7 @@ func checkGrpFree(e *Env) {
 			}
 			return nil
 		})
-		if !errors.Is(err, undo) || len(groups) != 2 {
+		if !errors.Is(err, errUndo) || len(groups) != 2 {
 			e.Fatalf("%s: %v, with %d groups taken", end.name, err, len(groups))
 		}
 		want := 2
@@ -128,8 +161,8 @@ func checkGrpFree(e *Env) {
 	}
 }
 
-func checkGrpUntilCommit(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkGrpUntilCommit(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	s := invUnder(invWorld(e))
@@ -163,7 +196,7 @@ func checkGrpUntilCommit(e *Env) {
 	}
 }
 
-func checkGrpKilled(e *Env) {
+func checkGrpKilled(e *env) {
 	w := invWorld(e)
 	w.Dialog("a0", "a1")
 	w.Dialog("b0")
@@ -172,7 +205,7 @@ func checkGrpKilled(e *Env) {
 	if got := c.Hear(); got != "received" {
 		e.Fatalf("the child says %q, want that it received", got)
 	}
-	if e.HoldsInTransaction() {
+	if e.ManyWriters() {
 		w.Nothing(w.SQ, nil)
 	}
 	c.Kill()
@@ -184,7 +217,7 @@ func checkGrpKilled(e *Env) {
 			e.Fatalf("the process was killed 15 s ago, and of its groups only %q is received", got)
 		}
 		groups[d.Group] = true
-		got = append(got, Bodies(d.Messages)...)
+		got = append(got, bodiesOf(d.Messages)...)
 		e.Must(d.Ack(e.Ctx))
 	}
 	if !slices.Equal(got, []string{"a0", "a1", "b0"}) || len(groups) != 2 {
@@ -193,116 +226,4 @@ func checkGrpKilled(e *Env) {
 	if invWrote(w, key) {
 		e.Errorf("the write of the killed process is there")
 	}
-}
-
-func checkGrpSavepoint(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	h := w.Dialog("m0", "m1", "m2")
-	w.Dialog("later")
-	ways := []struct {
-		name string
-		take func(tx *parley.Tx) (parley.ID, int, error) // the group, and how many were received
-	}{
-		{"GetGroup", func(tx *parley.Tx) (parley.ID, int, error) {
-			g, err := tx.GetGroup(e.Ctx, w.SQ, nil)
-			return g, 0, err
-		}},
-		{"Receive", func(tx *parley.Tx) (parley.ID, int, error) {
-			ms, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
-			if err != nil {
-				return parley.ID{}, 0, err
-			}
-			return ms[0].Group, 1, nil
-		}},
-	}
-	undo := errors.New("undo")
-	for _, way := range ways {
-		key := e.Name(way.name)
-		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-			g, n, err := way.take(tx)
-			if err != nil {
-				return err
-			}
-			want := []string{"m0", "m1", "m2"}[n:]
-			if err := tx.Savepoint(e.Ctx, "here"); err != nil {
-				return err
-			}
-			for range 2 { // a savepoint can be returned to again
-				ms, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
-				if err != nil {
-					return fmt.Errorf("receive after the savepoint: %w", err)
-				}
-				if got := Bodies(ms); !slices.Equal(got, want) {
-					e.Errorf("under %s received %q after the savepoint, want %q", way.name, got, want)
-				}
-				if _, err := tx.Once(e.Ctx, key); err != nil {
-					return err
-				}
-				if err := tx.RollbackTo(e.Ctx, "here"); err != nil {
-					return err
-				}
-				if e.HoldsInTransaction() {
-					if d := other.TryReceive(w.SQ, &parley.ReceiveOptions{Group: g}, 0); d != nil {
-						e.Fatalf("under %s, after the rollback to the savepoint another receiver gets %s", way.name, describe(d.Messages))
-					}
-					if got := other.Receive(w.SQ, nil); string(got.Messages[0].Body) != "later" {
-						e.Fatalf("under %s, after the rollback to the savepoint another receiver gets %s", way.name, describe(got.Messages))
-					} else {
-						e.Must(got.Rollback(e.Ctx))
-					}
-				}
-			}
-			if fresh, err := tx.Once(e.Ctx, key); err != nil || !fresh {
-				e.Errorf("under %s, what was written after the savepoint is still there (%v)", way.name, err)
-			}
-			if err := tx.Release(e.Ctx, "here"); err != nil {
-				return err
-			}
-			ms, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
-			if err != nil {
-				return fmt.Errorf("receive after the rollback to the savepoint: %w", err)
-			}
-			if got := Bodies(ms); !slices.Equal(got, want) {
-				e.Errorf("under %s, after the rollback to the savepoint received %q, want %q", way.name, got, want)
-			}
-			return undo
-		})
-		e.Is(err, undo)
-	}
-	if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"m0", "m1", "m2"}) {
-		e.Errorf("after all was rolled back received %q, want m0, m1 and m2", got)
-	}
-	w.Send(h, w.Ask, "m3")
-	w.Drain(w.SQ)
-}
-
-func checkGrpReturn(e *Env) {
-	invHolding(e, func(w, other *World, hold parley.Hold, kind string, d *parley.Delivery) {
-		what := kind + " " + invHoldName(hold)
-		e.Must(d.Return(e.Ctx))
-		if d2 := other.TryReceive(w.SQ, &parley.ReceiveOptions{Group: d.Group}, 0); d2 != nil {
-			e.Fatalf("%s: its messages were returned and the group kept, and another receiver gets %s", what, describe(d2.Messages))
-		}
-		more, err := d.More(e.Ctx, 1)
-		e.Must(err)
-		if got := Bodies(more); !slices.Equal(got, []string{"m0"}) {
-			e.Fatalf("%s: after Return, More brings %q, want m0", what, got)
-		}
-		more, err = d.More(e.Ctx, 5)
-		e.Must(err)
-		if got := Bodies(more); !slices.Equal(got, []string{"m1"}) {
-			e.Fatalf("%s: More brings %q, want m1", what, got)
-		}
-		e.Must(d.Return(e.Ctx))
-		more, err = d.More(e.Ctx, 1)
-		e.Must(err)
-		if got := Bodies(more); !slices.Equal(got, []string{"m0"}) {
-			e.Fatalf("%s: after a second Return, More brings %q, want m0", what, got)
-		}
-		e.Must(d.Ack(e.Ctx))
-		if got := other.Take(w.SQ, nil); !slices.Equal(got, []string{"m1"}) {
-			e.Errorf("%s: m0 was acknowledged, then received %q, want m1", what, got)
-		}
-	})
 }

@@ -12,12 +12,12 @@ import (
 
 func init() {
 	add(
-		Check{ID: "W05", Name: "handlers of groups", Run: checkGroupHandler},
-		Check{ID: "W06", Name: "a backlog in one of several queues", Run: checkSeveralQueues},
+		check{ID: "W05", Name: "handlers of groups", Run: checkGroupHandler},
+		check{ID: "W06", Name: "a backlog in one of several queues", Run: checkSeveralQueues},
 	)
 }
 
-func checkGroupHandler(e *Env) {
+func checkGroupHandler(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%03d", 100)
@@ -59,7 +59,7 @@ func checkGroupHandler(e *Env) {
 	}
 }
 
-func checkSeveralQueues(e *Env) {
+func checkSeveralQueues(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		const backlog, few = 400, 5

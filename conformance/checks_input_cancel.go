@@ -13,28 +13,39 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B06", Name: "cancelled before", Run: checkCancelledBefore},
-		Check{ID: "B06", Name: "cancelled before a verb of a transaction", Run: checkCancelledInTx},
-		Check{ID: "B06", Name: "cancelled in the middle of a verb", Run: checkCancelledWithin, Limit: 2 * time.Minute},
-		Check{ID: "B06", Name: "cancelled in the middle of receiving", Run: checkCancelledReceive},
-		Check{ID: "B06", Name: "cancelled in the middle of settling", Run: checkCancelledSettle},
-		Check{ID: "B06", Name: "cancelled in the middle of a definition", Run: checkCancelledDefine},
-		Check{ID: "B06", Name: "cancelled before the commit", Run: checkCancelledCommit},
-		Check{ID: "B06", Name: "cancelled while waiting for a message", Run: checkCancelledWaiting},
-		Check{ID: "B06", Name: "cancelled while waiting for a sender", Run: checkCancelledBehindSender},
-		Check{ID: "B06", Name: "cancelled while waiting for a group", Run: checkCancelledBehindGroup},
-		Check{ID: "B06", Name: "cancelled with a delivery in hand", Run: checkCancelledDelivery},
+		check{ID: "B06", Name: "cancelled before", Run: checkCancelledBefore},
+		check{ID: "B06", Name: "cancelled before a verb of a transaction", Run: checkCancelledInTx},
+		check{ID: "B06", Name: "cancelled in the middle of a verb", Run: checkCancelledWithin, Limit: 2 * time.Minute},
+		check{ID: "B06", Name: "cancelled in the middle of receiving", Run: checkCancelledReceive},
+		check{ID: "B06", Name: "cancelled in the middle of settling", Run: checkCancelledSettle},
+		check{ID: "B06", Name: "cancelled in the middle of a definition", Run: checkCancelledDefine},
+		check{ID: "B06", Name: "cancelled before the commit", Run: checkCancelledCommit},
+		check{ID: "B06", Name: "cancelled while waiting for a message", Run: checkCancelledWaiting},
+		scripted("B06", "cancelled while waiting for a sender", `
+			broker other
+			begin d "0"
+			transaction t
+			t: send d "1"
+			start sends for 50ms other: send d "never" -> DeadlineExceeded // it waits for t, or for the one writer
+			join sends
+			commit t
+			send d "2"
+			take SQ -> "0" #0, "1" #1, "2" #2
+			quiet SQ
+		`),
+		check{ID: "B06", Name: "cancelled while waiting for a group", Run: checkCancelledBehindGroup},
+		check{ID: "B06", Name: "cancelled with a delivery in hand", Run: checkCancelledDelivery},
 	)
 }
 
 // inpCancelled ends the check unless an error is the context's own.
-func inpCancelled(e *Env, what string, err, want error) {
+func inpCancelled(e *env, what string, err, want error) {
 	if !errors.Is(err, want) {
 		dlgFatal(e, "%s: the error is %v, want one that is %q", what, err, want)
 	}
 }
 
-func checkCancelledBefore(e *Env) {
+func checkCancelledBefore(e *env) {
 	w := e.World()
 	h := w.Dialog("0")
 	before, err := w.B.Catalog(e.Ctx)
@@ -63,8 +74,8 @@ func checkCancelledBefore(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkCancelledInTx(e *Env) {
-	w := e.World(func(c *parley.Catalog) { c.Services[1].PeerPromotion = 255 })
+func checkCancelledInTx(e *env) {
+	w := e.World(func(c *parley.Catalog) { c.Services[1].FarPromotion = 255 })
 	h := w.Dialog("0")
 	w.Send(dlgPeer(w, h), w.Tell, "to the client")
 	cancelled, cancel := context.WithCancel(e.Ctx)
@@ -149,7 +160,7 @@ func inpPrint(ctx context.Context, tx *parley.Tx, handles ...parley.ID) (string,
 
 // checkCancelledWithin cancels in growing strides: a store may need a new
 // connection after each time.
-func checkCancelledWithin(e *Env) {
+func checkCancelledWithin(e *env) {
 	w, xml, _, _, _ := dlgChecked(e)
 	verbs := []dlgVerb{
 		{"SendTo", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
@@ -166,7 +177,7 @@ func checkCancelledWithin(e *Env) {
 				if ep.State != parley.StartedOutbound || ep.NextSeq != 0 {
 					e.Errorf("a cancelled send leaves the fresh conversation in state %s with next number %d", ep.State, ep.NextSeq)
 				}
-				if _, there := tx.Conversation(ep.Peer).Status(e.Ctx); !errors.Is(there, parley.ErrNoConversation) {
+				if _, there := tx.Conversation(ep.FarHandle).Status(e.Ctx); !errors.Is(there, parley.ErrNoConversation) {
 					e.Errorf("a cancelled send to several leaves a target behind, on which nothing was sent (%v)", there)
 				}
 			}
@@ -235,7 +246,7 @@ func checkCancelledWithin(e *Env) {
 
 // inpAtEachStep runs try with contexts that end after one step, two, and so on
 // in growing strides, until it is done. try reports an error as the verb gave it.
-func inpAtEachStep(e *Env, what string, try func(ctx context.Context) error) {
+func inpAtEachStep(e *env, what string, try func(ctx context.Context) error) {
 	for steps := 1; steps < 500; steps += 1 + steps/4 {
 		err := try(inpNewFuse(e.Ctx, steps))
 		if err == nil {
@@ -246,7 +257,7 @@ func inpAtEachStep(e *Env, what string, try func(ctx context.Context) error) {
 	e.Fatalf("%s is not done after 500 steps", what)
 }
 
-func checkCancelledReceive(e *Env) {
+func checkCancelledReceive(e *env) {
 	w := e.World()
 	options := []parley.ReceiveOptions{{Release: parley.BeforeWork}}
 	for _, hold := range e.Holds() {
@@ -257,12 +268,12 @@ func checkCancelledReceive(e *Env) {
 		inpAtEachStep(e, "receive", func(ctx context.Context) error {
 			d, err := w.B.Receive(ctx, w.SQ, &o)
 			if err == nil {
-				dlgSame(e, "delivered", Bodies(d.Messages), []string{"0"})
+				dlgSame(e, "delivered", bodiesOf(d.Messages), []string{"0"})
 				return d.Close()
 			}
 			// It is not in the hands of a receiver who was told that he has nothing.
 			d = w.Receive(w.SQ, nil)
-			dlgSame(e, "delivered after the cancelled receive", Bodies(d.Messages), []string{"0"})
+			dlgSame(e, "delivered after the cancelled receive", bodiesOf(d.Messages), []string{"0"})
 			e.Must(d.Rollback(e.Ctx))
 			return err
 		})
@@ -273,7 +284,7 @@ func checkCancelledReceive(e *Env) {
 	}
 }
 
-func checkCancelledSettle(e *Env) {
+func checkCancelledSettle(e *env) {
 	w := e.World()
 	_, settling := inpDeliveryVerbs(w)
 	for _, hold := range e.Holds() {
@@ -304,7 +315,7 @@ func checkCancelledSettle(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkCancelledDefine(e *Env) {
+func checkCancelledDefine(e *env) {
 	w := e.World()
 	name := e.Name("new")
 	version := func() int64 {
@@ -334,7 +345,7 @@ func checkCancelledDefine(e *Env) {
 	})
 }
 
-func checkCancelledCommit(e *Env) {
+func checkCancelledCommit(e *env) {
 	w := e.World()
 	h := w.Dialog("0")
 	ctx, cancel := context.WithCancel(e.Ctx)
@@ -359,7 +370,7 @@ func checkCancelledCommit(e *Env) {
 	dlgQuiet(w, w.SQ)
 }
 
-func checkCancelledWaiting(e *Env) {
+func checkCancelledWaiting(e *env) {
 	w := e.WorldOn(e.Broker(&parley.Options{Poll: time.Minute}))
 	type receiver struct {
 		name string
@@ -372,7 +383,7 @@ func checkCancelledWaiting(e *Env) {
 			return err
 		}})
 	}
-	if e.HoldsInTransaction() {
+	if e.ManyWriters() {
 		receivers = append(receivers, receiver{"Tx.Receive", func(ctx context.Context) error {
 			return w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
 				_, err := tx.Receive(ctx, w.SQ, &parley.ReceiveOptions{Wait: time.Minute})
@@ -397,38 +408,12 @@ func checkCancelledWaiting(e *Env) {
 		inpCancelled(e, r.name+" while it waits", wait(), context.DeadlineExceeded)
 		cancel()
 	}
-	w.Dialog("0") // nobody is left who would take it
+	w.Dialog("0") // no receiver is left that would take it
 	dlgBodies(w, w.SQ, nil, "0")
 }
 
-func checkCancelledBehindSender(e *Env) {
-	w := e.World()
-	other := e.Broker(&parley.Options{NoDuties: true})
-	h := w.Dialog("0")
-	e.Must(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-		if err := tx.Conversation(h).Send(e.Ctx, w.Ask, []byte("1")); err != nil {
-			return err
-		}
-		// The other waits for this transaction, in its Send or for the one writer.
-		ctx, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
-		defer cancel()
-		wait := dlgGo(e, "a sender behind another", func() error {
-			return other.InTx(ctx, func(tx *parley.Tx) error { return tx.Conversation(h).Send(ctx, w.Ask, []byte("never")) })
-		})
-		inpCancelled(e, "a sender behind another", wait(), context.DeadlineExceeded)
-		return nil
-	}))
-	w.Send(h, w.Ask, "2")
-	for i, m := range dlgBodies(w, w.SQ, nil, "0", "1", "2") {
-		if m.Seq != int64(i) {
-			e.Errorf("message %q has number %d, want %d", m.Body, m.Seq, i)
-		}
-	}
-	dlgQuiet(w, w.SQ)
-}
-
-func checkCancelledBehindGroup(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkCancelledBehindGroup(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has one writer: a transaction does not wait for a group")
 	}
 	w := e.World()
@@ -476,7 +461,7 @@ func checkCancelledBehindGroup(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkCancelledDelivery(e *Env) {
+func checkCancelledDelivery(e *env) {
 	w := e.World()
 	working, settling := inpDeliveryVerbs(w)
 	cancelled, cancel := context.WithCancel(e.Ctx)

@@ -11,17 +11,17 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B02", Name: "undefined names", Run: checkUndefinedNames},
-		Check{ID: "B03", Name: "contradictions within a definition", Run: checkContradictions},
-		Check{ID: "B03", Name: "contradictions with what is stored", Run: checkContradictionsStored},
-		Check{ID: "B03", Name: "names that cannot be", Run: checkInvalidNames},
-		Check{ID: "B03", Name: "the same again, and changes that are allowed", Run: checkDefineAgain},
+		check{ID: "B02", Name: "undefined names", Run: checkUndefinedNames},
+		check{ID: "B03", Name: "contradictions within a definition", Run: checkContradictions},
+		check{ID: "B03", Name: "contradictions with what is stored", Run: checkContradictionsStored},
+		check{ID: "B03", Name: "names that cannot be", Run: checkInvalidNames},
+		check{ID: "B03", Name: "the same again, and changes that are allowed", Run: checkDefineAgain},
 	)
 }
 
 // B02
 
-func checkUndefinedNames(e *Env) {
+func checkUndefinedNames(e *env) {
 	w := e.World()
 	far := e.Name("far") // a service that is not there may be sent to, but not promoted at
 	h := w.Dialog("0")
@@ -72,7 +72,7 @@ func checkUndefinedNames(e *Env) {
 	}
 	// The broker's own types cannot be sent.
 	w.Tx(func(tx *parley.Tx) error {
-		for _, typ := range []string{parley.EndDialog, parley.ErrorType, parley.DialogTimer} {
+		for _, typ := range []string{parley.EndDialog, parley.ErrorMessageType, parley.DialogTimer} {
 			dlgNames(e, "send", tx.Conversation(h).Send(e.Ctx, typ, nil), parley.ErrUnknownType, typ)
 		}
 		c, err := tx.Begin(e.Ctx, w.Client, far, &parley.DialogOptions{Contract: w.Contract})
@@ -90,22 +90,22 @@ func checkUndefinedNames(e *Env) {
 
 // inpRefused ends the check unless a definition is refused and nothing of it is
 // there afterwards. It also defines an object that would be right.
-func inpRefused(w *World, what string, c parley.Catalog, want error, name string) {
+func inpRefused(w *world, what string, c parley.Catalog, want error, name string) {
 	before, err := w.B.Catalog(w.Ctx)
 	w.Must(err)
 	c.Types = append([]parley.MessageType{{Name: w.Name("bystander")}}, c.Types...)
-	dlgNames(w.Env, what, w.B.Define(w.Ctx, c), want, name)
+	dlgNames(w.env, what, w.B.Define(w.Ctx, c), want, name)
 	after, err := w.B.Catalog(w.Ctx)
 	w.Must(err)
 	if after.Version != before.Version {
-		dlgFatal(w.Env, "%s: refused, and yet version %d of the catalog became %d", what, before.Version, after.Version)
+		dlgFatal(w.env, "%s: refused, and yet version %d of the catalog became %d", what, before.Version, after.Version)
 	}
 	if slices.ContainsFunc(after.Types, func(t parley.MessageType) bool { return t.Name == w.Name("bystander") }) {
-		dlgFatal(w.Env, "%s: refused, and yet a part of it was defined", what)
+		dlgFatal(w.env, "%s: refused, and yet a part of it was defined", what)
 	}
 }
 
-func checkContradictions(e *Env) {
+func checkContradictions(e *env) {
 	w := e.World()
 	name := e.Name("new")
 	any := []parley.ContractEntry{{Type: w.Any, SentBy: parley.ByAny}}
@@ -117,10 +117,10 @@ func checkContradictions(e *Env) {
 		"a validator without any validation":  {Types: []parley.MessageType{{Name: name, Validator: "x"}}},
 		"a contract twice":                    {Contracts: []parley.Contract{{Name: name, Messages: any}, {Name: name, Messages: any}}},
 		"a contract without messages":         {Contracts: []parley.Contract{{Name: name}}},
-		"a contract on which nobody begins":   {Contracts: []parley.Contract{{Name: name, Messages: []parley.ContractEntry{{Type: w.Any, SentBy: parley.ByTarget}}}}},
+		"a contract on which no side begins":  {Contracts: []parley.Contract{{Name: name, Messages: []parley.ContractEntry{{Type: w.Any, SentBy: parley.ByTarget}}}}},
 		"a contract with a type twice":        {Contracts: []parley.Contract{{Name: name, Messages: append(any, any...)}}},
 		"a contract with an undefined type":   {Contracts: []parley.Contract{{Name: name, Messages: []parley.ContractEntry{{Type: e.Name("none"), SentBy: parley.ByAny}}}}},
-		"a contract with a side unknown":      {Contracts: []parley.Contract{{Name: name, Messages: append([]parley.ContractEntry{{Type: w.Ask, SentBy: "nobody"}}, any...)}}},
+		"a contract with a side unknown":      {Contracts: []parley.Contract{{Name: name, Messages: append([]parley.ContractEntry{{Type: w.Ask, SentBy: "outsider"}}, any...)}}},
 		"a contract with no side":             {Contracts: []parley.Contract{{Name: name, Messages: append([]parley.ContractEntry{{Type: w.Ask}}, any...)}}},
 		"a queue twice":                       {Queues: []parley.Queue{{Name: name}, {Name: name, Retention: true}}},
 		"a queue that keeps for less than no": {Queues: []parley.Queue{{Name: name, KeepProcessed: -1}}},
@@ -128,8 +128,8 @@ func checkContradictions(e *Env) {
 		"a service on no queue":               {Services: []parley.Service{{Name: name}}},
 		"a service on an undefined queue":     {Services: []parley.Service{{Name: name, Queue: e.Name("none")}}},
 		"a service with an unknown contract":  {Services: []parley.Service{{Name: name, Queue: w.SQ, Contracts: []string{w.Contract, e.Name("none")}}}},
-		"a service with promotion below zero": {Services: []parley.Service{{Name: name, Queue: w.SQ, PeerPromotion: -1}}},
-		"a service with promotion too high":   {Services: []parley.Service{{Name: name, Queue: w.SQ, PeerPromotion: 256}}},
+		"a service with promotion below zero": {Services: []parley.Service{{Name: name, Queue: w.SQ, FarPromotion: -1}}},
+		"a service with promotion too high":   {Services: []parley.Service{{Name: name, Queue: w.SQ, FarPromotion: 256}}},
 		"a rule twice":                        {Priorities: []parley.PriorityRule{{Name: name, Local: w.Client, Level: 1}, {Name: name, Local: w.Server, Level: 1}}},
 		"a rule with level 0":                 {Priorities: []parley.PriorityRule{{Name: name, Local: w.Client}}},
 		"a rule with level 11":                {Priorities: []parley.PriorityRule{{Name: name, Local: w.Client, Level: 11}}},
@@ -138,24 +138,24 @@ func checkContradictions(e *Env) {
 	} {
 		inpRefused(w, what, c, parley.ErrContradiction, name)
 	}
-	for _, own := range []string{parley.Default, parley.EndDialog, parley.ErrorType, parley.DialogTimer} {
+	for _, own := range []string{parley.DefaultType, parley.EndDialog, parley.ErrorMessageType, parley.DialogTimer} {
 		inpRefused(w, "a type with the broker's own name", parley.Catalog{Types: []parley.MessageType{{Name: own}}}, parley.ErrContradiction, own)
 	}
 	inpRefused(w, "another contract of the name DEFAULT",
-		parley.Catalog{Contracts: []parley.Contract{{Name: parley.Default, Messages: any}}}, parley.ErrContradiction, parley.Default)
+		parley.Catalog{Contracts: []parley.Contract{{Name: parley.DefaultContract, Messages: any}}}, parley.ErrContradiction, parley.DefaultType)
 }
 
-func checkContradictionsStored(e *Env) {
+func checkContradictionsStored(e *env) {
 	rule := e.Name("rule")
 	w := e.World(func(c *parley.Catalog) {
 		c.Priorities = []parley.PriorityRule{{Name: rule, Contract: c.Contracts[0].Name, Remote: c.Services[0].Name, Level: 7}}
 	})
-	// Whoever contradicts may be another process, which knows only what it reads.
+	// The broker that contradicts may be another process, which knows only what it reads.
 	for _, b := range []*parley.Broker{w.B, e.Broker(nil)} {
-		v := &World{Env: e, B: b}
+		v := &world{env: e, B: b}
 		for what, messages := range map[string][]parley.ContractEntry{
 			"a type less": {{Type: w.Ask, SentBy: parley.ByInitiator}},
-			"a type more": {{Type: w.Ask, SentBy: parley.ByInitiator}, {Type: w.Tell, SentBy: parley.ByTarget}, {Type: w.Any, SentBy: parley.ByAny}, {Type: parley.Default, SentBy: parley.ByAny}},
+			"a type more": {{Type: w.Ask, SentBy: parley.ByInitiator}, {Type: w.Tell, SentBy: parley.ByTarget}, {Type: w.Any, SentBy: parley.ByAny}, {Type: parley.DefaultType, SentBy: parley.ByAny}},
 			"other sides": {{Type: w.Ask, SentBy: parley.ByAny}, {Type: w.Tell, SentBy: parley.ByTarget}, {Type: w.Any, SentBy: parley.ByAny}},
 		} {
 			inpRefused(v, "the contract with "+what, parley.Catalog{Contracts: []parley.Contract{{Name: w.Contract, Messages: messages}}}, parley.ErrContradiction, w.Contract)
@@ -168,7 +168,7 @@ func checkContradictionsStored(e *Env) {
 	dlgBodies(w, w.SQ, nil, "0")
 }
 
-func checkInvalidNames(e *Env) {
+func checkInvalidNames(e *env) {
 	w := e.World()
 	any := []parley.ContractEntry{{Type: w.Any, SentBy: parley.ByAny}}
 	long := strings.Repeat("ж", parley.MaxName+1)
@@ -194,7 +194,7 @@ func checkInvalidNames(e *Env) {
 	inpRefused(w, "a service of the name ANY", parley.Catalog{Services: []parley.Service{{Name: "ANY", Queue: w.SQ}}}, parley.ErrInvalidName, "ANY")
 }
 
-func checkDefineAgain(e *Env) {
+func checkDefineAgain(e *env) {
 	rule := e.Name("rule")
 	w := e.World(func(c *parley.Catalog) {
 		c.Priorities = []parley.PriorityRule{{Name: rule, Local: c.Services[0].Name, Level: 7}}
@@ -223,7 +223,7 @@ func checkDefineAgain(e *Env) {
 	changed := parley.Catalog{
 		Types:      []parley.MessageType{{Name: w.Ask, Validation: parley.ValidationJSON}},
 		Queues:     []parley.Queue{{Name: w.SQ, Retention: true, KeepProcessed: time.Minute}},
-		Services:   []parley.Service{{Name: w.Server, Queue: w.SQ, Contracts: []string{w.Contract, parley.Default}, PeerPromotion: 3}},
+		Services:   []parley.Service{{Name: w.Server, Queue: w.SQ, Contracts: []string{w.Contract, parley.DefaultContract}, FarPromotion: 3}},
 		Priorities: []parley.PriorityRule{{Name: rule, Remote: w.Client, Level: 2}},
 	}
 	e.Must(w.B.Define(e.Ctx, changed))
@@ -238,7 +238,7 @@ func checkDefineAgain(e *Env) {
 		e.Errorf("the queue is not in the catalog as disabled, with what was changed")
 	}
 	if !slices.ContainsFunc(now.Services, func(s parley.Service) bool {
-		return s.Name == w.Server && s.PeerPromotion == 3 && slices.Equal(s.Contracts, changed.Services[0].Contracts)
+		return s.Name == w.Server && s.FarPromotion == 3 && slices.Equal(s.Contracts, changed.Services[0].Contracts)
 	}) {
 		e.Errorf("the changed service is not in the catalog")
 	}

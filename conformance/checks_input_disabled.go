@@ -1,9 +1,6 @@
 package conformance
 
 import (
-	"context"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -11,60 +8,66 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B08", Name: "receiving from a disabled queue", Run: checkDisabledQueue},
-		Check{ID: "B08", Name: "receivers that wait", Run: checkDisabledWaiting},
-		Check{ID: "B08", Name: "in hand and in flight", Run: checkDisabledInHand},
+		scripted("B08", "receiving from a disabled queue", `
+			broker other
+			begin d "0" "1"
+			post SQ "post"
+			disable SQ
+			disable SQ // again is no error
+			let p d.peer
+			each b, on: , | other:, on other
+				each hold: every hold
+					each by: now | wait 5s | group p | of p | choose p | released
+						$b receive SQ $hold $by -> ErrQueueDisabled naming SQ
+				transaction t $on
+				t: receive SQ -> ErrQueueDisabled naming SQ
+				t: group g at SQ -> ErrQueueDisabled naming SQ
+				t: post SQ "never" -> ErrQueueDisabled naming SQ
+				t: postbatch SQ "", key k "", after 1h "" -> ErrQueueDisabled naming SQ
+				commit t
+			send d "2"
+			depth SQ 3
+			send p "answer" // the other queue is not touched by it
+			take CQ -> "answer"
+
+			enable SQ
+			take SQ of p -> "0", "1", "2"
+			take SQ -> "post"
+			quiet SQ
+		`),
+		check{ID: "B08", Name: "receivers that wait", Run: checkDisabledWaiting},
+		scripted("B08", "in hand and in flight", `
+			each hold: every hold // what is in hand may be settled either way
+				begin a "ack"
+				begin b "roll back"
+				receive SQ $hold as first
+				receive SQ $hold as second
+				disable SQ
+				ack first
+				rollback second
+				receive SQ -> ErrQueueDisabled
+				enable SQ
+				take SQ -> "roll back"
+			nothing SQ
+
+			if many writers: // what is on its way when the queue is disabled is not lost
+				broker other
+				begin d "0"
+				transaction t on other
+				t: send d "1"
+				start disables disable SQ
+				pause 20ms
+				commit t
+				join disables
+				send d "2"
+				enable SQ
+				take SQ -> "0", "1", "2"
+				quiet SQ
+		`),
 	)
 }
 
-func checkDisabledQueue(e *Env) {
-	w := e.World()
-	h := w.Dialog("0", "1")
-	_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("post")})
-	e.Must(err)
-	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
-	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ)) // again is no error
-	server := dlgPeer(w, h)
-	for _, b := range []*parley.Broker{w.B, e.Broker(nil)} {
-		for _, o := range []parley.ReceiveOptions{{}, {Wait: 5 * time.Second}, {Group: server}, {Conversation: server},
-			{Choose: func(context.Context, iter.Seq[parley.GroupStatus]) (parley.ID, bool) { return server, true }}, {Release: parley.BeforeWork}} {
-			for _, hold := range e.Holds() {
-				o.Hold = hold
-				_, err := b.Receive(e.Ctx, w.SQ, &o)
-				dlgNames(e, "receive", err, parley.ErrQueueDisabled, w.SQ)
-			}
-		}
-		e.Must(b.InTx(e.Ctx, func(tx *parley.Tx) error {
-			_, err := tx.Receive(e.Ctx, w.SQ, nil)
-			dlgNames(e, "receive in a transaction", err, parley.ErrQueueDisabled, w.SQ)
-			_, err = tx.GetGroup(e.Ctx, w.SQ, nil)
-			dlgNames(e, "get a group", err, parley.ErrQueueDisabled, w.SQ)
-			_, err = tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("never")})
-			dlgNames(e, "post", err, parley.ErrQueueDisabled, w.SQ)
-			_, err = tx.PostBatch(e.Ctx, w.SQ, []parley.Posting{{}, {Options: []parley.PostOption{parley.Key("k")}}, {Options: []parley.PostOption{parley.After(time.Hour)}}})
-			dlgNames(e, "post a batch", err, parley.ErrQueueDisabled, w.SQ)
-			return nil
-		}))
-	}
-	w.Send(h, w.Ask, "2")
-	dlgDepth(w, w.SQ, 3)
-	// The other queue is not touched by it.
-	w.Send(server, w.Tell, "answer")
-	dlgBodies(w, w.CQ, nil, "answer")
-
-	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
-	var got []string
-	for _, m := range dlgTake(w, w.SQ, 4, nil) {
-		got = append(got, string(m.Body))
-	}
-	if i := slices.Index(got, "post"); i >= 0 {
-		got = slices.Delete(got, i, i+1)
-	}
-	dlgSame(e, "received after the queue was enabled", got, []string{"0", "1", "2"})
-	dlgQuiet(w, w.SQ)
-}
-
-func checkDisabledWaiting(e *Env) {
+func checkDisabledWaiting(e *env) {
 	// The receivers of the broker that disables are told; they would look again
 	// only in a minute. Those of others look often.
 	w := e.WorldOn(e.Broker(&parley.Options{Poll: time.Minute}))
@@ -77,7 +80,7 @@ func checkDisabledWaiting(e *Env) {
 				return err
 			}))
 		}
-		if e.HoldsInTransaction() {
+		if e.ManyWriters() {
 			waits = append(waits, dlgGo(e, "a transaction that waits", func() error {
 				return b.InTx(e.Ctx, func(tx *parley.Tx) error {
 					_, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Wait: -1})
@@ -101,44 +104,4 @@ func checkDisabledWaiting(e *Env) {
 	// the latest, or at its next look.
 	w.B = other
 	dlgBodies(w, w.SQ, nil, "0")
-}
-
-func checkDisabledInHand(e *Env) {
-	w := e.World()
-	for _, hold := range e.Holds() {
-		// What is in hand may be settled either way.
-		w.Dialog("ack")
-		w.Dialog("roll back")
-		first := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		second := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		e.Must(w.B.Admin().DisableQueue(e.Ctx, w.SQ))
-		e.Must(first.Ack(e.Ctx))
-		e.Must(second.Rollback(e.Ctx))
-		_, err := w.B.Receive(e.Ctx, w.SQ, nil)
-		e.Is(err, parley.ErrQueueDisabled)
-		e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
-		dlgBodies(w, w.SQ, nil, "roll back")
-	}
-	w.Nothing(w.SQ, nil)
-
-	if !e.HoldsInTransaction() {
-		return
-	}
-	// What is on its way when the queue is disabled is not lost.
-	h := w.Dialog("0")
-	other := e.Broker(nil)
-	var wait func() error
-	e.Must(other.InTx(e.Ctx, func(tx *parley.Tx) error {
-		if err := tx.Conversation(h).Send(e.Ctx, w.Ask, []byte("1")); err != nil {
-			return err
-		}
-		wait = dlgGo(e, "disable while a sender is at work", func() error { return w.B.Admin().DisableQueue(e.Ctx, w.SQ) })
-		time.Sleep(20 * time.Millisecond)
-		return nil
-	}))
-	e.Must(wait())
-	w.Send(h, w.Ask, "2")
-	e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
-	dlgBodies(w, w.SQ, nil, "0", "1", "2")
-	dlgQuiet(w, w.SQ)
 }

@@ -11,14 +11,49 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B01", Name: "unknown handles", Run: checkUnknownHandles},
-		Check{ID: "B01", Name: "ended, errored and foreign handles", Run: checkUnfitHandles},
-		Check{ID: "B01", Name: "receiving by a foreign or ended handle", Run: checkReceiveUnfit},
-		Check{ID: "B01", Name: "groups that are not there", Run: checkUnknownGroups},
+		check{ID: "B01", Name: "unknown handles", Run: checkUnknownHandles},
+		check{ID: "B01", Name: "ended, errored and foreign handles", Run: checkUnfitHandles},
+		scripted("B01", "receiving by a foreign or ended handle", `
+			each make, queue, err, then: pause 0s, SQ, ErrGroupElsewhere, take SQ of p -> "first" | // not its queue
+				end h, CQ, ErrEnded, pause 0s | end p; end h; gone h p, CQ, ErrNoConversation, pause 0s
+				begin h "first"
+				let p h.peer
+				$make
+				each hold: every hold
+					each wait: now | wait 5s
+						clock c
+						receive $queue of h $hold $wait -> $err naming h
+						within c 4s
+				transaction t
+				t: receive $queue of h -> $err naming h
+				t: group g at $queue of h -> $err naming h
+				commit t
+				$then
+				drain SQ
+		`),
+		scripted("B01", "groups that are not there", `
+			begin d "0"
+			group nowhere
+			each g: nowhere | d.group // one that is not there, or is another queue's, is one without messages
+				each hold: every hold
+					receive SQ group $g $hold -> ErrNoMessage
+					receive SQ group $g $hold wait 30ms -> ErrNoMessage
+				transaction t
+				t: receive SQ group $g -> ErrNoMessage
+				t: group taken at SQ group $g -> ErrNoMessage
+				commit t
+			unpark nowhere -> ErrUnknownGroup naming nowhere
+			promote nowhere -> ErrUnknownGroup naming nowhere
+			demote nowhere
+			transaction t
+			t: move d to NoGroup -> ErrUnknownGroup naming d
+			commit t
+			take SQ -> "0"
+		`),
 	)
 }
 
-func checkUnknownHandles(e *Env) {
+func checkUnknownHandles(e *env) {
 	w := e.World()
 	good := w.Dialog("0")
 	unknown := parley.NewID()
@@ -47,8 +82,8 @@ func checkUnknownHandles(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkUnfitHandles(e *Env) {
-	w := e.World(func(c *parley.Catalog) { c.Services[1].PeerPromotion = 255 })
+func checkUnfitHandles(e *env) {
+	w := e.World(func(c *parley.Catalog) { c.Services[1].FarPromotion = 255 })
 	sending, others := dlgVerbs(w)
 	for _, c := range []struct {
 		state           string
@@ -56,7 +91,7 @@ func checkUnfitHandles(e *Env) {
 		after           parley.State
 	}{
 		{"ended", parley.ErrEnded, parley.ErrEnded, parley.DisconnectedOutbound},
-		{"peer ended", parley.ErrPeerEnded, nil, parley.DisconnectedInbound},
+		{"peer ended", parley.ErrFarEnded, nil, parley.DisconnectedInbound},
 		{"errored", parley.ErrConversationError, nil, parley.Errored},
 		{"both ended", parley.ErrNoConversation, parley.ErrNoConversation, ""},
 	} {
@@ -92,7 +127,7 @@ func checkUnfitHandles(e *Env) {
 		case "peer ended", "errored": // what does not send works until the end
 			want := parley.EndDialog
 			if c.state == "errored" {
-				want = parley.ErrorType
+				want = parley.ErrorMessageType
 			}
 			w.Tx(func(tx *parley.Tx) error {
 				if err := tx.Conversation(h).SetTimer(e.Ctx, time.Hour); err != nil {
@@ -142,71 +177,4 @@ func checkUnfitHandles(e *Env) {
 	})
 	dlgBodies(w, w.SQ, nil, "0")
 	dlgQuiet(w, w.SQ, w.CQ)
-}
-
-func checkReceiveUnfit(e *Env) {
-	w := e.World()
-	for _, c := range []struct {
-		state string
-		want  error
-	}{{"conversing", parley.ErrGroupElsewhere}, {"ended", parley.ErrEnded}, {"both ended", parley.ErrNoConversation}} {
-		h, server := dlgInState(w, c.state)
-		queue := w.CQ
-		if c.state == "conversing" {
-			queue = w.SQ // where the handle does not belong
-		}
-		for _, hold := range e.Holds() {
-			for _, wait := range []time.Duration{0, 5 * time.Second} {
-				start := time.Now()
-				_, err := w.B.Receive(e.Ctx, queue, &parley.ReceiveOptions{Conversation: h, Hold: hold, Wait: wait})
-				dlgNames(e, "receive by a handle that is "+c.state, err, c.want, h.String())
-				if took := time.Since(start); took > 4*time.Second {
-					e.Errorf("receive by a handle that is %s failed only after %v", c.state, took)
-				}
-			}
-		}
-		w.Tx(func(tx *parley.Tx) error {
-			o := &parley.ReceiveOptions{Conversation: h}
-			_, err := tx.Receive(e.Ctx, queue, o)
-			dlgNames(e, "receive in a transaction by a handle that is "+c.state, err, c.want, h.String())
-			_, err = tx.GetGroup(e.Ctx, queue, o)
-			dlgNames(e, "get the group by a handle that is "+c.state, err, c.want, h.String())
-			return nil
-		})
-		if c.state == "conversing" {
-			dlgBodies(w, w.SQ, &parley.ReceiveOptions{Conversation: server}, "first")
-		}
-		w.Drain(w.SQ)
-	}
-}
-
-func checkUnknownGroups(e *Env) {
-	w := e.World()
-	h := w.Dialog("0")
-	own := dlgStatus(w, h).Group
-	// A group that is not there, or is another queue's, is one without messages.
-	for _, g := range []parley.ID{parley.NewID(), own} {
-		for _, hold := range e.Holds() {
-			_, err := w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g, Hold: hold})
-			e.Is(err, parley.ErrNoMessage)
-			_, err = w.B.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g, Hold: hold, Wait: 30 * time.Millisecond})
-			e.Is(err, parley.ErrNoMessage)
-		}
-		w.Tx(func(tx *parley.Tx) error {
-			_, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
-			e.Is(err, parley.ErrNoMessage)
-			_, err = tx.GetGroup(e.Ctx, w.SQ, &parley.ReceiveOptions{Group: g})
-			e.Is(err, parley.ErrNoMessage)
-			return nil
-		})
-	}
-	unknown := parley.NewID()
-	dlgNames(e, "unpark", w.B.Admin().Unpark(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
-	dlgNames(e, "promote", w.B.Promote(e.Ctx, unknown), parley.ErrUnknownGroup, unknown.String())
-	e.Must(w.B.Demote(e.Ctx, unknown))
-	w.Tx(func(tx *parley.Tx) error {
-		dlgNames(e, "move to no group", tx.Conversation(h).Move(e.Ctx, parley.ID{}), parley.ErrUnknownGroup, h.String())
-		return nil
-	})
-	dlgBodies(w, w.SQ, nil, "0")
 }

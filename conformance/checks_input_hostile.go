@@ -12,11 +12,11 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B10", Name: "names", Run: checkHostileNames},
-		Check{ID: "B10", Name: "bodies", Run: checkHostileBodies},
-		Check{ID: "B10", Name: "hostile keys and other values", Run: checkHostileValues},
-		Check{ID: "B10", Name: "hostile names of application locks", Run: checkHostileLocks},
-		Check{ID: "B10", Name: "texts of errors, reasons and owners", Run: checkHostileTexts},
+		check{ID: "B10", Name: "names", Run: checkHostileNames},
+		check{ID: "B10", Name: "bodies", Run: checkHostileBodies},
+		check{ID: "B10", Name: "hostile keys and other values", Run: checkHostileValues},
+		check{ID: "B10", Name: "hostile names of application locks", Run: checkHostileLocks},
+		check{ID: "B10", Name: "texts of errors, reasons and owners", Run: checkHostileTexts},
 	)
 }
 
@@ -26,10 +26,10 @@ var inpHostile = []string{
 	"\n", "\r\n\t", "\x01\x02\x1b[2J\x7f", "\u200b\u202e\ufeff", "🦊\U0010ffff", "\u2028\u0085", " lead and trail ", "NULL", "null", "0", "true", `<a b="c">&amp;</a>`, "][)(", "a,b;c|d", "E'\\n'", "N'x'", "0x00",
 }
 
-func checkHostileNames(e *Env) {
+func checkHostileNames(e *env) {
 	b := e.Broker(nil)
-	other := e.Broker(&parley.Options{NoDuties: true})
-	w := &World{Env: e, B: b}
+	other := e.Broker(&parley.Options{NoMaintenance: true})
+	w := &world{env: e, B: b}
 	var c parley.Catalog
 	name := func(kind string, i int) string { return e.Name(kind) + inpHostile[i] }
 	for i := range inpHostile {
@@ -62,14 +62,14 @@ func checkHostileNames(e *Env) {
 		}
 		m := d.Messages[0]
 		e.Must(d.Ack(e.Ctx))
-		if m.Type != name("t", i) || m.Contract != name("k", i) || m.Service != name("s", i) || m.Far != name("s", i) || m.Priority != 9 || string(m.Body) != s {
-			e.Errorf("%q: received type %q, contract %q, from %q to %q, priority %d, body %q", s, m.Type, m.Contract, m.Far, m.Service, m.Priority, m.Body)
+		if m.Type != name("t", i) || m.Contract != name("k", i) || m.Service != name("s", i) || m.FarService != name("s", i) || m.Priority != 9 || string(m.Body) != s {
+			e.Errorf("%q: received type %q, contract %q, from %q to %q, priority %d, body %q", s, m.Type, m.Contract, m.FarService, m.Service, m.Priority, m.Body)
 		}
 		list, err := other.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 		e.Must(err)
 		for _, side := range list {
-			if side.Service != name("s", i) || side.Far != name("s", i) || side.Contract != name("k", i) {
-				e.Errorf("%q: the side is listed with service %q, far service %q, contract %q", s, side.Service, side.Far, side.Contract)
+			if side.Service != name("s", i) || side.FarService != name("s", i) || side.Contract != name("k", i) {
+				e.Errorf("%q: the side is listed with service %q, far service %q, contract %q", s, side.Service, side.FarService, side.Contract)
 			}
 		}
 	}
@@ -95,14 +95,14 @@ func checkHostileNames(e *Env) {
 		if err := conv.Send(e.Ctx, name("t", 0), []byte("x")); err != nil {
 			return err
 		}
-		if ep, err := conv.Status(e.Ctx); err != nil || ep.Far != ghost {
+		if ep, err := conv.Status(e.Ctx); err != nil || ep.FarService != ghost {
 			e.Errorf("the far service is %+v (%v), want %q", ep, err, ghost)
 		}
 		return conv.EndWithError(e.Ctx, 1, "not needed")
 	})
 }
 
-func checkHostileBodies(e *Env) {
+func checkHostileBodies(e *env) {
 	w := e.World()
 	all := make([]byte, 256)
 	for i := range all {
@@ -131,7 +131,7 @@ func checkHostileBodies(e *Env) {
 	dlgBodies(w, w.SQ, nil, "before")
 }
 
-func checkHostileValues(e *Env) {
+func checkHostileValues(e *env) {
 	w := e.World()
 	for _, s := range inpHostile {
 		_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte(s)}, parley.Key(s), parley.Unique(s))
@@ -183,7 +183,7 @@ func checkHostileValues(e *Env) {
 	}
 }
 
-func checkHostileLocks(e *Env) {
+func checkHostileLocks(e *env) {
 	session := dlgSession(e, e.Handle(), "o'\"\\\n🦊")
 	defer session.Close(e.Ctx)
 	for _, s := range inpHostile {
@@ -199,7 +199,7 @@ func checkHostileLocks(e *Env) {
 	}
 }
 
-func checkHostileTexts(e *Env) {
+func checkHostileTexts(e *env) {
 	w := e.World()
 	owner := "own'er \"of\" \\ 🦊\n; --"
 	b := e.Broker(&parley.Options{Owner: owner})

@@ -13,14 +13,14 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B11", Name: "of a broker", Run: checkBrokerOptions},
-		Check{ID: "B11", Name: "of receiving", Run: checkReceiveOptions},
-		Check{ID: "B11", Name: "of conversations and posts", Run: checkOtherOptions},
-		Check{ID: "B11", Name: "of operators", Run: checkOperatorOptions},
+		check{ID: "B11", Name: "of a broker", Run: checkBrokerOptions},
+		check{ID: "B11", Name: "of receiving", Run: checkReceiveOptions},
+		check{ID: "B11", Name: "of conversations and posts", Run: checkOtherOptions},
+		check{ID: "B11", Name: "of operators", Run: checkOperatorOptions},
 	)
 }
 
-func checkBrokerOptions(e *Env) {
+func checkBrokerOptions(e *env) {
 	for name, o := range map[string]parley.Options{
 		"Lease":      {Lease: 99 * time.Millisecond},
 		"Lease ":     {Lease: -time.Second},
@@ -41,7 +41,7 @@ func checkBrokerOptions(e *Env) {
 	e.Is(err, parley.ErrInvalidOption)
 }
 
-func checkReceiveOptions(e *Env) {
+func checkReceiveOptions(e *env) {
 	w := e.World()
 	w.Dialog("0")
 	id := parley.NewID()
@@ -83,8 +83,8 @@ func checkReceiveOptions(e *Env) {
 	dlgBodies(w, w.SQ, nil, "0")
 }
 
-func checkOtherOptions(e *Env) {
-	w := e.World(func(c *parley.Catalog) { c.Services[1].PeerPromotion = 255 })
+func checkOtherOptions(e *env) {
+	w := e.World(func(c *parley.Catalog) { c.Services[1].FarPromotion = 255 })
 	h := w.Dialog("0")
 	group := dlgStatus(w, h).Group
 	big := strings.Repeat("x", 513)
@@ -122,8 +122,8 @@ func checkOtherOptions(e *Env) {
 			bad("post a batch with "+what, err)
 		}
 		for _, level := range []int{-1, 256} {
-			bad(fmt.Sprintf("promote to level %d", level), tx.Promote(e.Ctx, group, parley.Level(level)))
-			bad(fmt.Sprintf("promote the peer to level %d", level), tx.Conversation(h).Promote(e.Ctx, parley.Level(level)))
+			bad(fmt.Sprintf("promote to level %d", level), tx.Promote(e.Ctx, group, parley.PromoteLevel(level)))
+			bad(fmt.Sprintf("promote the peer to level %d", level), tx.Conversation(h).Promote(e.Ctx, parley.PromoteLevel(level)))
 		}
 		bad("set a timer below zero", tx.Conversation(h).SetTimer(e.Ctx, -1))
 		return tx.Conversation(h).Send(e.Ctx, w.Ask, []byte("1"))
@@ -145,7 +145,7 @@ func checkOtherOptions(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkOperatorOptions(e *Env) {
+func checkOperatorOptions(e *env) {
 	w := e.World()
 	bad := func(what string, err error) {
 		if !errors.Is(err, parley.ErrInvalidOption) {
@@ -164,5 +164,5 @@ func checkOperatorOptions(e *Env) {
 	bad("list groups from -1 on", err)
 	_, err = w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Limit: -1})
 	bad("list -1 conversations", err)
-	bad("promote to level 256", w.B.Promote(e.Ctx, parley.NewID(), parley.Level(256)))
+	bad("promote to level 256", w.B.Promote(e.Ctx, parley.NewID(), parley.PromoteLevel(256)))
 }

@@ -10,26 +10,26 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B07", Name: "not migrated", Run: checkNotMigrated},
-		Check{ID: "B07", Name: "many migrate at once", Run: checkMigrateTogether},
-		Check{ID: "B09", Name: "a transaction", Run: checkTxDone},
-		Check{ID: "B09", Name: "a delivery", Run: checkSettled},
-		Check{ID: "B09", Name: "a broker", Run: checkClosed},
-		Check{ID: "B09", Name: "a broker that is closed at work", Run: checkClosedAtWork},
+		check{ID: "B07", Name: "not migrated", Run: checkNotMigrated},
+		check{ID: "B07", Name: "many migrate at once", Run: checkMigrateTogether},
+		check{ID: "B09", Name: "a transaction", Run: checkTxDone},
+		check{ID: "B09", Name: "a delivery", Run: checkSettled},
+		check{ID: "B09", Name: "a broker", Run: checkClosed},
+		check{ID: "B09", Name: "a broker that is closed at work", Run: checkClosedAtWork},
 	)
 }
 
 // inpFresh opens a broker on a store of its own that is not migrated.
-func inpFresh(e *Env) *parley.Broker {
+func inpFresh(e *env) *parley.Broker {
 	if e.r.store.Fresh == nil {
 		e.Skipf("the suite was given no way to make a fresh store")
 	}
 	be, err := e.r.store.Fresh(e.Ctx)
 	e.Must(err)
-	b, err := parley.New(e.Ctx, be, nil)
+	b, err := newBroker(e.Ctx, be, nil)
 	e.Must(err)
 	e.Cleanup(func() {
-		// Brokers of the check may be at their duties, which an uninstall can lose
+		// Brokers of the check may be doing maintenance, which an uninstall can lose
 		// against.
 		var err error
 		for range 20 {
@@ -46,15 +46,15 @@ func inpFresh(e *Env) *parley.Broker {
 }
 
 // inpNowhere is a World with names and no definitions.
-func inpNowhere(e *Env, b *parley.Broker) *World {
-	return &World{
-		Env: e, B: b,
+func inpNowhere(e *env, b *parley.Broker) *world {
+	return &world{
+		env: e, B: b,
 		Client: e.Name("client"), Server: e.Name("server"), CQ: e.Name("cq"), SQ: e.Name("sq"),
 		Contract: e.Name("contract"), Ask: e.Name("ask"), Tell: e.Name("tell"), Any: e.Name("any"),
 	}
 }
 
-func checkNotMigrated(e *Env) {
+func checkNotMigrated(e *env) {
 	b := inpFresh(e)
 	refused := func() {
 		for _, v := range inpBrokerVerbs(inpNowhere(e, b), parley.NewID()) {
@@ -84,7 +84,11 @@ func checkNotMigrated(e *Env) {
 	dlgBodies(w, w.SQ, nil, "0")
 
 	// A migrated database may be taken back, and used again.
-	e.Must(b.Backend().Uninstall(e.Ctx))
+	err = b.Backend().Uninstall(e.Ctx)
+	for parley.IsRetryable(err) { // the broker's maintenance was in its way
+		err = b.Backend().Uninstall(e.Ctx)
+	}
+	e.Must(err)
 	if err := b.Backend().Check(e.Ctx); !errors.Is(err, parley.ErrNotMigrated) {
 		e.Errorf("Check says %v after Uninstall, want %q", err, parley.ErrNotMigrated)
 	}
@@ -102,7 +106,7 @@ func checkNotMigrated(e *Env) {
 	}
 }
 
-func checkMigrateTogether(e *Env) {
+func checkMigrateTogether(e *env) {
 	b := inpFresh(e)
 	together := func() {
 		dlgEach(20, func(int) {
@@ -118,12 +122,11 @@ func checkMigrateTogether(e *Env) {
 	dlgBodies(w, w.SQ, nil, "0")
 }
 
-func checkTxDone(e *Env) {
-	w := e.World(func(c *parley.Catalog) { c.Services[1].PeerPromotion = 255 })
+func checkTxDone(e *env) {
+	w := e.World(func(c *parley.Catalog) { c.Services[1].FarPromotion = 255 })
 	h := w.Dialog("0")
 	w.Send(dlgPeer(w, h), w.Tell, "to the client")
-	stop := errors.New("stop")
-	for how, result := range map[string]error{"committed": nil, "rolled back": stop} {
+	for how, result := range map[string]error{"committed": nil, "rolled back": errUndo} {
 		var over *parley.Tx
 		var conv *parley.Conversation
 		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
@@ -145,7 +148,7 @@ func checkTxDone(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkSettled(e *Env) {
+func checkSettled(e *env) {
 	w := e.World()
 	working, settling := inpDeliveryVerbs(w)
 	var h parley.ID
@@ -197,7 +200,7 @@ func checkSettled(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkClosed(e *Env) {
+func checkClosed(e *env) {
 	w := e.World()
 	h := w.Dialog("0")
 	b := e.Broker(nil)
@@ -216,6 +219,21 @@ func checkClosed(e *Env) {
 	e.Must(b.Close()) // again is no error
 
 	be := e.Handle() // and so its backend
+	over, err := be.Begin(e.Ctx)
+	e.Must(err)
+	e.Must(over.Commit(e.Ctx))
+	for verb, do := range map[string]func() error{
+		"Catalog":   func() error { _, err := over.Catalog(e.Ctx, false); return err },
+		"Once":      func() error { _, err := over.Once(e.Ctx, e.Name("once"), time.Minute); return err },
+		"Savepoint": func() error { return over.Savepoint(e.Ctx, "late") },
+		"Commit":    func() error { return over.Commit(e.Ctx) },
+	} {
+		if err := do(); !errors.Is(err, parley.ErrTxDone) {
+			e.Errorf("%s in a transaction of the backend's that has ended: the error is %v, want one that is %q",
+				verb, err, parley.ErrTxDone)
+		}
+	}
+	e.Must(over.Rollback(e.Ctx)) // is no error after the end
 	e.Must(be.Close())
 	e.Must(be.Close())
 	_, err = be.Begin(e.Ctx)
@@ -225,7 +243,7 @@ func checkClosed(e *Env) {
 	dlgBodies(w, w.SQ, nil, "0") // another one goes on
 }
 
-func checkClosedAtWork(e *Env) {
+func checkClosedAtWork(e *env) {
 	w := e.World()
 	for _, hold := range e.Holds() {
 		b := e.Broker(&parley.Options{Poll: time.Minute})

@@ -11,11 +11,11 @@ import (
 
 func init() {
 	add(
-		Check{ID: "B05", Name: "taken by another receiver", Run: checkStaleTaken},
-		Check{ID: "B05", Name: "taken by a transaction", Run: checkStaleTakenByTx},
-		Check{ID: "B05", Name: "settled by another receiver", Run: checkStaleSettled},
-		Check{ID: "B05", Name: "the holder is told", Run: checkStaleTold},
-		Check{ID: "B05", Name: "one of several heartbeats", Run: checkStaleHeartbeat},
+		check{ID: "B05", Name: "taken by another receiver", Run: checkStaleTaken},
+		check{ID: "B05", Name: "taken by a transaction", Run: checkStaleTakenByTx},
+		check{ID: "B05", Name: "settled by another receiver", Run: checkStaleSettled},
+		check{ID: "B05", Name: "the holder is told", Run: checkStaleTold},
+		check{ID: "B05", Name: "one of several heartbeats", Run: checkStaleHeartbeat},
 	)
 }
 
@@ -28,8 +28,8 @@ func (inpSilent) Extend(context.Context, []*backend.Hold, time.Duration) error {
 }
 
 // inpCutOff opens a broker whose leases run out.
-func inpCutOff(e *Env) *parley.Broker {
-	b, err := parley.New(e.Ctx, inpSilent{e.Handle()}, &parley.Options{NoDuties: true})
+func inpCutOff(e *env) *parley.Broker {
+	b, err := newBroker(e.Ctx, inpSilent{e.Handle()}, &parley.Options{NoMaintenance: true})
 	e.Must(err)
 	e.Cleanup(func() { b.Close() })
 	return b
@@ -37,23 +37,23 @@ func inpCutOff(e *Env) *parley.Broker {
 
 // inpStale makes a delivery of a conversation's first message under a lease
 // that runs out: of three messages it has one in hand.
-func inpStale(w *World, b *parley.Broker) (client parley.ID, d *parley.Delivery) {
+func inpStale(w *world, b *parley.Broker) (client parley.ID, d *parley.Delivery) {
 	client = w.Dialog("0", "1", "2")
 	d, err := b.Receive(w.Ctx, w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease, Lease: 50 * time.Millisecond, MaxMessages: 1, Group: dlgPeer(w, client)})
 	w.Must(err)
-	dlgSame(w.Env, "delivered", Bodies(d.Messages), []string{"0"})
+	dlgSame(w.env, "delivered", bodiesOf(d.Messages), []string{"0"})
 	return client, d
 }
 
 // inpFenced ends the check unless a verb fails as one of a receiver that has
 // lost its lease.
-func inpFenced(e *Env, name string, err error) {
+func inpFenced(e *env, name string, err error) {
 	if !errors.Is(err, parley.ErrFenced) {
 		dlgFatal(e, "%s under a lost lease: the error is %v, want one that is %q", name, err, parley.ErrFenced)
 	}
 }
 
-func checkStaleTaken(e *Env) {
+func checkStaleTaken(e *env) {
 	w := e.World()
 	cut := inpCutOff(e)
 	working, settling := inpDeliveryVerbs(w)
@@ -63,7 +63,7 @@ func checkStaleTaken(e *Env) {
 			group := stale.Group
 			m := stale.Messages[0]
 			now := w.Receive(w.SQ, &parley.ReceiveOptions{Group: group, Hold: hold})
-			dlgSame(e, "delivered to the next receiver", Bodies(now.Messages), []string{"0", "1", "2"})
+			dlgSame(e, "delivered to the next receiver", bodiesOf(now.Messages), []string{"0", "1", "2"})
 			for _, v := range working {
 				inpFenced(e, v.name, v.do(e.Ctx, stale, m))
 			}
@@ -83,7 +83,7 @@ func checkStaleTaken(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkStaleTakenByTx(e *Env) {
+func checkStaleTakenByTx(e *env) {
 	if !e.HoldsInTransaction() {
 		e.Skipf("the store does not hold in transactions")
 	}
@@ -107,7 +107,7 @@ func checkStaleTakenByTx(e *Env) {
 	dlgQuiet(w, w.SQ, w.CQ)
 }
 
-func checkStaleSettled(e *Env) {
+func checkStaleSettled(e *env) {
 	w := e.World()
 	cut := inpCutOff(e)
 	working, settling := inpDeliveryVerbs(w)
@@ -137,7 +137,7 @@ func checkStaleSettled(e *Env) {
 					}
 				} else {
 					now := w.Receive(w.SQ, &parley.ReceiveOptions{Group: group, Hold: hold})
-					dlgSame(e, "delivered to the next receiver", Bodies(now.Messages), []string{"0", "1", "2"})
+					dlgSame(e, "delivered to the next receiver", bodiesOf(now.Messages), []string{"0", "1", "2"})
 					switch how {
 					case "acknowledged":
 						e.Must(now.Ack(e.Ctx))
@@ -167,7 +167,7 @@ func checkStaleSettled(e *Env) {
 	}
 }
 
-func checkStaleTold(e *Env) {
+func checkStaleTold(e *env) {
 	w := e.World()
 	_, stale := inpStale(w, inpCutOff(e))
 	if err := stale.Context().Err(); err != nil {
@@ -185,7 +185,7 @@ func checkStaleTold(e *Env) {
 }
 
 // checkStaleHeartbeat works on the backend, where one call renews many leases.
-func checkStaleHeartbeat(e *Env) {
+func checkStaleHeartbeat(e *env) {
 	w := e.World()
 	be := e.Handle()
 	claim := func(lease time.Duration, group parley.ID) *backend.Hold {

@@ -19,7 +19,7 @@ type inpBrokerVerb struct {
 
 // inpBrokerVerbs are the verbs of a broker but for Migrate and Info, which work
 // without a schema. Each would find what it needs in a World.
-func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
+func inpBrokerVerbs(w *world, h parley.ID) []inpBrokerVerb {
 	return []inpBrokerVerb{
 		{"InTx", func(ctx context.Context, b *parley.Broker) error {
 			return b.InTx(ctx, func(tx *parley.Tx) error {
@@ -76,7 +76,7 @@ func inpBrokerVerbs(w *World, h parley.ID) []inpBrokerVerb {
 
 // inpTxVerbs are all verbs of a transaction on one of the initiator's
 // conversations.
-func inpTxVerbs(w *World) []dlgVerb {
+func inpTxVerbs(w *world) []dlgVerb {
 	sending, others := dlgVerbs(w)
 	return append(append(sending, others...), []dlgVerb{
 		{"Status", func(ctx context.Context, tx *parley.Tx, h parley.ID) error {
@@ -148,7 +148,7 @@ type inpDeliveryVerb struct {
 
 // inpDeliveryVerbs are the verbs of a delivery of Ask messages: those that work
 // under it and those that settle it.
-func inpDeliveryVerbs(w *World) (working, settling []inpDeliveryVerb) {
+func inpDeliveryVerbs(w *world) (working, settling []inpDeliveryVerb) {
 	working = []inpDeliveryVerb{
 		{"Tx", func(ctx context.Context, d *parley.Delivery, m *parley.Message) error {
 			_, err := d.Tx(ctx)

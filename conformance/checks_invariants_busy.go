@@ -13,126 +13,64 @@ import (
 
 func init() {
 	add(
-		Check{ID: "I5", Name: "verbs on a held group fail in time and leave the transaction usable", Run: checkInvBusy},
-		Check{ID: "I5", Name: "a verb that waits for a group gets it when it is given back", Run: checkInvBusyUntil},
-		Check{ID: "I5", Name: "a move during a send fails in time", Run: checkInvMoveBusy},
-		Check{ID: "I5", Name: "groups taken in opposite orders do not deadlock", Run: checkInvOppositeGroups},
-		Check{ID: "I5", Name: "streams written in opposite orders do not deadlock", Run: checkInvOppositeSenders},
+		scripted("I5", "verbs on a held group fail in time and leave the transaction usable", `
+			broker other wait 150ms
+			each hold: every hold
+				begin d "m0"
+				let p d.peer
+				receive SQ $hold as r
+				begin free "free"
+				let f free.peer
+				group g
+				each n, verb: 1, end p | 2, end p with 1 "x" | 3, cleanup p | 4, move p to g | 5, move f to r.group |
+					6, begin x from Server to Client related p | 7, begin x from Server to Client group r.group
+					transaction t on other
+					clock c
+					t: $verb -> Busy
+					within c 5150ms
+					if many writers:
+						passed c 75ms
+					t: once "$n $hold" new
+					t: send free "$n"
+					commit t
+					once "$n $hold" old
+				other: unpark r.group -> Busy
+				ack r
+				receive SQ as r -> "free", "1", "2", "3", "4", "5", "6", "7"
+				ack r
+				each side: p | f // none of the verbs has done anything
+					equal $side.state CO
+					equal $side.group $side
+				nothing SQ
+				nothing CQ
+		`, alone),
+		scripted("I5", "a verb that waits for a group gets it when it is given back", `
+			needs many writers
+			broker other wait 20s
+			each hold: every hold
+				begin d "m0"
+				let p d.peer
+				receive SQ $hold as r
+				start ends other: end p
+				waits ends
+				ack r
+				join ends within 20s
+		`, alone),
+		check{ID: "I5", Name: "a move during a send fails in time", Run: checkInvMoveBusy},
+		check{ID: "I5", Name: "groups taken in opposite orders do not deadlock", Run: checkInvOppositeGroups},
+		check{ID: "I5", Name: "streams written in opposite orders do not deadlock", Run: checkInvOppositeSenders},
 	)
 }
 
-func checkInvBusy(e *Env) {
-	w := invWorld(e)
-	const wait = 150 * time.Millisecond
-	other := invOther(w, &parley.Options{GroupWait: wait, NoDuties: true})
-	for _, hold := range e.Holds() {
-		h := w.Dialog("m0")
-		peer := invPeer(w, h)
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		free := w.Dialog("free")
-		freePeer := invPeer(w, free)
-		verbs := []struct {
-			name string
-			do   func(tx *parley.Tx) error
-		}{
-			{"End", func(tx *parley.Tx) error { return tx.Conversation(peer).End(e.Ctx) }},
-			{"EndWithError", func(tx *parley.Tx) error { return tx.Conversation(peer).EndWithError(e.Ctx, 1, "x") }},
-			{"Cleanup", func(tx *parley.Tx) error { return tx.Conversation(peer).Cleanup(e.Ctx) }},
-			{"Move out of it", func(tx *parley.Tx) error { return tx.Conversation(peer).Move(e.Ctx, parley.NewID()) }},
-			{"Move into it", func(tx *parley.Tx) error { return tx.Conversation(freePeer).Move(e.Ctx, d.Group) }},
-			{"Begin related to its conversation", func(tx *parley.Tx) error {
-				_, err := tx.Begin(e.Ctx, w.Server, w.Client, &parley.DialogOptions{Contract: w.Contract, RelatedConversation: peer})
-				return err
-			}},
-			{"Begin in it", func(tx *parley.Tx) error {
-				_, err := tx.Begin(e.Ctx, w.Server, w.Client, &parley.DialogOptions{Contract: w.Contract, RelatedGroup: d.Group})
-				return err
-			}},
-		}
-		for _, v := range verbs {
-			what := v.name + " on a group " + invHoldName(hold)
-			key := e.Name(what)
-			err := other.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-				start := time.Now()
-				err := v.do(tx)
-				took := time.Since(start)
-				if !invBusy(e, err) {
-					e.Errorf("%s returns %v, want ErrGroupBusy", what, err)
-				}
-				if took > wait+invPatience || e.HoldsInTransaction() && took < wait/2 {
-					e.Errorf("%s fails after %v, with a wait of %v", what, took, wait)
-				}
-				if _, err := tx.Once(e.Ctx, key); err != nil {
-					return err
-				}
-				return tx.Conversation(free).Send(e.Ctx, w.Ask, []byte(v.name))
-			})
-			if err != nil {
-				e.Fatalf("%s: the transaction cannot be used afterwards: %v", what, err)
-			}
-			if !invWrote(other, key) {
-				e.Errorf("%s: what was written afterwards is gone", what)
-			}
-		}
-		if err := other.B.Admin().Unpark(e.Ctx, d.Group); !invBusy(e, err) {
-			e.Errorf("Unpark of a group %s returns %v, want ErrGroupBusy", invHoldName(hold), err)
-		}
-		e.Must(d.Ack(e.Ctx))
-		want := []string{"free"}
-		for _, v := range verbs {
-			want = append(want, v.name)
-		}
-		if got := w.Take(w.SQ, nil); !slices.Equal(got, want) {
-			e.Errorf("%s: the other conversation brought %q, want %q", invHoldName(hold), got, want)
-		}
-		// None of the verbs has done anything.
-		w.Tx(func(tx *parley.Tx) error {
-			for _, conv := range []parley.ID{peer, freePeer} {
-				ep, err := tx.Conversation(conv).Status(e.Ctx)
-				if err != nil {
-					return err
-				}
-				if ep.State != parley.Conversing || ep.Group != conv {
-					e.Errorf("%s: a verb that failed left state %s and group %s, want %s and %s", invHoldName(hold), ep.State, ep.Group, parley.Conversing, conv)
-				}
-			}
-			return nil
-		})
-		w.Nothing(w.SQ, nil)
-		w.Nothing(w.CQ, nil)
-	}
-}
-
-func checkInvBusyUntil(e *Env) {
-	if !e.HoldsInTransaction() {
-		e.Skipf("the store has a single writer")
-	}
-	w := invWorld(e)
-	other := invOther(w, &parley.Options{GroupWait: 20 * time.Second, NoDuties: true})
-	for _, hold := range e.Holds() {
-		peer := invPeer(w, w.Dialog("m0"))
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		acked := make(chan error, 1)
-		err := other.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-			time.AfterFunc(100*time.Millisecond, func() { acked <- d.Ack(e.Ctx) })
-			return tx.Conversation(peer).End(e.Ctx)
-		})
-		e.Must(<-acked)
-		if err != nil {
-			e.Fatalf("End, with the group %s given back after 100 ms: %v", invHoldName(hold), err)
-		}
-	}
-}
-
-func checkInvMoveBusy(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvMoveBusy(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	w := invWorld(e)
 	s := invUnder(w)
 	st := s.dialog()
 	sender := s.opened(st, "m1")
-	mover := invOther(w, &parley.Options{GroupWait: 150 * time.Millisecond, NoDuties: true})
+	mover := invOther(w, &parley.Options{GroupWait: 150 * time.Millisecond, NoMaintenance: true})
 	to := parley.NewID()
 	invPrompt(e, "move of a conversation that its peer writes to", func(ctx context.Context) error {
 		return mover.B.InTx(ctx, func(tx *parley.Tx) error {
@@ -180,18 +118,18 @@ func invMeet(ctx context.Context, n int) func() {
 	}
 }
 
-func checkInvOppositeGroups(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvOppositeGroups(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	w := invWorld(e)
-	conv := []parley.ID{invPeer(w, w.Dialog("a")), invPeer(w, w.Dialog("b"))}
+	conv := []parley.ID{dlgPeer(w, w.Dialog("a")), dlgPeer(w, w.Dialog("b"))}
 	w.Drain(w.SQ)
 	errs := make([]error, 2)
 	meet := invMeet(e.Ctx, 2)
 	var wg sync.WaitGroup
 	for i := range errs {
-		b := invOther(w, &parley.Options{GroupWait: time.Duration(200+300*i) * time.Millisecond, NoDuties: true}).B
+		b := invOther(w, &parley.Options{GroupWait: time.Duration(200+300*i) * time.Millisecond, NoMaintenance: true}).B
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(e.Ctx, 30*time.Second)
 			defer cancel()
@@ -224,8 +162,8 @@ func checkInvOppositeGroups(e *Env) {
 	}
 }
 
-func checkInvOppositeSenders(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvOppositeSenders(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	w := invWorld(e)
@@ -262,7 +200,7 @@ func checkInvOppositeSenders(e *Env) {
 		}
 		e.Must(send(e.Ctx, w.B, i, func() {}))
 	}
-	got := Bodies(w.Drain(w.SQ))
+	got := bodiesOf(w.Drain(w.SQ))
 	slices.Sort(got)
 	if want := []string{"0 first", "0 second", "1 first", "1 second"}; !slices.Equal(got, want) {
 		e.Errorf("received %q, want %q: the transaction that gave way was run again", got, want)

@@ -13,60 +13,30 @@ import (
 
 func init() {
 	add(
-		Check{ID: "I6", Name: "a write and its acknowledgement are one", Run: checkInvAtomic},
-		Check{ID: "I6", Name: "a receiver whose lease is lost changes nothing", Run: checkInvStale},
-		Check{ID: "I6", Name: "a process that dies before the commit leaves no write", Run: checkInvDeath},
+		scripted("I6", "a write and its acknowledgement are one", `
+			each hold: every hold
+				each kind, make, reply, heard: dialog, begin d "m0" "m1", reply r "reply", take CQ -> "reply" |
+					key, post SQ key k type Any "m0"; post SQ key k type Any "m1", pause 0s, pause 0s
+					$make
+					receive SQ $hold max 1 as r -> "m0"
+					each end, known, then, next: rollback r, new, pause 0s, m0 | defer r for 20ms, new, pause 0s, m0 |
+						park r; unpark r.group, new, pause 0s, m0 | ack r, old, $heard, m1
+						r: once "$end, $kind $hold" new
+						$reply
+						$end
+						once "$end, $kind $hold" $known
+						$then
+						nothing CQ
+						receive SQ $hold max 1 as r -> "$next"
+					rollback r
+					drain SQ
+		`, alone),
+		check{ID: "I6", Name: "a receiver whose lease is lost changes nothing", Run: checkInvStale},
+		check{ID: "I6", Name: "a process that dies before the commit leaves no write", Run: checkInvDeath},
 	)
 }
 
-func checkInvAtomic(e *Env) {
-	invHolding(e, func(w, _ *World, hold parley.Hold, kind string, d *parley.Delivery) {
-		o := &parley.ReceiveOptions{Hold: hold, MaxMessages: 1}
-		ends := []struct {
-			name string
-			end  func(d *parley.Delivery) error
-			keep bool
-			next string
-		}{
-			{"Rollback", func(d *parley.Delivery) error { return d.Rollback(e.Ctx) }, false, "m0"},
-			{"Defer", func(d *parley.Delivery) error { return d.Defer(e.Ctx, 20*time.Millisecond) }, false, "m0"},
-			{"Park", func(d *parley.Delivery) error {
-				defer func() { e.Must(w.B.Admin().Unpark(e.Ctx, d.Group)) }()
-				return d.Park(e.Ctx, errors.New("a check"))
-			}, false, "m0"},
-			{"Ack", func(d *parley.Delivery) error { return d.Ack(e.Ctx) }, true, "m1"},
-		}
-		for _, end := range ends {
-			what := fmt.Sprintf("%s %s, %s", kind, invHoldName(hold), end.name)
-			key := e.Name(what)
-			tx, err := d.Tx(e.Ctx)
-			e.Must(err)
-			fresh, err := tx.Once(e.Ctx, key)
-			e.Must(err)
-			if !fresh {
-				e.Errorf("%s: Once says that a new key is known", what)
-			}
-			if h := d.Messages[0].Conversation; !h.IsZero() {
-				e.Must(d.Messages[0].Reply(e.Ctx, w.Tell, []byte(end.name)))
-			}
-			e.Must(end.end(d))
-			if invWrote(w, key) != end.keep {
-				e.Errorf("%s: the receiver's write is there: %t, want %t", what, !end.keep, end.keep)
-			}
-			replies := Bodies(w.Drain(w.CQ))
-			if want := map[bool]int{true: 1}[end.keep && kind == "conversation"]; len(replies) != want {
-				e.Errorf("%s: %d replies were sent, want %d", what, len(replies), want)
-			}
-			d = w.Receive(w.SQ, o)
-			if got := Bodies(d.Messages); !slices.Equal(got, []string{end.next}) {
-				e.Errorf("%s: then received %q, want %s", what, got, end.next)
-			}
-		}
-		e.Must(d.Rollback(e.Ctx))
-	})
-}
-
-func checkInvStale(e *Env) {
+func checkInvStale(e *env) {
 	w := invWorld(e)
 	s := invUnder(w)
 	for _, successor := range e.Holds() {
@@ -126,7 +96,7 @@ func checkInvStale(e *Env) {
 	}
 }
 
-func checkInvDeath(e *Env) {
+func checkInvDeath(e *env) {
 	w := invWorld(e)
 	for _, hold := range e.Holds() {
 		w.Dialog("m0")

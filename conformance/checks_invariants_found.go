@@ -5,56 +5,38 @@ import (
 	"slices"
 	"time"
 
-	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
 func init() {
 	add(
-		Check{ID: "I3", Name: "each committed message is found at once by another process", Run: checkInvFoundAtOnce},
-		Check{ID: "I3", Name: "a message is found after others were rolled back", Run: checkInvFoundAfterRollback},
-		Check{ID: "I3", Name: "the message of a sender that stayed open for long is found", Run: checkInvFoundAfterLong},
-		Check{ID: "I3", Name: "nothing is stranded under load", Run: func(e *Env) { runLoad(e, load{moves: true}) }, Limit: 2 * time.Minute},
+		scripted("I3", "each committed message is found at once by another process", `
+			broker one
+			broker two
+			begin d
+			each hold: every hold
+				each n: 1 | 2 | 3
+					each by: | one: | two:
+						each send: send d | post SQ key k type Any | post SQ type Any
+							$send "m$n"
+							$by receive SQ $hold now as r -> "m$n"
+							ack r
+		`, alone),
+		check{ID: "I3", Name: "a message is found after others were rolled back", Run: checkInvFoundAfterRollback},
+		check{ID: "I3", Name: "the message of a sender that stayed open for long is found", Run: checkInvFoundAfterLong},
+		check{ID: "I3", Name: "nothing is stranded under load", Run: func(e *env) { runLoad(e, load{moves: true}) }, Limit: 2 * time.Minute},
 	)
 }
 
-func checkInvFoundAtOnce(e *Env) {
-	w := invWorld(e)
-	receivers := []*World{invOther(w), invOther(w), w}
-	h := w.Dialog()
-	for i := range 30 {
-		body := fmt.Sprint("m", i)
-		switch i % 3 {
-		case 0:
-			w.Send(h, w.Ask, body)
-		case 1:
-			_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)}, parley.Key("k"))
-			e.Must(err)
-		case 2:
-			_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)})
-			e.Must(err)
-		}
-		r := receivers[i/3%len(receivers)]
-		d := r.TryReceive(w.SQ, &parley.ReceiveOptions{Hold: e.Holds()[i%len(e.Holds())]}, 0)
-		if d == nil {
-			e.Fatalf("message %d was committed, and another process receives nothing", i)
-		}
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{body}) {
-			e.Fatalf("received %q, want %q", got, body)
-		}
-		e.Must(d.Ack(e.Ctx))
-	}
-}
-
-func checkInvFoundAfterRollback(e *Env) {
+func checkInvFoundAfterRollback(e *env) {
 	s := invUnder(invWorld(e))
 	for _, st := range s.streams() {
 		for i := range 3 {
 			tx := s.opened(st, "undone")
 			s.rollback(tx)
 			s.nothing(backend.ClaimRequest{}, st.kind+" after a rolled back send")
-			if i == 1 { // the duty finds what the rolled back send left, if anything
-				s.tend(backend.DutyMarkers)
+			if i == 1 { // the job finds what the rolled back send left, if anything
+				s.maintain(backend.JobMarkers)
 			}
 			body := fmt.Sprint("m", i)
 			s.sent(st, body)
@@ -69,14 +51,14 @@ func checkInvFoundAfterRollback(e *Env) {
 	}
 }
 
-func checkInvFoundAfterLong(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvFoundAfterLong(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	s := invUnder(invWorld(e))
 	slow, busy := s.dialog(), s.dialog()
 	sender := s.opened(slow, "late")
-	// Meanwhile the queue moves on: whoever remembers where the head of the
+	// Meanwhile the queue moves on: a store that remembers where the head of the
 	// order was must not look only behind it.
 	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); {
 		s.sent(busy, "x")
@@ -88,7 +70,7 @@ func checkInvFoundAfterLong(e *Env) {
 	var got []string
 	for range 2 {
 		d := s.Receive(s.SQ, nil)
-		got = append(got, Bodies(d.Messages)...)
+		got = append(got, bodiesOf(d.Messages)...)
 		e.Must(d.Ack(e.Ctx))
 	}
 	slices.Sort(got)

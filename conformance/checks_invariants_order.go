@@ -1,155 +1,100 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"time"
 
-	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
+// orderTrials takes the messages of the only group of SQ piece by piece, and before each piece does
+// to the group what could bring them out of order.
+const orderTrials = `
+					receive SQ $hold max 3 as r -> "m0", "m1", "m2"
+					rollback r
+					take SQ $hold max 1 -> "m0"
+
+					receive SQ $hold max 5 as r -> "m1", "m2", "m3", "m4", "m5"
+					r: once "write" new
+					rollback r
+					take SQ $hold max 2 -> "m1", "m2"
+
+					broker dead
+					dead: receive SQ $hold max 2 as r -> "m3", "m4"
+					close dead
+					take SQ $hold max 1 -> "m3"
+
+					receive SQ $hold max 1 as r -> "m4"
+					other: promote r.group
+					rollback r
+					take SQ $hold max 2 -> "m4", "m5"
+
+					$move
+					take SQ $hold max 1 -> "m6"
+
+					receive SQ $hold max 2 as r -> "m7", "m8"
+					defer r for 30ms
+					take SQ $hold max 2 -> "m7", "m8"
+
+					receive SQ $hold max 2 as r -> "m9", "m10"
+					park r "a check"
+					nothing SQ
+					unpark r.group
+					take SQ $hold max 1 -> "m9"
+
+					receive SQ $hold max 2 as r -> "m10", "m11"
+					park r "a check"
+					$move
+					$unpark
+					take SQ $hold max 2 -> "m10", "m11"
+
+					receive SQ $hold max 2 as r -> "m12", "m13"
+					return r
+					more r 3 -> "m12", "m13", "m14"
+					ack r
+					take SQ $hold max 1 -> "m15"
+
+					transaction t
+					t: receive SQ max 2 -> "m16", "m17"
+					rollback t
+					take SQ $hold max 2 -> "m16", "m17"
+
+					take SQ $hold max 4 -> "m18", "m19", "m20", "m21", "m22", "m23"
+					nothing SQ
+		`
+
 func init() {
 	add(
-		Check{ID: "I4", Name: "the order of a conversation outlives all that can happen to it", Run: checkInvOrderDialog},
-		Check{ID: "I4", Name: "the order of a key outlives all that can happen to it", Run: checkInvOrderKey},
-		Check{ID: "I4", Name: "a failed message is tried again before those behind it", Run: checkInvRetry},
-		Check{ID: "I4", Name: "random histories go as the model says", Run: checkModel, Limit: 3 * time.Minute},
-		Check{ID: "I4", Name: "the order holds under load", Run: func(e *Env) { runLoad(e, load{parks: true, promotes: true, moves: true}) }, Limit: 2 * time.Minute},
+		scripted("I4", "the order of a conversation outlives all that can happen to it", `
+			broker other
+			each hold: every hold
+				each move, unpark: group g; move d.peer to g, pause 0s
+					begin d
+					transaction t
+					each n: 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
+						12 | 13 | 14 | 15 | 16 | 17 | 18 | 19 | 20 | 21 | 22 | 23
+						t: send d "m$n"
+					commit t
+`+orderTrials, alone),
+		scripted("I4", "the order of a key outlives all that can happen to it", `
+			broker other
+			each hold: every hold
+				each move, unpark: pause 0s, unpark r.group
+					transaction t
+					each n: 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
+						12 | 13 | 14 | 15 | 16 | 17 | 18 | 19 | 20 | 21 | 22 | 23
+						t: post SQ key k type Any "m$n"
+					commit t
+`+orderTrials, alone),
+		check{ID: "I4", Name: "a failed message is tried again before those behind it", Run: checkInvRetry},
+		check{ID: "I4", Name: "random histories go as the model says", Run: checkModel, Limit: 3 * time.Minute},
+		check{ID: "I4", Name: "the order holds under load", Run: func(e *env) { runLoad(e, load{parks: true, promotes: true, moves: true}) }, Limit: 2 * time.Minute},
 	)
-}
-
-func checkInvOrderDialog(e *Env) {
-	w := invWorld(e)
-	var bodies []string
-	for i := range 24 {
-		bodies = append(bodies, fmt.Sprint("m", i))
-	}
-	for _, hold := range e.Holds() {
-		h := w.Dialog(bodies...)
-		peer := invPeer(w, h)
-		invOrder(w, hold, bodies, func() {
-			w.Tx(func(tx *parley.Tx) error { return tx.Conversation(peer).Move(e.Ctx, parley.NewID()) })
-		})
-	}
-}
-
-func checkInvOrderKey(e *Env) {
-	w := invWorld(e)
-	var bodies []string
-	for i := range 24 {
-		bodies = append(bodies, fmt.Sprint("m", i))
-	}
-	for _, hold := range e.Holds() {
-		w.Tx(func(tx *parley.Tx) error {
-			for _, body := range bodies {
-				if _, err := tx.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)}, parley.Key("k")); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		invOrder(w, hold, bodies, func() {})
-	}
-}
-
-// invOrder takes messages of the only group of SQ piece by piece, and after
-// each piece does to the group what could bring them out of order.
-func invOrder(w *World, hold parley.Hold, want []string, move func()) {
-	e := w.Env
-	var got []string
-	receive := func(w *World, n int) *parley.Delivery {
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: n})
-		bodies := Bodies(d.Messages)
-		if left := want[len(got):]; !slices.Equal(bodies, left[:min(n, len(left))]) {
-			w.fail(fmt.Sprintf("%s: after %d messages came %q, want %q", invHoldName(hold), len(got), bodies, left[:min(n, len(left))]))
-			runtime.Goexit()
-		}
-		return d
-	}
-	take := func(n int) {
-		d := receive(w, n)
-		got = append(got, Bodies(d.Messages)...)
-		e.Must(d.Ack(e.Ctx))
-	}
-	trials := []struct {
-		name string
-		do   func()
-	}{
-		{"rollback", func() { e.Must(receive(w, 3).Rollback(e.Ctx)) }},
-		{"rollback of a batch after a write", func() {
-			d := receive(w, 5)
-			tx, err := d.Tx(e.Ctx)
-			e.Must(err)
-			_, err = tx.Once(e.Ctx, e.Name("write"))
-			e.Must(err)
-			e.Must(d.Rollback(e.Ctx))
-		}},
-		{"death of the receiver", func() {
-			dead := invOther(w)
-			receive(dead, 2)
-			e.Must(dead.B.Close())
-		}},
-		{"promotion", func() {
-			d := receive(w, 1)
-			e.Must(invOther(w).B.Promote(e.Ctx, d.Group))
-			e.Must(d.Rollback(e.Ctx))
-		}},
-		{"move", move},
-		{"deferral", func() { e.Must(receive(w, 2).Defer(e.Ctx, 30*time.Millisecond)) }},
-		{"parking", func() {
-			d := receive(w, 2)
-			e.Must(d.Park(e.Ctx, errors.New("a check")))
-			w.Nothing(w.SQ, nil)
-			e.Must(w.B.Admin().Unpark(e.Ctx, d.Group))
-		}},
-		{"parking and move", func() {
-			d := receive(w, 2)
-			e.Must(d.Park(e.Ctx, errors.New("a check")))
-			move()
-			w.B.Admin().Unpark(e.Ctx, d.Group) // it may have gone with the move
-		}},
-		{"return and more", func() {
-			d := receive(w, 2)
-			e.Must(d.Return(e.Ctx))
-			more, err := d.More(e.Ctx, 3)
-			e.Must(err)
-			if left := want[len(got):]; !slices.Equal(Bodies(more), left[:3]) {
-				e.Fatalf("%s: returned, and then came %q, want %q", invHoldName(hold), Bodies(more), left[:3])
-			}
-			got = append(got, Bodies(more)...)
-			e.Must(d.Ack(e.Ctx))
-		}},
-		{"received in a transaction that rolled back", func() {
-			undo := errors.New("undo")
-			err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-				if _, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 2}); err != nil {
-					return err
-				}
-				return undo
-			})
-			e.Is(err, undo)
-		}},
-	}
-	for i, t := range trials {
-		t.do()
-		before := len(got)
-		take(1 + i%2)
-		if !slices.Equal(got, want[:len(got)]) {
-			e.Fatalf("%s, after %s: received %q", invHoldName(hold), t.name, got[before:])
-		}
-	}
-	for len(got) < len(want) {
-		take(4)
-	}
-	w.Nothing(w.SQ, nil)
 }
 
 // checkInvRetry: what is known of a failed message is kept with it, and changes
 // neither its place nor that of those behind it.
-func checkInvRetry(e *Env) {
+func checkInvRetry(e *env) {
 	s := invUnder(invWorld(e))
 	for _, hold := range e.Holds() {
 		for _, st := range s.streams() {
@@ -167,9 +112,9 @@ func checkInvRetry(e *Env) {
 					}
 				}
 				h.settle(backend.Outcome{Failure: &backend.Failure{Message: h.Messages[0], Attempts: i + 1, Error: fmt.Sprint("failure ", i+1)}, Defer: time.Duration(i%2) * 20 * time.Millisecond})
-				s.tend(backend.DutyMarkers)
+				s.maintain(backend.JobMarkers)
 				if i%2 == 1 && !e.Soon(10*time.Second, func() bool {
-					s.tend(backend.DutyDeferred)
+					s.maintain(backend.JobDeferred)
 					h := s.claim(hold, backend.ClaimRequest{})
 					if h == nil {
 						return false

@@ -12,12 +12,12 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// invPatience bounds what must not wait for somebody else. Whoever does wait in
-// these checks would wait until their end, so it can be generous.
+// invPatience bounds what must not wait for another transaction. A call that does wait
+// in these checks would wait until their end, so it can be generous.
 const invPatience = 5 * time.Second
 
 // invPrompt ends the check if f waits.
-func invPrompt(e *Env, what string, f func(ctx context.Context) error) {
+func invPrompt(e *env, what string, f func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(e.Ctx, invPatience)
 	defer cancel()
 	err := f(ctx)
@@ -34,14 +34,17 @@ func invPrompt(e *Env, what string, f func(ctx context.Context) error) {
 
 // invWorld is a world in which nothing happens that the check does not do
 // itself: background work may hold a group for a moment.
-func invWorld(e *Env, change ...func(*parley.Catalog)) *World {
-	return e.WorldOn(e.Broker(&parley.Options{NoDuties: true, Poll: 100 * time.Millisecond}), change...)
+func invWorld(e *env, change ...func(*parley.Catalog)) *world {
+	return e.WorldOn(e.Broker(&parley.Options{NoMaintenance: true, Poll: 100 * time.Millisecond}), change...)
 }
 
+// alone is invWorld for scripts.
+func alone(e *env) *world { return invWorld(e) }
+
 // invOther is the same world as another process sees it.
-func invOther(w *World, o ...*parley.Options) *World {
+func invOther(w *world, o ...*parley.Options) *world {
 	other := *w
-	opt := &parley.Options{NoDuties: true, Poll: 100 * time.Millisecond}
+	opt := &parley.Options{NoMaintenance: true, Poll: 100 * time.Millisecond}
 	if len(o) > 0 {
 		opt = o[0]
 	}
@@ -49,21 +52,8 @@ func invOther(w *World, o ...*parley.Options) *World {
 	return &other
 }
 
-// invPeer returns the handle of the other side, which exists once the first
-// message was sent. The group of a target is its handle until it is moved.
-func invPeer(w *World, h parley.ID) (peer parley.ID) {
-	w.Tx(func(tx *parley.Tx) error {
-		ep, err := tx.Conversation(h).Status(w.Ctx)
-		if err == nil {
-			peer = ep.Peer
-		}
-		return err
-	})
-	return peer
-}
-
 // invWrote reports whether a key was recorded by a transaction that committed.
-func invWrote(w *World, key string) (was bool) {
+func invWrote(w *world, key string) (was bool) {
 	undo := errors.New("only looking")
 	err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error {
 		fresh, err := tx.Once(w.Ctx, key)
@@ -83,14 +73,14 @@ func invWrote(w *World, key string) (was bool) {
 // invBelow works on the world from below, through package backend, where each
 // lock can be taken and given back by itself.
 type invBelow struct {
-	*World
+	*world
 	be      backend.Backend
 	version int64
 	cq, sq  int64
 }
 
-func invUnder(w *World) *invBelow {
-	s := &invBelow{World: w, be: w.Handle()}
+func invUnder(w *world) *invBelow {
+	s := &invBelow{world: w, be: w.Handle()}
 	tx := s.begin()
 	c, err := tx.Catalog(w.Ctx, false)
 	w.Must(err)
@@ -117,21 +107,12 @@ func (s *invBelow) begin() backend.Tx {
 }
 
 func (s *invBelow) commit(tx backend.Tx) {
-	invPrompt(s.Env, "commit", tx.Commit)
+	invPrompt(s.env, "commit", tx.Commit)
 }
 
 func (s *invBelow) rollback(tx backend.Tx) { s.Must(tx.Rollback(s.Ctx)) }
 
-// tend does a duty until nothing of it is left.
-func (s *invBelow) tend(duty backend.Duty) {
-	for {
-		n, _, err := s.be.Tend(s.Ctx, duty, 100)
-		s.Must(err)
-		if n < 100 {
-			return
-		}
-	}
-}
+func (s *invBelow) maintain(job backend.Job) { maintain(s.env, s.be, job) }
 
 // invStream is something to send on: a conversation or a key of the queue SQ.
 type invStream struct {
@@ -145,7 +126,7 @@ type invStream struct {
 // that both sides exist.
 func (s *invBelow) dialog() *invStream {
 	h := s.Dialog("first")
-	peer := invPeer(s.World, h)
+	peer := dlgPeer(s.world, h)
 	d := s.Receive(s.SQ, &parley.ReceiveOptions{Conversation: peer})
 	s.Must(d.Ack(s.Ctx))
 	return &invStream{kind: "conversation", handle: h, peer: peer, send: func(ctx context.Context, tx backend.Tx, body string) error {
@@ -168,7 +149,7 @@ func (s *invBelow) streams() []*invStream {
 
 // send sends in an open transaction, which must not wait.
 func (s *invBelow) send(tx backend.Tx, st *invStream, body string) {
-	invPrompt(s.Env, "send on a "+st.kind, func(ctx context.Context) error { return st.send(ctx, tx, body) })
+	invPrompt(s.env, "send on a "+st.kind, func(ctx context.Context) error { return st.send(ctx, tx, body) })
 }
 
 // sent sends and commits.
@@ -229,12 +210,12 @@ func (s *invBelow) claimed(hold parley.Hold, r backend.ClaimRequest) (*invHeld, 
 	}
 	tx := s.begin()
 	var c backend.Claim
-	invPrompt(s.Env, "claim", func(ctx context.Context) (err error) {
+	invPrompt(s.env, "claim", func(ctx context.Context) (err error) {
 		c, err = tx.Claim(ctx, s.request(r))
 		return err
 	})
 	if len(c.Holds) == 0 && c.Discarded > 0 {
-		s.commit(tx) // what was for nobody is gone
+		s.commit(tx) // what was for no receiver is gone
 		return nil, c
 	}
 	if len(c.Holds) == 0 {
@@ -308,10 +289,10 @@ func (h *invHeld) settle(o backend.Outcome) {
 	tx := h.tx
 	if tx == nil {
 		tx = h.s.begin()
-		invPrompt(h.s.Env, "reclaim", func(ctx context.Context) error { return tx.Reclaim(ctx, []*backend.Hold{h.Hold}) })
+		invPrompt(h.s.env, "reclaim", func(ctx context.Context) error { return tx.Reclaim(ctx, []*backend.Hold{h.Hold}) })
 	}
 	o.Hold = h.Hold
-	invPrompt(h.s.Env, "settle", func(ctx context.Context) error {
+	invPrompt(h.s.env, "settle", func(ctx context.Context) error {
 		_, err := tx.Settle(ctx, []backend.Outcome{o})
 		return err
 	})

@@ -12,55 +12,57 @@ import (
 
 func init() {
 	add(
-		Check{ID: "I2", Name: "a sender does not wait for a receiver", Run: checkInvSenderFree},
-		Check{ID: "I2", Name: "a receiver does not wait for a sender", Run: checkInvReceiverFree},
-		Check{ID: "I2", Name: "writers of different streams do not wait for each other", Run: checkInvWritersFree},
-		Check{ID: "I2", Name: "a receiver that replies does not wait for the other side", Run: checkInvBothSidesFree},
+		scripted("I2", "a sender does not wait for a receiver", `
+			broker sender
+			each hold: every hold
+				begin d "m0"
+				receive SQ $hold as r
+				if holds in transactions: // and has written in its transaction
+					r: once "used $hold" new
+				clock c
+				each n: 1 | 2 | 3
+					sender: send d "m$n"
+				within c 5s
+				ack r
+				receive SQ as r -> "m1", "m2", "m3"
+				ack r
+
+				sender: post SQ key "k $hold" type Any "k0"
+				receive SQ $hold as r
+				clock c
+				sender: post SQ key "k $hold" type Any "k1"
+				within c 5s
+				ack r
+				receive SQ as r -> "k1"
+				ack r
+		`, alone),
+		check{ID: "I2", Name: "a receiver does not wait for a sender", Run: checkInvReceiverFree},
+		check{ID: "I2", Name: "writers of different streams do not wait for each other", Run: checkInvWritersFree},
+		scripted("I2", "a receiver that replies does not wait for the other side", `
+			needs many writers
+			broker server
+			broker client
+			each hold: every hold // each side holds its own group, and replies in its transaction
+				begin d "ask 0"
+				send d.peer "tell 0"
+				server: receive SQ $hold as asked
+				client: receive CQ $hold as told
+				clock c
+				reply asked Tell "tell 1"
+				reply told Ask "ask 1"
+				ack asked
+				ack told
+				within c 5s
+				receive SQ as r -> "ask 1"
+				ack r
+				receive CQ as r -> "tell 1"
+				ack r
+		`, alone),
 	)
 }
 
-func checkInvSenderFree(e *Env) {
-	w := invWorld(e)
-	sender := invOther(w)
-	for _, hold := range e.Holds() {
-		what := " to a group " + invHoldName(hold)
-		h := w.Dialog("m0")
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		if hold == parley.HoldTransaction { // and has written in its transaction
-			tx, err := d.Tx(e.Ctx)
-			e.Must(err)
-			_, err = tx.Once(e.Ctx, e.Name("used"+what))
-			e.Must(err)
-		}
-		for i := range 3 {
-			invPrompt(e, "send"+what, func(ctx context.Context) error {
-				return sender.B.InTx(ctx, func(tx *parley.Tx) error {
-					return tx.Conversation(h).Send(ctx, w.Ask, fmt.Appendf(nil, "m%d", i+1))
-				})
-			})
-		}
-		e.Must(d.Ack(e.Ctx))
-		if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"m1", "m2", "m3"}) {
-			e.Fatalf("received %q of what was sent%s", got, what)
-		}
-
-		key := parley.Key("k" + what)
-		post := func(ctx context.Context, body string) error {
-			_, err := sender.B.Post(ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)}, key)
-			return err
-		}
-		e.Must(post(e.Ctx, "k0"))
-		d = w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-		invPrompt(e, "post with the key of a group"+what, func(ctx context.Context) error { return post(ctx, "k1") })
-		e.Must(d.Ack(e.Ctx))
-		if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"k1"}) {
-			e.Fatalf("received %q of what was posted%s", got, what)
-		}
-	}
-}
-
-func checkInvReceiverFree(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvReceiverFree(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	s := invUnder(invWorld(e))
@@ -87,8 +89,8 @@ func checkInvReceiverFree(e *Env) {
 			group := h.Group
 			h.settle(backend.Outcome{Defer: time.Hour})
 			s.nothing(backend.ClaimRequest{}, what+", deferred")
-			invPrompt(e, "duties: "+what, func(ctx context.Context) error {
-				_, _, err := s.be.Tend(ctx, backend.DutyMarkers, 100)
+			invPrompt(e, "jobs: "+what, func(ctx context.Context) error {
+				_, _, err := s.be.Maintain(ctx, backend.JobMarkers, 100)
 				return err
 			})
 			unparker := s.begin()
@@ -98,14 +100,14 @@ func checkInvReceiverFree(e *Env) {
 			s.nothing(backend.ClaimRequest{}, what+", all that is committed acknowledged")
 
 			s.commit(sender)
-			s.tend(backend.DutyDeferred)
+			s.maintain(backend.JobDeferred)
 			s.found(hold, what+", then committed").want(what, "m1").ack()
 		}
 	}
 }
 
-func checkInvWritersFree(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkInvWritersFree(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	w := invWorld(e)
@@ -116,7 +118,7 @@ func checkInvWritersFree(e *Env) {
 	var out, in [2]parley.ID
 	for i := range out {
 		out[i] = w.DialogWith(&parley.DialogOptions{RelatedGroup: group}, "first")
-		in[i] = invPeer(w, out[i])
+		in[i] = dlgPeer(w, out[i])
 	}
 	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(in[1]).Move(e.Ctx, in[0]) })
 	w.Drain(w.SQ)
@@ -141,7 +143,7 @@ func checkInvWritersFree(e *Env) {
 		e.Errorf("%d messages arrived at the initiator's queue, want 2", n)
 	}
 
-	// Beginning conversations waits for nobody either.
+	// A transaction that begins conversations waits for no other one either.
 	invPrompt(e, "begin two conversations at once", func(ctx context.Context) error {
 		return w.B.InTx(ctx, func(a *parley.Tx) error {
 			ca, err := a.Begin(ctx, w.Client, w.Server, &parley.DialogOptions{Contract: w.Contract})
@@ -162,34 +164,5 @@ func checkInvWritersFree(e *Env) {
 	})
 	if n := len(w.Drain(w.SQ)); n != 2 {
 		e.Errorf("%d first messages arrived, want 2", n)
-	}
-}
-
-// checkInvBothSidesFree: each side holds its own group, replies in its
-// transaction, and neither waits for the other.
-func checkInvBothSidesFree(e *Env) {
-	if !e.HoldsInTransaction() {
-		e.Skipf("the store has a single writer")
-	}
-	w := invWorld(e)
-	h := w.Dialog("ask 0")
-	peer := invPeer(w, h)
-	w.Send(peer, w.Tell, "tell 0")
-	server, client := invOther(w), invOther(w)
-	ds := server.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldTransaction})
-	dc := client.Receive(w.CQ, &parley.ReceiveOptions{Hold: parley.HoldTransaction})
-	invPrompt(e, "reply of the target while the initiator's group is held", func(ctx context.Context) error {
-		return ds.Messages[0].Reply(ctx, w.Tell, []byte("tell 1"))
-	})
-	invPrompt(e, "send of the initiator while the target's group is held", func(ctx context.Context) error {
-		return dc.Messages[0].Reply(ctx, w.Ask, []byte("ask 1"))
-	})
-	invPrompt(e, "acknowledge", ds.Ack)
-	invPrompt(e, "acknowledge", dc.Ack)
-	if got := w.Take(w.SQ, nil); !slices.Equal(got, []string{"ask 1"}) {
-		e.Errorf("the target received %q, want ask 1", got)
-	}
-	if got := w.Take(w.CQ, nil); !slices.Equal(got, []string{"tell 1"}) {
-		e.Errorf("the initiator received %q, want tell 1", got)
 	}
 }

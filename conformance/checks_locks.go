@@ -8,16 +8,16 @@ import (
 
 func init() {
 	add(
-		Check{ID: "L01", Name: "every pair of modes, between sessions", Run: checkLockPairs},
-		Check{ID: "L01", Name: "every pair of modes, between transactions and sessions", Run: checkLockPairsOfTx},
-		Check{ID: "L01", Name: "every triple of modes", Run: checkLockTriples},
-		Check{ID: "L03", Name: "a lock counts how often it was taken", Run: checkLockCounts},
-		Check{ID: "L03", Name: "a transaction's lock counts, and is free before its end", Run: checkLockCountsOfTx},
-		Check{ID: "L04", Name: "modes add up and stay", Run: checkLockUnions},
+		check{ID: "L01", Name: "every pair of modes, between sessions", Run: checkLockPairs},
+		check{ID: "L01", Name: "every pair of modes, between transactions and sessions", Run: checkLockPairsOfTx},
+		check{ID: "L01", Name: "every triple of modes", Run: checkLockTriples},
+		check{ID: "L03", Name: "a lock counts how often it was taken", Run: checkLockCounts},
+		check{ID: "L03", Name: "a transaction's lock counts, and is free before its end", Run: checkLockCountsOfTx},
+		check{ID: "L04", Name: "modes add up and stay", Run: checkLockUnions},
 	)
 }
 
-func checkLockPairs(e *Env) {
+func checkLockPairs(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	for i, held := range lckModes {
 		for j, asked := range lckModes {
@@ -30,7 +30,7 @@ func checkLockPairs(e *Env) {
 	}
 }
 
-func checkLockPairsOfTx(e *Env) {
+func checkLockPairsOfTx(e *env) {
 	be, other := e.Handle(), e.Handle()
 	s := lckSession(e, other)
 	for i, held := range lckModes {
@@ -44,8 +44,8 @@ func checkLockPairsOfTx(e *Env) {
 			e.Must(tx.Rollback(e.Ctx))
 			e.Must(s.Unlock(e.Ctx, name))
 
-			if !e.HoldsInTransaction() {
-				continue // with a single writer nobody else can ask meanwhile
+			if !e.ManyWriters() {
+				continue // with a single writer no other owner can ask meanwhile
 			}
 			tx = lckTx(e, be)
 			lckGet(e, tx, name, held)
@@ -59,7 +59,7 @@ func checkLockPairsOfTx(e *Env) {
 	}
 }
 
-func checkLockCounts(e *Env) {
+func checkLockCounts(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")
 	e.Is(a.Unlock(e.Ctx, name), backend.ErrNotLocked)
@@ -80,8 +80,8 @@ func checkLockCounts(e *Env) {
 	}
 }
 
-func checkLockCountsOfTx(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkLockCountsOfTx(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("others do not see the locks of a transaction here before its end")
 	}
 	s := lckSession(e, e.Handle())
@@ -100,7 +100,7 @@ func checkLockCountsOfTx(e *Env) {
 	e.Must(tx.Commit(e.Ctx))
 }
 
-func checkLockUnions(e *Env) {
+func checkLockUnions(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")
 	const is, s, u, ix, x = backend.LockIS, backend.LockS, backend.LockU, backend.LockIX, backend.LockX
@@ -142,7 +142,7 @@ func checkLockUnions(e *Env) {
 		lckTry(e, b, name, x, true, "after all was released")
 	}
 
-	// Nobody is given more than the others' modes allow.
+	// No owner is given more than the others' modes allow.
 	lckGet(e, a, name, s)
 	lckGet(e, b, name, s)
 	_, err := a.Lock(e.Ctx, name, x, 0)
@@ -150,7 +150,7 @@ func checkLockUnions(e *Env) {
 	lckMode(e, a, name, s)
 }
 
-func checkLockTriples(e *Env) {
+func checkLockTriples(e *env) {
 	a, b, c := lckSession(e, e.Handle()), lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	for i, first := range lckModes {
 		for j, second := range lckModes {

@@ -12,13 +12,13 @@ import (
 
 func init() {
 	add(
-		Check{ID: "L08", Name: "of owners that wait for each other one is told", Run: checkLockDeadlock},
-		Check{ID: "L08", Name: "of many owners in many cycles some go on", Run: checkLockCycles},
-		Check{ID: "L08", Name: "a transaction that is told goes on", Run: checkLockDeadlockTx},
+		check{ID: "L08", Name: "of owners that wait for each other one is told", Run: checkLockDeadlock},
+		check{ID: "L08", Name: "of many owners in many cycles some go on", Run: checkLockCycles},
+		check{ID: "L08", Name: "a transaction that is told goes on", Run: checkLockDeadlockTx},
 	)
 }
 
-func checkLockDeadlock(e *Env) {
+func checkLockDeadlock(e *env) {
 	be := e.Handle()
 	a, b := lckSession(e, be), lckSession(e, e.Handle())
 	mine, theirs := e.Name("a's"), e.Name("b's")
@@ -53,10 +53,10 @@ func checkLockDeadlock(e *Env) {
 // checkLockCycles lets owners take locks in random orders, as deadlocks come
 // about: all end, with all that they wanted or as victims, and at every time one
 // has each lock.
-func checkLockCycles(e *Env) {
+func checkLockCycles(e *env) {
 	const owners, locks, rounds = 6, 4, 8
 	var mu sync.Mutex
-	holder := make([]int, locks) // 0: nobody
+	holder := make([]int, locks) // 0: no owner
 	var done, victims int
 	var wg sync.WaitGroup
 	for i := range owners {
@@ -111,8 +111,8 @@ func checkLockCycles(e *Env) {
 	e.Logf("%d rounds done, %d victims", done, victims)
 }
 
-func checkLockDeadlockTx(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkLockDeadlockTx(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("transactions that write exclude each other here")
 	}
 	// Two that read and both want to write.

@@ -12,13 +12,13 @@ import (
 
 func init() {
 	add(
-		Check{ID: "L09", Name: "names are compared byte by byte", Run: checkLockNames},
-		Check{ID: "L09", Name: "long names, and those of another store", Run: checkLockLongNames},
-		Check{ID: "L10", Name: "intent on the parent, exclusive on the child", Run: checkLockHierarchy},
+		check{ID: "L09", Name: "names are compared byte by byte", Run: checkLockNames},
+		check{ID: "L09", Name: "long names, and those of another store", Run: checkLockLongNames},
+		check{ID: "L10", Name: "intent on the parent, exclusive on the child", Run: checkLockHierarchy},
 	)
 }
 
-func checkLockNames(e *Env) {
+func checkLockNames(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("name")
 	lckGet(e, a, name, backend.LockX)
@@ -28,7 +28,7 @@ func checkLockNames(e *Env) {
 	lckTry(e, b, name, backend.LockIS, false, "while another session holds it")
 }
 
-func checkLockLongNames(e *Env) {
+func checkLockLongNames(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	stem := e.Name("")
 	fill := func(r string, n int, end string) string {
@@ -59,7 +59,7 @@ func checkLockLongNames(e *Env) {
 	lckTry(e, lckSession(e, other), fill("x", backend.MaxLockName, "1"), backend.LockX, true, "while another holds it in another store")
 }
 
-func checkLockHierarchy(e *Env) {
+func checkLockHierarchy(e *env) {
 	one, two, whole := lckSession(e, e.Handle()), lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	parent, first, second := e.Name("orders"), e.Name("orders/1"), e.Name("orders/2")
 	lckGet(e, one, parent, backend.LockIX)

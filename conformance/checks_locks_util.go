@@ -24,7 +24,7 @@ var lckMatrix = [][]bool{
 }
 
 // lckSession opens a session on a handle, closed at the end of the check.
-func lckSession(e *Env, be backend.Backend) backend.Session {
+func lckSession(e *env, be backend.Backend) backend.Session {
 	s, err := be.OpenSession(e.Ctx, 30*time.Second, "conformance")
 	e.Must(err)
 	e.Cleanup(func() {
@@ -36,7 +36,7 @@ func lckSession(e *Env, be backend.Backend) backend.Session {
 }
 
 // lckTx opens a transaction, rolled back at the end of the check.
-func lckTx(e *Env, be backend.Backend) backend.Tx {
+func lckTx(e *env, be backend.Backend) backend.Tx {
 	tx, err := be.Begin(e.Ctx)
 	e.Must(err)
 	e.Cleanup(func() { tx.Rollback(context.WithoutCancel(e.Ctx)) })
@@ -44,7 +44,7 @@ func lckTx(e *Env, be backend.Backend) backend.Tx {
 }
 
 // lckGet takes a lock that must be granted at once.
-func lckGet(e *Env, o backend.Locker, name string, mode backend.LockMode) backend.Grant {
+func lckGet(e *env, o backend.Locker, name string, mode backend.LockMode) backend.Grant {
 	g, err := o.Lock(e.Ctx, name, mode, 0)
 	if err != nil {
 		e.Fatalf("lock in mode %v: %v, want it granted", mode, err)
@@ -54,7 +54,7 @@ func lckGet(e *Env, o backend.Locker, name string, mode backend.LockMode) backen
 
 // lckTry asks without waiting, compares with what should come, and gives back
 // what was granted.
-func lckTry(e *Env, o backend.Locker, name string, mode backend.LockMode, want bool, why string) {
+func lckTry(e *env, o backend.Locker, name string, mode backend.LockMode, want bool, why string) {
 	free, err := o.LockTest(e.Ctx, name, mode)
 	e.Must(err)
 	if free != want {
@@ -73,7 +73,7 @@ func lckTry(e *Env, o backend.Locker, name string, mode backend.LockMode, want b
 }
 
 // lckMode compares the mode in which an owner holds a lock.
-func lckMode(e *Env, o backend.Locker, name string, want backend.LockMode) {
+func lckMode(e *env, o backend.Locker, name string, want backend.LockMode) {
 	got, err := o.LockMode(e.Ctx, name)
 	e.Must(err)
 	if got.String() != want.String() {
@@ -89,7 +89,7 @@ type lckGranted struct {
 
 // lckWait asks in another goroutine and returns once the request is seen to
 // wait.
-func lckWait(e *Env, be backend.Backend, o backend.Locker, name string, mode backend.LockMode, wait time.Duration) <-chan lckGranted {
+func lckWait(e *env, be backend.Backend, o backend.Locker, name string, mode backend.LockMode, wait time.Duration) <-chan lckGranted {
 	waiting := func() (n int) {
 		locks, err := be.AppLocks(e.Ctx, name)
 		e.Must(err)
@@ -113,7 +113,7 @@ func lckWait(e *Env, be backend.Backend, o backend.Locker, name string, mode bac
 }
 
 // lckGrantedSoon ends the check unless the request is granted soon.
-func lckGrantedSoon(e *Env, c <-chan lckGranted) backend.Grant {
+func lckGrantedSoon(e *env, c <-chan lckGranted) backend.Grant {
 	start := time.Now()
 	r := <-c
 	if r.err != nil {

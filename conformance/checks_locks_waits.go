@@ -10,14 +10,14 @@ import (
 
 func init() {
 	add(
-		Check{ID: "L02", Name: "a refused request fails in its time", Run: checkLockTimeout},
-		Check{ID: "L02", Name: "a refused request leaves the transaction usable", Run: checkLockTxUsable},
-		Check{ID: "L02", Name: "a waiting request is granted when it can be, and leaves no trace when it gives up", Run: checkLockWaits},
-		Check{ID: "L05", Name: "nobody passes an incompatible request that waits", Run: checkLockFairness},
+		check{ID: "L02", Name: "a refused request fails in its time", Run: checkLockTimeout},
+		check{ID: "L02", Name: "a refused request leaves the transaction usable", Run: checkLockTxUsable},
+		check{ID: "L02", Name: "a waiting request is granted when it can be, and leaves no trace when it gives up", Run: checkLockWaits},
+		check{ID: "L05", Name: "no request passes an incompatible one that waits", Run: checkLockFairness},
 	)
 }
 
-func checkLockTimeout(e *Env) {
+func checkLockTimeout(e *env) {
 	a, b := lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")
 	lckGet(e, a, name, backend.LockX)
@@ -38,13 +38,13 @@ func checkLockTimeout(e *Env) {
 	lckMode(e, a, name, backend.LockX)
 }
 
-func checkLockTxUsable(e *Env) {
+func checkLockTxUsable(e *env) {
 	s := lckSession(e, e.Handle())
 	name := e.Name("lock")
 	lckGet(e, s, name, backend.LockX)
 	be := e.Handle()
 	waits := []time.Duration{0}
-	if e.HoldsInTransaction() { // else nobody could release it meanwhile
+	if e.ManyWriters() { // else no session could release it meanwhile
 		waits = append(waits, 200*time.Millisecond)
 	}
 	for i, wait := range waits {
@@ -70,7 +70,7 @@ func checkLockTxUsable(e *Env) {
 	}
 }
 
-func checkLockWaits(e *Env) {
+func checkLockWaits(e *env) {
 	be := e.Handle()
 	a, b, c := lckSession(e, be), lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")
@@ -83,7 +83,7 @@ func checkLockWaits(e *Env) {
 		e.Errorf("the granted mode is %v, want %v", g.Mode, backend.LockX)
 	}
 
-	// One that gave up stands in nobody's way.
+	// A request that gave up stands in no other request's way.
 	_, err := a.Lock(e.Ctx, name, backend.LockX, 100*time.Millisecond)
 	e.Is(err, backend.ErrLockTimeout)
 	e.Must(b.Unlock(e.Ctx, name))
@@ -91,7 +91,7 @@ func checkLockWaits(e *Env) {
 	lckTry(e, c, name, backend.LockS, true, "after a request for mode Exclusive gave up")
 }
 
-func checkLockFairness(e *Env) {
+func checkLockFairness(e *env) {
 	be := e.Handle()
 	first, second, third, fourth := lckSession(e, be), lckSession(e, e.Handle()), lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")

@@ -13,14 +13,14 @@ import (
 
 func init() {
 	add(
-		Check{ID: "X10", Name: "one of many is told that a key is new", Run: checkOnceRaced},
-		Check{ID: "X10", Name: "a key is forgotten after its time, and not before", Run: checkOnceForgotten},
+		check{ID: "X10", Name: "one of many is told that a key is new", Run: checkOnceRaced},
+		check{ID: "X10", Name: "a key is forgotten after its time, and not before", Run: checkOnceForgotten},
 	)
 }
 
 // onceOf says what a transaction of its own is told about a key, and ends it. One
 // that loses against another is run again.
-func onceOf(e *Env, b *parley.Broker, key string, end error) bool {
+func onceOf(e *env, b *parley.Broker, key string, end error) bool {
 	var fresh bool
 	try := func() error {
 		return b.InTx(e.Ctx, func(tx *parley.Tx) (err error) {
@@ -41,10 +41,10 @@ func onceOf(e *Env, b *parley.Broker, key string, end error) bool {
 	return fresh
 }
 
-func checkOnceRaced(e *Env) {
+func checkOnceRaced(e *env) {
 	brokers := []*parley.Broker{e.Broker(nil), e.Broker(nil)}
 	undone := e.Name("undone")
-	if !onceOf(e, brokers[0], undone, errRolledBack) {
+	if !onceOf(e, brokers[0], undone, errUndo) {
 		e.Errorf("the first is told that the key is known")
 	}
 	for round := range 10 {
@@ -55,7 +55,7 @@ func checkOnceRaced(e *Env) {
 			all.Go(func() {
 				// Every other one rolls back. Until it has, who asks meanwhile waits.
 				if i%2 == 0 {
-					onceOf(e, brokers[i/2%2], key, errRolledBack)
+					onceOf(e, brokers[i/2%2], key, errUndo)
 				} else if onceOf(e, brokers[i/2%2], key, nil) {
 					fresh.Add(1)
 				}
@@ -74,10 +74,8 @@ func checkOnceRaced(e *Env) {
 	}
 }
 
-var errRolledBack = errors.New("rolled back by the check")
-
-func checkOnceForgotten(e *Env) {
-	// The handle beside the Broker does the duty by hand; every other one may too.
+func checkOnceForgotten(e *env) {
+	// The handle beside the Broker does the maintenance job by hand; every other one may too.
 	be := e.Handle()
 	key, short := e.Name("kept"), e.Name("short")
 	b := e.Broker(nil)
@@ -85,9 +83,9 @@ func checkOnceForgotten(e *Env) {
 		e.Fatalf("a key is known before it was recorded")
 	}
 	if !e.Soon(10*time.Second, func() bool {
-		_, _, err := be.Tend(e.Ctx, backend.DutyOnce, 100)
+		_, _, err := be.Maintain(e.Ctx, backend.JobOnce, 100)
 		e.Must(err)
-		return onceOf(e, b, short, errRolledBack)
+		return onceOf(e, b, short, errUndo)
 	}) {
 		e.Errorf("a key is still known long after its time")
 	}

@@ -11,16 +11,16 @@ import (
 
 func init() {
 	add(
-		Check{ID: "V01", Name: "messages are found", Run: checkFind},
-		Check{ID: "V02", Name: "promotions are listed", Run: checkPromotions},
-		Check{ID: "V03", Name: "what duties have left undone", Run: checkOverdue},
+		check{ID: "V01", Name: "messages are found", Run: checkFind},
+		check{ID: "V02", Name: "promotions are listed", Run: checkPromotions},
+		check{ID: "V03", Name: "what jobs have left undone", Run: checkOverdue},
 	)
 }
 
-// idle is a World on which no duty is done unless a check does it.
-func (e *Env) idle() *World { return e.WorldOn(e.Broker(&parley.Options{NoDuties: true})) }
+// idle is a World on which no maintenance job is done unless a check does it.
+func (e *env) idle() *world { return e.WorldOn(e.Broker(&parley.Options{NoMaintenance: true})) }
 
-func checkFind(e *Env) {
+func checkFind(e *env) {
 	w := e.idle()
 	find := func(message, want parley.ID, err error) {
 		got, e := w.B.Backend().Find(w.Ctx, message)
@@ -48,7 +48,7 @@ func checkFind(e *Env) {
 	find(parley.NewID(), parley.ID{}, parley.ErrNotPending)
 }
 
-func checkPromotions(e *Env) {
+func checkPromotions(e *env) {
 	w := e.idle()
 	listed := func(group parley.ID) *backend.PromotionStatus {
 		list, err := w.B.Backend().Promotions(w.Ctx, backend.CountLimit)
@@ -60,11 +60,11 @@ func checkPromotions(e *Env) {
 		}
 		return nil
 	}
-	want := func(group parley.ID, want backend.PromotionStatus) {
+	want := func(what string, group parley.ID, want backend.PromotionStatus) {
 		p := listed(group)
 		want.Group = group
 		if p == nil || *p != want {
-			w.Errorf("the promotion is listed as %+v, want %+v", p, want)
+			w.Errorf("the promotion of %s is listed as %+v, want %+v", what, p, want)
 		}
 	}
 	queue := w.queueStatus(w.SQ).ID
@@ -72,42 +72,42 @@ func checkPromotions(e *Env) {
 	d := w.Receive(w.SQ, nil)
 	group, theirs := d.Group, d.Messages[0].Conversation
 	e.Must(d.Ack(w.Ctx))
-	e.Must(w.B.Promote(w.Ctx, group, parley.Level(7), parley.Sticky())) // of no message
-	want(group, backend.PromotionStatus{Queue: queue, Level: 7, Sticky: true})
+	e.Must(w.B.Promote(w.Ctx, group, parley.PromoteLevel(7), parley.Sticky())) // of no message
+	want("a group without messages, sticky at level 7,", group, backend.PromotionStatus{Queue: queue, Level: 7, Sticky: true})
 	e.Must(w.B.Promote(w.Ctx, group))
-	want(group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
+	want("the same group, replaced by a plain one,", group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
 	for _, side := range []parley.ID{theirs, h} {
 		w.Tx(func(tx *parley.Tx) error { return tx.Conversation(side).End(w.Ctx) })
-		want(group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel, Ended: true})
+		want("a group whose only side has ended", group, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel, Ended: true})
 	}
 	w.posts(nil, "post")
 	id := w.group(func(parley.GroupStatus) bool { return true }).Group
 	e.Must(w.B.Promote(w.Ctx, id))
-	want(id, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
+	want("a post without key", id, backend.PromotionStatus{Queue: queue, Level: parley.DefaultLevel})
 	e.Must(w.B.Demote(w.Ctx, id))
 	if p := listed(id); p != nil {
 		w.Errorf("a promotion that was ended is listed: %+v", p)
 	}
 }
 
-func checkOverdue(e *Env) {
+func checkOverdue(e *env) {
 	w := e.idle()
 	be := w.B.Backend()
 	const ms = time.Millisecond
 	for _, x := range []struct {
-		duty backend.Duty
-		do   func()
+		job backend.Job
+		do  func()
 	}{
-		{backend.DutyDelayed, func() {
+		{backend.JobDelayed, func() {
 			_, err := w.B.Post(w.Ctx, w.SQ, parley.Payload{Type: w.Any}, parley.After(ms))
 			e.Must(err)
 		}},
-		{backend.DutyTimers, func() {
+		{backend.JobTimers, func() {
 			h := w.Dialog()
 			w.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(w.Ctx, ms) })
 		}},
-		{backend.DutyLifetimes, func() { w.DialogWith(&parley.DialogOptions{Lifetime: ms}) }},
-		{backend.DutyDeferred, func() {
+		{backend.JobLifetimes, func() { w.DialogWith(&parley.DialogOptions{Lifetime: ms}) }},
+		{backend.JobDeferred, func() {
 			w.posts([]string{"k"}, "keyed")
 			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
 			e.Must(d.Defer(w.Ctx, ms))
@@ -116,25 +116,25 @@ func checkOverdue(e *Env) {
 		undone := func() time.Duration {
 			overdue, err := be.Overdue(w.Ctx)
 			e.Must(err)
-			return overdue[x.duty]
+			return overdue[x.job]
 		}
-		tend := func() bool {
-			_, _, err := be.Tend(w.Ctx, x.duty, 1000)
+		maintain := func() bool {
+			_, _, err := be.Maintain(w.Ctx, x.job, 1000)
 			e.Must(err)
 			return undone() == 0
 		}
-		if !e.Soon(10*time.Second, tend) { // what others may have left behind
-			e.Fatalf("duty %v is not done with: its first has been due for %v", x.duty, undone())
+		if !e.Soon(10*time.Second, maintain) { // what others may have left behind
+			e.Fatalf("job %v is not done with: its first has been due for %v", x.job, undone())
 		}
 		before := time.Now()
 		x.do()
 		time.Sleep(300 * ms)
 		got, most := undone(), time.Since(before)
 		if got < 200*ms || got > most+100*ms {
-			e.Errorf("what duty %v has to do has been due for %v, want 300ms to %v", x.duty, got, most)
+			e.Errorf("what job %v has to do has been due for %v, want 300ms to %v", x.job, got, most)
 		}
-		if !e.Soon(10*time.Second, tend) {
-			e.Errorf("when duty %v was done, its first had been due for %v", x.duty, undone())
+		if !e.Soon(10*time.Second, maintain) {
+			e.Errorf("when job %v was done, its first had been due for %v", x.job, undone())
 		}
 		w.Drain(w.SQ)
 		w.Drain(w.CQ)

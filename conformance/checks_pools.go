@@ -15,11 +15,11 @@ import (
 
 func init() {
 	add(
-		Check{ID: "A01", Name: "workers that post on the side on small pools", Run: checkSmallPools, Limit: 3 * time.Minute},
-		Check{ID: "A02", Name: "workers that post on the side on a single connection", Run: checkSingleConnection},
-		Check{ID: "A03", Name: "many reads at once on a small pool", Run: checkReadsAtOnce},
-		Check{ID: "A04", Name: "a second connection that is not to be had", Run: checkBoundedWait},
-		Check{ID: "A05", Name: "deliveries that a program holds", Run: checkDeliveriesHeld},
+		check{ID: "A01", Name: "workers that post on the side on small pools", Run: checkSmallPools, Limit: 3 * time.Minute},
+		check{ID: "A02", Name: "workers that post on the side on a single connection", Run: checkSingleConnection},
+		check{ID: "A03", Name: "many reads at once on a small pool", Run: checkReadsAtOnce},
+		check{ID: "A04", Name: "a second connection that is not to be had", Run: checkBoundedWait},
+		check{ID: "A05", Name: "deliveries that a program holds", Run: checkDeliveriesHeld},
 	)
 }
 
@@ -27,16 +27,21 @@ func init() {
 // server that gives out no more.
 type untold struct{ backend.Backend }
 
-func (untold) HoldsInTransaction() {}
-func (untold) MaxConns() int       { return 0 }
+func (untold) MaxConns() int { return 0 }
+
+func (u untold) Capabilities() backend.Capabilities {
+	c := u.Backend.Capabilities()
+	c.Pool = u
+	return c
+}
 
 // brokerOn opens a Broker on a pool of so many connections.
-func (e *Env) brokerOn(conns int, wrap func(backend.Backend) backend.Backend) *parley.Broker {
+func (e *env) brokerOn(conns int, wrap func(backend.Backend) backend.Backend) *parley.Broker {
 	be := e.Limited(conns)
 	if wrap != nil {
 		be = wrap(be)
 	}
-	b, err := parley.New(e.Ctx, be, nil)
+	b, err := newBroker(e.Ctx, be, nil)
 	if err != nil {
 		be.Close()
 		e.Fatalf("new broker: %v", err)
@@ -45,7 +50,7 @@ func (e *Env) brokerOn(conns int, wrap func(backend.Backend) backend.Backend) *p
 	return b
 }
 
-func checkSmallPools(e *Env) {
+func checkSmallPools(e *env) {
 	for _, conns := range []int{2, 3} {
 		e.sideBySide(conns, nil, nil)
 		if e.HoldsInTransaction() {
@@ -56,7 +61,7 @@ func checkSmallPools(e *Env) {
 
 // sideBySide has workers share a pool. Every other handler posts on the side, half of
 // these when they have asked for their transaction.
-func (e *Env) sideBySide(conns int, wrap func(backend.Backend) backend.Backend, after func(error)) {
+func (e *env) sideBySide(conns int, wrap func(backend.Backend) backend.Backend, after func(error)) {
 	const workers, messages = 4, 24
 	w := e.another()
 	b := e.brokerOn(conns, wrap)
@@ -95,7 +100,7 @@ func (e *Env) sideBySide(conns int, wrap func(backend.Backend) backend.Backend, 
 	}
 }
 
-func checkSingleConnection(e *Env) {
+func checkSingleConnection(e *env) {
 	var mu sync.Mutex
 	e.sideBySide(1, nil, func(err error) {
 		mu.Lock()
@@ -104,7 +109,7 @@ func checkSingleConnection(e *Env) {
 	})
 }
 
-func checkReadsAtOnce(e *Env) {
+func checkReadsAtOnce(e *env) {
 	w := e.World()
 	w.posts(nil, numbered("%02d", 20)...)
 	b := e.brokerOn(2, nil)
@@ -146,7 +151,7 @@ func checkReadsAtOnce(e *Env) {
 	all.Wait()
 }
 
-func checkBoundedWait(e *Env) {
+func checkBoundedWait(e *env) {
 	be := e.Limited(2)
 	defer be.Close()
 	begin := func(ctx context.Context) backend.Tx {
@@ -159,7 +164,7 @@ func checkBoundedWait(e *Env) {
 	var all sync.WaitGroup
 	for what, try := range map[string]func() error{
 		"a transaction": func() error { _, err := be.Begin(inside); return err },
-		"a read":        func() error { _, err := be.Attendances(inside); return err },
+		"a read":        func() error { _, err := be.ReaderRecords(inside); return err },
 	} {
 		all.Go(func() {
 			err := try()
@@ -179,7 +184,21 @@ func checkBoundedWait(e *Env) {
 	e.Must(again2.Rollback(e.Ctx))
 }
 
-func checkDeliveriesHeld(e *Env) {
+// twoLeft has two transactions open at once beside what holds connections already.
+func (e *env) twoLeft(be backend.Backend) {
+	ctx, cancel := context.WithTimeout(e.Ctx, 10*time.Second)
+	defer cancel()
+	for i := range 2 {
+		tx, err := be.Begin(ctx)
+		if err != nil {
+			e.Errorf("of two connections that are left to others, the one after %d: %v", i, err)
+			return
+		}
+		defer tx.Rollback(e.Ctx)
+	}
+}
+
+func checkDeliveriesHeld(e *env) {
 	const conns, held = 4, 6
 	w := e.World()
 	w.posts(nil, numbered("%02d", 2*held)...)
@@ -197,6 +216,7 @@ func checkDeliveriesHeld(e *Env) {
 		e.Must(err)
 		deliveries = append(deliveries, d)
 	}
+	e.twoLeft(b.Backend())
 	if _, err := receive(parley.HoldTransaction); e.HoldsInTransaction() && !errors.Is(err, parley.ErrPool) {
 		e.Errorf("one more delivery in a transaction, where two connections are left: %v, want ErrPool", err)
 	}

@@ -13,11 +13,11 @@ import (
 
 func init() {
 	add(
-		Check{ID: "N05", Name: "all sizes and all bytes arrive as they were sent", Run: checkBodies},
-		Check{ID: "N05", Name: "16 MiB arrive as they were sent", Run: checkLargeBodies, Limit: 2 * time.Minute},
+		check{ID: "N05", Name: "all sizes and all bytes arrive as they were sent", Run: checkBodies},
+		check{ID: "N05", Name: "16 MiB arrive as they were sent", Run: checkLargeBodies, Limit: 2 * time.Minute},
 
-		Check{ID: "N08", Name: "deliveries keep to the bytes asked for, and lose and pass over nothing", Run: checkMaxBytes},
-		Check{ID: "N08", Name: "the bytes of several conversations of a group count together", Run: checkMaxBytesOfGroup},
+		check{ID: "N08", Name: "deliveries keep to the bytes asked for, and lose and pass over nothing", Run: checkMaxBytes},
+		check{ID: "N08", Name: "the bytes of several conversations of a group count together", Run: checkMaxBytesOfGroup},
 	)
 }
 
@@ -31,7 +31,7 @@ func postBytes(n int) []byte {
 }
 
 // postCompare says where two bodies differ, as they may be large.
-func postCompare(e *Env, how string, got, want []byte) {
+func postCompare(e *env, how string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
@@ -43,8 +43,8 @@ func postCompare(e *Env, how string, got, want []byte) {
 }
 
 // postEach sends a body in every way there is, and compares what arrives.
-func postEach(w *World, body []byte) {
-	e := w.Env
+func postEach(w *world, body []byte) {
+	e := w.env
 	compare := func(how string) {
 		d := w.Receive(w.SQ, nil)
 		if len(d.Messages) != 1 {
@@ -75,7 +75,7 @@ func postEach(w *World, body []byte) {
 	}
 }
 
-func checkBodies(e *Env) {
+func checkBodies(e *env) {
 	w := e.World()
 	all := make([]byte, 256)
 	for i := range all {
@@ -94,12 +94,12 @@ func checkBodies(e *Env) {
 	}
 }
 
-func checkLargeBodies(e *Env) {
+func checkLargeBodies(e *env) {
 	w := e.World()
 	postEach(w, postBytes(16<<20)) // more than a delivery takes by default
 }
 
-func checkMaxBytes(e *Env) {
+func checkMaxBytes(e *env) {
 	w := e.World()
 	// Of different letters, so that one can see which came.
 	sizes := []int{100, 100, 100, 5000, 100, 100, 0, 2000, 1}
@@ -117,12 +117,12 @@ func checkMaxBytes(e *Env) {
 		},
 	}
 	for _, hold := range e.Holds() {
-		take[postHold(hold)] = func(limit int) []*parley.Message {
+		take[invHoldName(hold)] = func(limit int) []*parley.Message {
 			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxBytes: limit})
 			e.Must(d.Ack(e.Ctx))
 			return d.Messages
 		}
-		take["by More, "+postHold(hold)] = func(limit int) []*parley.Message {
+		take["by More, "+invHoldName(hold)] = func(limit int) []*parley.Message {
 			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1, MaxBytes: limit})
 			more, err := d.More(e.Ctx, 100)
 			e.Must(err)
@@ -143,7 +143,7 @@ func checkMaxBytes(e *Env) {
 					if !strings.HasPrefix(how, "by More") {
 						postWithin(e, how, ms, limit)
 					}
-					got = append(got, Bodies(ms)...)
+					got = append(got, bodiesOf(ms)...)
 				}
 				if !slices.Equal(got, want) {
 					e.Fatalf("%s %s, at most %d bytes: received sizes %v, want %v", s.name, how, limit, postSizes(got), sizes)
@@ -154,11 +154,20 @@ func checkMaxBytes(e *Env) {
 	}
 }
 
-func postHold(h parley.Hold) string {
-	if h == parley.HoldLease {
-		return "held by lease"
+// postStream is a source of messages of one group.
+type postStream struct {
+	name string
+	send func(body string)
+}
+
+// postStreams returns a conversation and a key, each of its own.
+func postStreams(w *world) []postStream {
+	h := w.Dialog()
+	key := parley.Key(w.Name("key"))
+	return []postStream{
+		{"a conversation", func(body string) { w.Send(h, w.Ask, body) }},
+		{"a key", func(body string) { w.post(w.SQ, body, key) }},
 	}
-	return "held by transaction"
 }
 
 func postSizes(bodies []string) []int {
@@ -170,8 +179,8 @@ func postSizes(bodies []string) []int {
 }
 
 // postWithin says whether a delivery keeps to its limit.
-func postWithin(e *Env, how string, ms []*parley.Message, limit int) {
-	sizes := postSizes(Bodies(ms))
+func postWithin(e *env, how string, ms []*parley.Message, limit int) {
+	sizes := postSizes(bodiesOf(ms))
 	total := 0
 	for _, n := range sizes {
 		total += n
@@ -181,7 +190,7 @@ func postWithin(e *Env, how string, ms []*parley.Message, limit int) {
 	}
 }
 
-func checkMaxBytesOfGroup(e *Env) {
+func checkMaxBytesOfGroup(e *env) {
 	w := e.World()
 	group := parley.NewID()
 	var sides []parley.ID

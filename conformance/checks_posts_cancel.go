@@ -5,91 +5,69 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/parleymq/parley"
 )
 
 func init() {
 	add(
-		Check{ID: "N04", Name: "pending posts are cancelled, wherever they wait", Run: checkCancel},
-		Check{ID: "N04", Name: "what does not wait cannot be cancelled", Run: checkCancelNotPending},
-		Check{ID: "N04", Name: "a post is cancelled or received, never both", Run: checkCancelRace},
+		scripted("N04", "pending posts are cancelled, wherever they wait", `
+			post SQ "single" as single
+			post SQ after 100ms "delayed" as late
+			post SQ after 100ms key late "delayed key" as latekey
+			each n: 0 | 1 | 2 | 3 | 4
+				post SQ key k "key $n" as k$n
+			post SQ key lonely "alone" as lonely
+
+			transaction t
+			t: cancel k3
+			rollback t
+			transaction t // several at once
+			t: cancel k0
+			t: cancel k2
+			commit t
+			each p: single | late | latekey | lonely
+				cancel $p
+				equal $p.state none
+				cancel $p -> ErrNotPending
+			post SQ after 200ms key k "control" // due after the cancelled ones
+			take SQ -> "key 1", "key 3", "key 4", "control"
+			post SQ key lonely "next" // its key works as before
+			take SQ -> "next"
+			nothing SQ
+		`),
+		scripted("N04", "what does not wait cannot be cancelled", `
+			each hold: every hold
+				each key: | key k
+					post SQ $key "held" as p
+					cancel p at CQ -> ErrNotPending // it is of another queue
+					receive SQ $hold as r
+					clock c
+					transaction t
+					t: cancel p -> ErrNotPending
+					t: post CQ "still usable"
+					commit t
+					within c 3s
+					take CQ -> "still usable"
+					rollback r
+					receive SQ $hold as r
+					ack r
+					cancel p -> ErrNotPending // it is done
+
+					post SQ $key "given back" as p
+					receive SQ $hold as r
+					rollback r
+					cancel p
+					nothing SQ
+			group unknown
+			cancel unknown -> ErrNotPending
+			cancel unknown at missing -> ErrUnknownQueue
+		`),
+		check{ID: "N04", Name: "a post is cancelled or received, never both", Run: checkCancelRace},
 	)
 }
 
-// postCancel cancels in a transaction of its own.
-func postCancel(w *World, queue string, id parley.ID) error {
-	return w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.CancelPost(w.Ctx, queue, id) })
-}
-
-func checkCancel(e *Env) {
-	w := e.World()
-	single := w.post(w.SQ, "single")
-	delayed := w.post(w.SQ, "delayed", parley.After(100*time.Millisecond))
-	delayedKey := w.post(w.SQ, "delayed key", parley.After(100*time.Millisecond), parley.Key("delayed"))
-	var keyed []parley.ID
-	for _, body := range postNames("key ", 5) {
-		keyed = append(keyed, w.post(w.SQ, body, parley.Key("key")))
-	}
-	alone := w.post(w.SQ, "alone", parley.Key("alone"))
-
-	undo := errors.New("undo")
-	e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-		return errors.Join(undo, tx.CancelPost(e.Ctx, w.SQ, keyed[3]))
-	}), undo)
-	e.Must(w.B.InTx(e.Ctx, func(tx *parley.Tx) error { // several at once
-		return errors.Join(tx.CancelPost(e.Ctx, w.SQ, keyed[0]), tx.CancelPost(e.Ctx, w.SQ, keyed[2]))
-	}))
-	for _, id := range []parley.ID{single, delayed, delayedKey, alone} {
-		e.Must(postCancel(w, w.SQ, id))
-		if s, err := w.B.PostStatus(e.Ctx, w.SQ, id); !errors.Is(err, parley.ErrNotPending) {
-			e.Errorf("the status of a cancelled post is %+v, %v, want %v", s, err, parley.ErrNotPending)
-		}
-		e.Is(postCancel(w, w.SQ, id), parley.ErrNotPending)
-	}
-	w.post(w.SQ, "control", parley.After(200*time.Millisecond), parley.Key("key")) // due after the cancelled ones
-	postWant(w, w.SQ, "key 1", "key 3", "key 4", "control")
-	w.post(w.SQ, "next", parley.Key("alone")) // its key works as before
-	postWant(w, w.SQ, "next")
-	w.Nothing(w.SQ, nil)
-}
-
-func checkCancelNotPending(e *Env) {
-	w := e.World()
-	for _, hold := range e.Holds() {
-		for _, o := range [][]parley.PostOption{nil, {parley.Key("key")}} {
-			id := w.post(w.SQ, "held", o...)
-			e.Is(postCancel(w, w.CQ, id), parley.ErrNotPending) // it is of another queue
-			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-			start := time.Now()
-			e.Must(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-				if err := tx.CancelPost(e.Ctx, w.SQ, id); !errors.Is(err, parley.ErrNotPending) {
-					e.Errorf("cancelling a post in a receiver's hands returned %v, want %v", err, parley.ErrNotPending)
-				}
-				_, err := tx.Post(e.Ctx, w.CQ, parley.Payload{Body: []byte("still usable")})
-				return err
-			}))
-			if took := time.Since(start); took > queSlow {
-				e.Errorf("cancelling a post in a receiver's hands took %v", took)
-			}
-			postWant(w, w.CQ, "still usable")
-			e.Must(d.Rollback(e.Ctx))
-			d = w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-			e.Must(d.Ack(e.Ctx))
-			e.Is(postCancel(w, w.SQ, id), parley.ErrNotPending) // it is done
-
-			back := w.post(w.SQ, "given back", o...)
-			e.Must(w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold}).Rollback(e.Ctx))
-			e.Must(postCancel(w, w.SQ, back))
-			w.Nothing(w.SQ, nil)
-		}
-	}
-	e.Is(postCancel(w, w.SQ, parley.NewID()), parley.ErrNotPending)
-	e.Is(postCancel(w, e.Name("no such queue"), parley.NewID()), parley.ErrUnknownQueue)
-}
-
-func checkCancelRace(e *Env) {
+func checkCancelRace(e *env) {
 	w := e.World()
 	other := e.Broker(nil)
 	const n = 80

@@ -14,18 +14,58 @@ import (
 
 func init() {
 	add(
-		Check{ID: "N01", Name: "posts of one key come in order, also to several receivers", Run: checkKeyOrder},
-		Check{ID: "N01", Name: "posts of one key come in the order of their commits", Run: checkKeyCommitOrder},
-		Check{ID: "N01", Name: "a key is in one receiver's hands at a time, and others go on", Run: checkKeyHeld},
-		Check{ID: "N01", Name: "keys are compared byte by byte and belong to their queue", Run: checkKeyBytes},
-		Check{ID: "N01", Name: "posts without key wait for nobody", Run: checkSinglesWaitForNobody},
+		check{ID: "N01", Name: "posts of one key come in order, also to several receivers", Run: checkKeyOrder},
+		check{ID: "N01", Name: "posts of one key come in the order of their commits", Run: checkKeyCommitOrder},
+		scripted("N01", "a key is in one receiver's hands at a time, and others go on", `
+			broker other
+			each hold: every hold
+				each n: 1 | 2 | 3
+					post SQ key held "$n"
+				receive SQ $hold max 1 as r -> "1"
+				equal r.key "held"
+				each n: 1 | 2 | 3
+					other: receive SQ now -> ErrNoMessage
+				clock c
+				post SQ key held "4" // senders do not wait
+				post SQ key free "free"
+				post SQ "single"
+				other: take SQ in any order -> "free", "single"
+				within c 3s
+				ack r
+				take SQ -> "2", "3", "4"
+		`),
+		check{ID: "N01", Name: "keys are compared byte by byte and belong to their queue", Run: checkKeyBytes},
+		scripted("N01", "posts without key wait for no other post", `
+			broker other
+			each hold: every hold
+				each n: 0 | 1 | 2 | 3 | 4 | 5
+					post SQ "single $n"
+				each n, by: 0, | 1, other: | 2, | 3, other: | 4, | 5, other: // each in other hands
+					$by receive SQ $hold as r$n
+					equal r$n.count 1
+					equal r$n.key ""
+				each n: 5 | 4 | 3 | 2 | 1 | 0
+					ack r$n
+				nothing SQ
+
+			if many writers: // with a single writer an open transaction makes others wait
+				clock c
+				transaction t
+				t: post SQ "open"
+				other: post SQ "meanwhile" as p
+				other: receive SQ as r
+				equal r.id p
+				ack r
+				commit t
+				within c 3s
+				take SQ -> "open"
+		`),
 	)
 }
 
-func checkKeyOrder(e *Env) {
+func checkKeyOrder(e *env) {
 	w := e.World()
 	const keys, each = 5, 12
-	undo := errors.New("undo")
 	for i := range each { // interleaved, in transactions of one or all keys
 		if i%3 == 0 {
 			w.Tx(func(tx *parley.Tx) error {
@@ -42,8 +82,8 @@ func checkKeyOrder(e *Env) {
 			if i%3 == 1 {
 				e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
 					_, err := tx.PostBatch(e.Ctx, w.SQ, []parley.Posting{postOf(k, 1000+i)})
-					return errors.Join(undo, err)
-				}), undo)
+					return errors.Join(errUndo, err)
+				}), errUndo)
 			}
 			w.Tx(func(tx *parley.Tx) error {
 				_, err := tx.PostBatch(e.Ctx, w.SQ, []parley.Posting{postOf(k, i)})
@@ -89,7 +129,7 @@ func checkKeyOrder(e *Env) {
 	wg.Wait()
 	for k := range keys {
 		key := fmt.Sprint("key ", k)
-		if want := postNames(fmt.Sprint(k, "-"), each); !slices.Equal(got[key], want) {
+		if want := numbered(fmt.Sprint(k, "-%d"), each); !slices.Equal(got[key], want) {
 			e.Errorf("of %s %q was received, want %q", key, got[key], want)
 		}
 	}
@@ -102,7 +142,7 @@ func postOf(key, i int) parley.Posting {
 	}
 }
 
-func checkKeyCommitOrder(e *Env) {
+func checkKeyCommitOrder(e *env) {
 	w := e.World()
 	brokers := []*parley.Broker{w.B, e.Broker(nil)}
 	const posters, each = 6, 15
@@ -142,46 +182,7 @@ func checkKeyCommitOrder(e *Env) {
 	}
 }
 
-func checkKeyHeld(e *Env) {
-	w := e.World()
-	other := e.Broker(nil)
-	for _, hold := range e.Holds() {
-		for _, body := range []string{"1", "2", "3"} {
-			w.post(w.SQ, body, parley.Key("held"))
-		}
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{"1"}) || d.Messages[0].Key != "held" {
-			e.Fatalf("received %q of key %q, want 1 of the key held", got, d.Messages[0].Key)
-		}
-		for range 3 {
-			if x, err := other.Receive(e.Ctx, w.SQ, nil); !errors.Is(err, parley.ErrNoMessage) {
-				e.Fatalf("while its key is in somebody's hands, another receiver got %v, %v, want nothing", x, err)
-			}
-		}
-		start := time.Now()
-		w.post(w.SQ, "4", parley.Key("held")) // senders do not wait
-		w.post(w.SQ, "free", parley.Key("free"))
-		w.post(w.SQ, "single")
-		var got []string
-		for range 2 {
-			x, err := other.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Wait: 5 * time.Second})
-			e.Must(err)
-			got = append(got, Bodies(x.Messages)...)
-			e.Must(x.Ack(e.Ctx))
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, []string{"free", "single"}) {
-			e.Errorf("while a key is held, %q was received, want a post of another key and one without", got)
-		}
-		if took := time.Since(start); took > queSlow {
-			e.Errorf("posting and receiving beside a held key took %v", took)
-		}
-		e.Must(d.Ack(e.Ctx))
-		postWant(w, w.SQ, "2", "3", "4")
-	}
-}
-
-func checkKeyBytes(e *Env) {
+func checkKeyBytes(e *env) {
 	w := e.World()
 	keys := []string{"key", "Key", "KEY", "key ", " key", "kéy", "ke\u0301y", "ключ", "'; --", "k%y", strings.Repeat("k", 512), strings.Repeat("k", 511) + "K"}
 	for _, key := range keys {
@@ -197,72 +198,12 @@ func checkKeyBytes(e *Env) {
 			e.Fatalf("%d keys were received from %s, want %d that do not wait for each other", len(groups), w.SQ, len(keys))
 		}
 		if len(d.Messages) != 1 || d.Messages[0].Key != string(d.Messages[0].Body) {
-			e.Fatalf("a delivery of key %q holds %q, want the one post of that key", d.Messages[0].Key, Bodies(d.Messages))
+			e.Fatalf("a delivery of key %q holds %q, want the one post of that key", d.Messages[0].Key, bodiesOf(d.Messages))
 		}
 		if was, ok := groups[d.Group]; ok {
 			e.Errorf("the keys %q and %q have one group", was, d.Messages[0].Key)
 		}
 		groups[d.Group] = d.Messages[0].Key
 	}
-	postWant(w, w.CQ, "key") // the same key of another queue is another
-}
-
-func checkSinglesWaitForNobody(e *Env) {
-	w := e.World()
-	other := e.Broker(nil)
-	const n = 6
-	for _, hold := range e.Holds() {
-		var held []*parley.Delivery
-		var got []string
-		for _, body := range postNames("single ", n) {
-			w.post(w.SQ, body)
-		}
-		for i := range n { // each in other hands
-			b := []*parley.Broker{w.B, other}[i%2]
-			d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: hold, Wait: 5 * time.Second})
-			if err != nil {
-				e.Fatalf("%d of %d posts without key could be received at once, then %v", i, n, err)
-			}
-			e.Cleanup(func() { d.Close() })
-			if len(d.Messages) != 1 || d.Messages[0].Key != "" {
-				e.Errorf("a delivery of a post without key holds %q of key %q", Bodies(d.Messages), d.Messages[0].Key)
-			}
-			got = append(got, Bodies(d.Messages)...)
-			held = append(held, d)
-		}
-		slices.Sort(got)
-		if want := postNames("single ", n); !slices.Equal(got, want) {
-			e.Errorf("received %q, want %q", got, want)
-		}
-		for _, d := range slices.Backward(held) {
-			e.Must(d.Ack(e.Ctx))
-		}
-		w.Nothing(w.SQ, nil)
-	}
-
-	if !e.HoldsInTransaction() {
-		return // with a single writer an open transaction makes others wait
-	}
-	start := time.Now()
-	w.Tx(func(tx *parley.Tx) error {
-		if _, err := tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("open")}); err != nil {
-			return err
-		}
-		id, err := other.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("meanwhile")})
-		if err != nil {
-			return err
-		}
-		d, err := other.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Wait: 5 * time.Second})
-		if err != nil {
-			return err
-		}
-		if d.Messages[0].ID != id {
-			e.Errorf("received %q, want the post that was committed", Bodies(d.Messages))
-		}
-		return d.Ack(e.Ctx)
-	})
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("posting and receiving beside an open transaction with a post without key took %v", took)
-	}
-	postWant(w, w.SQ, "open")
+	dlgBodies(w, w.CQ, nil, "key") // the same key of another queue is another
 }

@@ -1,93 +1,77 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/parleymq/parley"
 )
 
+// again posts once more what is there as first, which does not take long.
+const again = `
+					clock c
+					each o: | key another after 1h
+						post SQ $o unique value "again" as again
+						equal first again
+					within c 3s
+`
+
 func init() {
 	add(
-		Check{ID: "N03", Name: "a unique post is not added twice while it waits, is delayed or held", Run: checkUnique},
-		Check{ID: "N03", Name: "a unique value is one of its queue, byte by byte", Run: checkUniqueScope},
-		Check{ID: "N03", Name: "of concurrent unique posts exactly one is added", Run: checkUniqueRace},
-		Check{ID: "N03", Name: "who posts the same value waits to see what becomes of the first", Run: checkUniqueWaits},
+		scripted("N03", "a unique post is not added twice while it waits, is delayed or held", `
+			each hold: every hold
+				each key: | key k
+					post SQ $key unique value "first" as first
+`+again+`
+					receive SQ $hold as r -> "first"
+					equal r.id first
+`+again+`
+					rollback r
+`+again+`
+					take SQ -> "first"
+					nothing SQ
+
+					post SQ $key unique value "second" as second
+					differ first second
+					cancel second
+					post SQ $key unique value after 1h "third" as first
+					differ first second
+`+again+`
+					cancel first
+					nothing SQ
+					transaction t
+					t: post SQ unique value "undone"
+					rollback t
+					post SQ unique value "after a rollback"
+					take SQ -> "after a rollback"
+			// Two in one call are one, and the others of the call are added.
+			postbatch SQ unique v "one" as one, unique v "two" as two, "three" as three, unique v "four" as four
+			equal one two four
+			differ one three
+			take SQ in any order -> "one", "three"
+			nothing SQ
+		`),
+		check{ID: "N03", Name: "a unique value is one of its queue, byte by byte", Run: checkUniqueScope},
+		check{ID: "N03", Name: "of concurrent unique posts exactly one is added", Run: checkUniqueRace},
+		scripted("N03", "who posts the same value waits to see what becomes of the first", `
+			broker other
+			each end, want: rollback t, differ first second; take SQ -> "second" |
+				commit t, equal first second; take SQ -> "first"
+				transaction t
+				t: post SQ unique value "first" as first
+				start posts other: post SQ unique value retried "second" as second
+				waits posts
+				$end
+				join posts
+				$want
+				nothing SQ
+		`),
 	)
 }
 
-func checkUnique(e *Env) {
-	w := e.World()
-	u := parley.Unique("value")
-	again := func(when string, id parley.ID, o ...parley.PostOption) {
-		start := time.Now()
-		if got := w.post(w.SQ, "again", append(o, u)...); got != id {
-			e.Fatalf("%s a second post of its unique value got the id %s, want that of the first, %s", when, got, id)
-		}
-		if took := time.Since(start); took > queSlow {
-			e.Errorf("%s a second post of its unique value took %v", when, took)
-		}
-	}
-	for _, hold := range e.Holds() {
-		for _, o := range [][]parley.PostOption{nil, {parley.Key("key")}} {
-			id := w.post(w.SQ, "first", append(o, u)...)
-			again("while the first waits", id)
-			again("while the first waits", id, parley.Key("another key"), parley.After(time.Hour))
-			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-			if len(d.Messages) != 1 || d.Messages[0].ID != id {
-				e.Fatalf("received %s, want the first post alone", describe(d.Messages))
-			}
-			again("while the first is in a receiver's hands", id)
-			e.Must(d.Rollback(e.Ctx))
-			again("after the first was given back", id)
-			postWant(w, w.SQ, "first")
-			w.Nothing(w.SQ, nil)
-
-			second := w.post(w.SQ, "second", append(o, u)...)
-			if second == id {
-				e.Fatalf("after the first was acknowledged its id was returned for a new post")
-			}
-			w.Tx(func(tx *parley.Tx) error { return tx.CancelPost(e.Ctx, w.SQ, second) })
-			third := w.post(w.SQ, "third", append(o, u, parley.After(time.Hour))...)
-			if third == second {
-				e.Fatalf("after a post was cancelled its id was returned for a new one")
-			}
-			again("while the first is delayed", third)
-			w.Tx(func(tx *parley.Tx) error { return tx.CancelPost(e.Ctx, w.SQ, third) })
-			w.Nothing(w.SQ, nil)
-
-			undo := errors.New("undo")
-			e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-				_, err := tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("undone")}, u)
-				return errors.Join(undo, err)
-			}), undo)
-			w.post(w.SQ, "after a rollback", u)
-			postWant(w, w.SQ, "after a rollback")
-		}
-	}
-	// Two in one call are one, and the others of the call are added.
-	w.Tx(func(tx *parley.Tx) error {
-		p := func(body string, o ...parley.PostOption) parley.Posting {
-			return parley.Posting{Payload: parley.Payload{Body: []byte(body)}, Options: o}
-		}
-		ids, err := tx.PostBatch(e.Ctx, w.SQ, []parley.Posting{p("one", u), p("two", u), p("three"), p("four", u)})
-		if err == nil && (ids[0] != ids[1] || ids[0] != ids[3] || ids[0] == ids[2]) {
-			e.Errorf("a call with three posts of one unique value and one without got the ids %s", ids)
-		}
-		return err
-	})
-	got := Bodies(w.Drain(w.SQ))
-	slices.Sort(got)
-	if !slices.Equal(got, []string{"one", "three"}) {
-		e.Errorf("received %q, want the first of a unique value and the one without", got)
-	}
-}
-
-func checkUniqueScope(e *Env) {
+func checkUniqueScope(e *env) {
 	w := e.World()
 	values := []string{"value", "Value", "value ", " value", "valué", "value\u0301", strings.Repeat("v", 512), strings.Repeat("v", 511) + "w"}
 	ids := make(map[parley.ID]bool)
@@ -95,7 +79,7 @@ func checkUniqueScope(e *Env) {
 		for _, v := range values {
 			ids[w.post(queue, v, parley.Unique(v))] = true
 		}
-		got := Bodies(w.Drain(queue))
+		got := bodiesOf(w.Drain(queue))
 		slices.Sort(got)
 		if want := slices.Sorted(slices.Values(values)); !slices.Equal(got, want) {
 			e.Errorf("posts of different unique values on %s: received %q, want %q", queue, got, want)
@@ -106,7 +90,7 @@ func checkUniqueScope(e *Env) {
 	}
 }
 
-func checkUniqueRace(e *Env) {
+func checkUniqueRace(e *env) {
 	w := e.World()
 	brokers := []*parley.Broker{w.B, e.Broker(nil), e.Broker(nil)}
 	for round := range 8 {
@@ -135,53 +119,8 @@ func checkUniqueRace(e *Env) {
 				break
 			}
 		}
-		if got := Bodies(w.Drain(w.SQ)); !slices.Equal(got, []string{value}) {
+		if got := bodiesOf(w.Drain(w.SQ)); !slices.Equal(got, []string{value}) {
 			e.Errorf("after concurrent posts of one unique value %q was received, want one", got)
 		}
-	}
-}
-
-func checkUniqueWaits(e *Env) {
-	w := e.World()
-	other := e.Broker(nil)
-	undo := errors.New("undo")
-	for _, end := range []error{undo, nil} {
-		var first, second parley.ID
-		done := make(chan error, 1)
-		err := w.B.InTx(e.Ctx, func(tx *parley.Tx) (err error) {
-			first, err = tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("first")}, parley.Unique("value"))
-			if err != nil {
-				return err
-			}
-			go func() {
-				done <- queRetry(e, other, func(tx *parley.Tx) (err error) {
-					second, err = tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("second")}, parley.Unique("value"))
-					return err
-				})
-			}()
-			select { // give it time to go wrong
-			case err := <-done:
-				e.Errorf("a post of a unique value did not wait for an open transaction with the same: %v", err)
-				done <- err
-			case <-time.After(100 * time.Millisecond):
-			}
-			return end
-		})
-		if !errors.Is(err, end) {
-			e.Fatalf("transaction: %v", err)
-		}
-		e.Must(<-done)
-		if end == nil && second != first {
-			e.Errorf("after the first was committed, the second got the id %s, want %s", second, first)
-		}
-		if end != nil && second == first {
-			e.Errorf("after the first was rolled back, the second got its id")
-		}
-		want := "first"
-		if end != nil {
-			want = "second"
-		}
-		postWant(w, w.SQ, want)
-		w.Nothing(w.SQ, nil)
 	}
 }

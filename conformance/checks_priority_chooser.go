@@ -13,12 +13,12 @@ import (
 
 func init() {
 	add(
-		Check{ID: "P12", Name: "the chooser sees the order and its choice is received", Run: checkPrioChooser},
-		Check{ID: "P12", Name: "a choice that is taken meanwhile", Run: checkPrioChoiceTaken},
+		check{ID: "P12", Name: "the chooser sees the order and its choice is received", Run: checkPrioChooser},
+		check{ID: "P12", Name: "a choice that is taken meanwhile", Run: checkPrioChoiceTaken},
 	)
 }
 
-func checkPrioChooser(e *Env) {
+func checkPrioChooser(e *env) {
 	w := invWorld(e)
 	// More groups than one page of what a chooser is shown.
 	const n = 130
@@ -38,7 +38,7 @@ func checkPrioChooser(e *Env) {
 	})
 	for i, hold := range e.Holds() {
 		shown := map[parley.ID]int{}
-		wanted := invPeer(w, handles[n-3-i])
+		wanted := dlgPeer(w, handles[n-3-i])
 		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, Choose: func(_ context.Context, groups iter.Seq[parley.GroupStatus]) (parley.ID, bool) {
 			for g := range groups {
 				shown[g.Group]++
@@ -53,7 +53,7 @@ func checkPrioChooser(e *Env) {
 				e.Errorf("%s: the chooser is shown group %s %d times", invHoldName(hold), g, times)
 			}
 		}
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{fmt.Sprint(n - 3 - i)}) {
+		if got := bodiesOf(d.Messages); !slices.Equal(got, []string{fmt.Sprint(n - 3 - i)}) {
 			e.Errorf("%s: chose %d, received %q", invHoldName(hold), n-3-i, got)
 		}
 		e.Must(d.Ack(e.Ctx))
@@ -69,8 +69,8 @@ func checkPrioChooser(e *Env) {
 	leased := hold(1)
 	e.Must(hold(3).Park(e.Ctx, errors.New("a check")))
 	e.Must(hold(5).Defer(e.Ctx, time.Hour))
-	e.Must(w.B.Promote(e.Ctx, line[4], parley.Level(3)))
-	e.Must(w.B.Promote(e.Ctx, line[6], parley.Level(9)))
+	e.Must(w.B.Promote(e.Ctx, line[4], parley.PromoteLevel(3)))
+	e.Must(w.B.Promote(e.Ctx, line[6], parley.PromoteLevel(9)))
 	names := func(groups iter.Seq[parley.GroupStatus]) (all []string) {
 		for g := range groups {
 			all = append(all, string(rune('a'+slices.Index(line, g.Group))))
@@ -90,15 +90,15 @@ func checkPrioChooser(e *Env) {
 		}
 		return line[2], true
 	}})
-	if got := Bodies(d.Messages); !slices.Equal(got, []string{"c"}) {
+	if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"c"}) {
 		e.Errorf("chose c, received %q", got)
 	}
 	e.Must(d.Ack(e.Ctx))
 
-	// It may leave the choice to the order; and nobody is asked by what is
-	// received in a transaction either.
+	// It may leave the choice to the order; and GetGroup in a transaction asks
+	// the chooser as well.
 	d = w.Receive(w.SQ, &parley.ReceiveOptions{Choose: func(context.Context, iter.Seq[parley.GroupStatus]) (parley.ID, bool) { return parley.ID{}, false }})
-	if got := Bodies(d.Messages); !slices.Equal(got, []string{"g"}) {
+	if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"g"}) {
 		e.Errorf("left to the order, received %q, want g", got)
 	}
 	e.Must(d.Ack(e.Ctx))
@@ -116,7 +116,7 @@ func checkPrioChooser(e *Env) {
 	prioOrder(w, w.SQ, "the rest", "e", "a", "b", "d", "f")
 }
 
-func checkPrioChoiceTaken(e *Env) {
+func checkPrioChoiceTaken(e *env) {
 	w := invWorld(e)
 	other := invOther(w)
 	for _, hold := range e.Holds() {
@@ -140,7 +140,7 @@ func checkPrioChoiceTaken(e *Env) {
 			}
 			return last, true
 		}})
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{"a"}) {
+		if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"a"}) {
 			e.Errorf("%s: c and b were chosen and taken meanwhile, then received %q, want a", invHoldName(hold), got)
 		}
 		for i, want := range [][]parley.ID{line, line[:2], line[:1]} {

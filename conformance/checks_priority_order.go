@@ -1,108 +1,84 @@
 package conformance
 
-import (
-	"fmt"
-	"slices"
-	"time"
-
-	"github.com/parleymq/parley"
-)
+// prioLevels is the beginning of scripts about priorities: of conversations of Client with the
+// service s7 those of Client have priority 7.
+const prioLevels = `
+			each n: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10
+				define service s$n on SQ lists Contract
+				define rule r$n local Client remote s$n level $n
+			group one
+			group two
+`
 
 func init() {
 	add(
-		Check{ID: "P04", Name: "higher groups come first, as long as they are", Run: checkPrioHigherFirst},
-		Check{ID: "P04", Name: "what somebody has in hand does not count", Run: checkPrioHeldCounts},
-		Check{ID: "P05", Name: "a group ranks by its highest conversation with messages", Run: checkPrioHighestReady},
+		scripted("P04", "higher groups come first, as long as they are", prioLevels+`
+			begin high to s9 group one ""
+			begin low to s2 group one ""
+			begin middle to s3 group two ""
+			each d, body: low, "2, oldest" | middle, "3" | high, "9, youngest"
+				send $d.peer $body
+				pause 2ms // for stores whose clock is coarse
+			order CQ "9, youngest" "3" "2, oldest"
+
+			each n: 1 | 4 | 5 | 6 | 7 | 8 | 10 // all levels, youngest first
+				begin d to s$n ""
+				send d.peer "$n"
+				pause 2ms
+			order CQ "10" "8" "7" "6" "5" "4" "1"
+		`, alone),
+		scripted("P04", "what a receiver has in hand does not count", `
+			// The order is that of what can be had. What is in hand, of whatever kind and priority,
+			// helps nothing of its kind past others.
+			broker other
+			each hold: every hold
+				each like, unlike: as, key | key, as // as: a post without key
+					post SQ $like "held $hold" priority 8 type Any "8"
+					other: receive SQ $hold as held -> "8"
+					post SQ $like "a $hold" priority 3 type Any "3"
+					pause 2ms
+					post SQ $unlike "b $hold" priority 5 type Any "5, old"
+					pause 2ms
+					post SQ $like "c $hold" priority 5 type Any "5, young"
+					pause 2ms
+					post SQ $unlike "d $hold" priority 4 type Any "4"
+					order SQ "5, old" "5, young" "4" "3"
+					ack held
+		`, alone),
+		scripted("P05", "a group ranks by its highest conversation with messages", prioLevels+`
+			begin high to s9 group one ""
+			begin low to s2 group one ""
+			begin middle to s3 group two ""
+			each d, n: low, 2 | middle, 3
+				send $d.peer "$n"
+				pause 2ms
+			order CQ "3" "2" // the conversation of 9 has no message
+
+			each d, n: low, 2 | middle, 3 | high, 9
+				send $d.peer "$n"
+				pause 2ms
+			receive CQ as r -> "9", "2"
+			equal r.group one
+			rollback r
+			order CQ "9" "3" "2" // one by one
+
+			each d, n: middle, 3 | low, 2 | high, 9
+				send $d.peer "$n"
+				pause 2ms
+			move high to two // a conversation that is moved away takes its rank along
+			receive CQ as r -> "9", "3"
+			equal r.group two
+			ack r
+			order CQ "2"
+		`, alone),
+		scripted("P05", "a group is as old as its best conversation", prioLevels+`
+			begin low to s3 group one ""
+			begin between to s8 group two ""
+			begin high to s8 group one ""
+			each d, body: low, "old, low" | between, "between, high" | high, "young, high"
+				send $d.peer $body
+				pause 2ms
+			order CQ "between, high" "young, high" "old, low"
+		`, alone),
 	)
-}
-
-func checkPrioHigherFirst(e *Env) {
-	w := newPrioDuplex(e, 2, 3, 9)
-	one, two := parley.NewID(), parley.NewID()
-	high, low, middle := w.begin(9, one), w.begin(2, one), w.begin(3, two)
-	w.tell(low, "2, oldest")
-	w.tell(middle, "3")
-	w.tell(high, "9, youngest")
-	prioOrder(w.World, w.CQ, "groups of 9 with 2, and of 3", "9, youngest", "3", "2, oldest")
-
-	// All levels, youngest first.
-	x := newPrioDuplex(e, 1, 4, 5, 6, 7, 8, 10)
-	var want []string
-	for _, n := range []int{1, 4, 5, 6, 7, 8, 10} {
-		x.tell(x.begin(n, parley.NewID()), fmt.Sprint(n))
-		want = slices.Insert(want, 0, fmt.Sprint(n))
-	}
-	prioOrder(x.World, x.CQ, "groups of all levels", want...)
-}
-
-// checkPrioHeldCounts: the order is that of what can be had. What is in hand, of
-// whatever kind and priority, helps nothing of its kind past others.
-func checkPrioHeldCounts(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	post := func(body string, level int, o ...parley.PostOption) {
-		_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte(body)}, append(o, parley.Priority(level))...)
-		e.Must(err)
-		time.Sleep(2 * time.Millisecond) // for stores whose clock is coarse
-	}
-	for i, hold := range e.Holds() {
-		for _, kind := range []string{"post", "key"} {
-			what := fmt.Sprintf("with a %s of 8 %s", kind, invHoldName(hold))
-			like := func(name string) []parley.PostOption {
-				if kind == "post" {
-					return nil
-				}
-				return []parley.PostOption{parley.Key(fmt.Sprint(name, i))}
-			}
-			unlike := func(name string) []parley.PostOption {
-				if kind == "post" {
-					return []parley.PostOption{parley.Key(fmt.Sprint(name, i))}
-				}
-				return nil
-			}
-			post("8", 8, like("held")...)
-			held := other.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-			if got := Bodies(held.Messages); !slices.Equal(got, []string{"8"}) {
-				e.Fatalf("received %q, want 8", got)
-			}
-			post("3", 3, like("a")...)
-			post("5, old", 5, unlike("b")...)
-			post("5, young", 5, like("c")...)
-			post("4", 4, unlike("d")...)
-			prioOrder(w, w.SQ, what, "5, old", "5, young", "4", "3")
-			e.Must(held.Ack(e.Ctx))
-		}
-	}
-}
-
-func checkPrioHighestReady(e *Env) {
-	w := newPrioDuplex(e, 2, 3, 9)
-	one, two := parley.NewID(), parley.NewID()
-	high, low, middle := w.begin(9, one), w.begin(2, one), w.begin(3, two)
-	w.tell(low, "2")
-	w.tell(middle, "3")
-	prioOrder(w.World, w.CQ, "a group whose conversation of 9 has no message", "3", "2")
-
-	w.tell(low, "2")
-	w.tell(middle, "3")
-	w.tell(high, "9")
-	d := w.Receive(w.CQ, nil)
-	if got := Bodies(d.Messages); d.Group != one || !slices.Equal(got, []string{"9", "2"}) {
-		e.Errorf("once the conversation of 9 has a message the first group brings %q, want 9 and 2 of one group", got)
-	}
-	e.Must(d.Rollback(e.Ctx))
-	prioOrder(w.World, w.CQ, "one by one", "9", "3", "2")
-
-	// A conversation that is moved away takes its rank along.
-	w.tell(middle, "3")
-	w.tell(low, "2")
-	w.tell(high, "9")
-	ep := prioStatus(w.World, high)
-	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(ep.Peer).Move(e.Ctx, two) })
-	d = w.Receive(w.CQ, nil)
-	if got := Bodies(d.Messages); d.Group != two || !slices.Equal(got, []string{"9", "3"}) {
-		e.Errorf("after the conversation of 9 was moved the first group brings %q, want 9 and 3", got)
-	}
-	e.Must(d.Ack(e.Ctx))
-	prioOrder(w.World, w.CQ, "the group that it left", "2")
 }

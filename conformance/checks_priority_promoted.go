@@ -1,101 +1,167 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"time"
-
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 )
 
 func init() {
 	add(
-		Check{ID: "P06", Name: "a promoted group is the next one", Run: checkPrioPromoted},
-		Check{ID: "P06", Name: "levels of promotion", Run: checkPrioLevels},
-		Check{ID: "P06", Name: "promoted posts and groups have one order", Run: checkPrioMixed},
-		Check{ID: "P08", Name: "equal promotions in their order, and a second one replaces the first", Run: checkPrioEqual},
-		Check{ID: "P08", Name: "a promotion that is replaced while the group is received stays", Run: checkPrioReplaced},
-		Check{ID: "P10", Name: "one shot and sticky", Run: checkPrioOneShot},
-		Check{ID: "P10", Name: "a promotion is part of its transaction", Run: checkPrioRolledBack},
+		scripted("P06", "a promoted group is the next one", `
+			define service lowclient on CQ
+			define service highclient on CQ
+			define rule low remote lowclient level 1
+			define rule high remote highclient level 10
+			broker other
+			each n: 1 | 2 | 3
+				begin h from highclient "high"
+				pause 2ms
+			begin d from lowclient "low"
+			post SQ key k priority 1 type Any "key" as keyed
+			post SQ priority 1 type Any "post" as single
+			post SQ priority 10 type Any "another post"
+			let k keyed.group
+			each body, g: low, d.peer | post, single | key, k // the youngest and lowest
+				other: promote $g // another process, which only commits
+				shown $g first level 100 ready
+				receive SQ as r -> "$body"
+				equal r.promoted true
+				equal r.level 100
+				ack r
+			order SQ "high" "high" "high" "another post"
+		`, alone),
+		scripted("P06", "levels of promotion", `
+			line a b c d e
+			promote a level 0
+			promote b level 255
+			promote c level 100
+			promote d level 7
+			promote e level 256 -> ErrInvalidOption
+			order SQ "b" "c" "d" "a" "e"
+			line a b
+			promote b
+			demote b
+			demote b
+			order SQ "a" "b"
+		`, alone),
+		check{ID: "P06", Name: "promoted posts and groups have one order", Run: checkPrioMixed},
+		scripted("P08", "equal promotions in their order, and a second one replaces the first", `
+			line a b c d
+			each g: c | a | d
+				promote $g level 100
+				pause 2ms // for stores whose clock is coarse
+			order SQ "c" "a" "d" "b"
+			line a b c
+			each g: a | b | a
+				promote $g level 100
+				pause 2ms
+			order SQ "b" "a" "c"
+			line a b c
+			promote a level 50
+			promote b level 100
+			promote a level 200
+			order SQ "a" "b" "c"
+			line a b c
+			promote a level 200
+			promote b level 100
+			promote a level 50
+			order SQ "b" "a" "c"
+		`, alone),
+		scripted("P08", "a promotion that is replaced while the group is received stays", `
+			broker other
+			each hold: every hold
+				line older
+				begin d "m0" "m1" "m2"
+				promote d.peer.group level 7
+				receive SQ $hold max 1 as r
+				equal r.group d.peer
+				equal r.promoted true
+				equal r.level 7
+				other: promote r.group level 8
+				ack r
+				receive SQ $hold max 1 as r -> "m1"
+				equal r.level 8
+				ack r
+				order SQ "older" "m2"
+
+				line older // demoted and promoted anew is another promotion too
+				begin d "m0" "m1"
+				promote d.peer.group level 7
+				receive SQ $hold max 1 as r
+				other: demote r.group
+				other: promote r.group level 7
+				ack r
+				order SQ "m1" "older"
+		`, alone),
+		scripted("P15", "by its key", `
+			post SQ "other" key other
+			post SQ "alone"
+			post SQ "one" key k
+			post SQ "two" key k
+			post CQ "elsewhere" key far
+			promote key k sticky
+			post SQ "three" key k
+			order SQ "one" "two" "three" "other" "alone"
+			post SQ "a" key a
+			post SQ "b" key b
+			promote key b level 7
+			promote key a level 8
+			order SQ "a" "b"
+			promote key far -> ErrUnknownGroup
+			promote key far in CQ
+			promote key never -> ErrUnknownGroup
+			promote key k level 256 -> ErrInvalidOption
+			order CQ "elsewhere"
+		`, alone),
+		scripted("P10", "one shot and sticky", `
+			each hold: every hold
+				each stay, rest: sticky, order SQ "m0" "m1"; demote d.peer; order SQ "a" "b" "m2" | , order SQ "m0" "a" "b" "m1" "m2"
+					line a b
+					begin d "m0" "m1" "m2"
+					promote d.peer.group $stay
+					each back: rollback r | close r | defer r for 1h; unpark d.peer | park r; unpark d.peer | return r; ack r
+						receive SQ $hold max 1 as r -> "m0"
+						equal r.promoted true
+						$back
+					transaction t
+					t: receive SQ max 1
+					rollback t
+					$rest
+
+			line a
+			begin d "m0" "m1"
+			promote d.peer.group
+			transaction t
+			t: receive SQ max 1 -> "m0"
+			commit t
+			order SQ "a" "m1"
+
+			begin d "m0" // a sticky one outlives a time in which the group is empty
+			promote d.peer.group sticky
+			order SQ "m0"
+			line a
+			send d "m1"
+			order SQ "m1" "a"
+			demote d.peer.group
+		`, alone),
+		scripted("P10", "a promotion is part of its transaction", `
+			line a b c
+			transaction t
+			t: promote c
+			rollback t
+			promote b
+			transaction t
+			t: demote b
+			t: promote c level 200
+			rollback t
+			order SQ "b" "a" "c"
+		`, alone),
 	)
-}
-
-func checkPrioPromoted(e *Env) {
-	w := invWorld(e, func(c *parley.Catalog) {
-		c.Services = append(c.Services, parley.Service{Name: e.Name("low client"), Queue: c.Queues[0].Name}, parley.Service{Name: e.Name("high client"), Queue: c.Queues[0].Name})
-		c.Priorities = []parley.PriorityRule{
-			{Name: e.Name("low"), Remote: e.Name("low client"), Level: 1},
-			{Name: e.Name("high"), Remote: e.Name("high client"), Level: 10},
-		}
-	})
-	begin := func(from, body string) parley.ID {
-		c := *w
-		c.Client = e.Name(from)
-		return prioLine(&c, body)[0]
-	}
-	for range 3 {
-		begin("high client", "high")
-	}
-	low := begin("low client", "low")
-	_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("key")}, parley.Key("k"), parley.Priority(1))
-	e.Must(err)
-	post, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("post")}, parley.Priority(1))
-	e.Must(err)
-	_, err = w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("another post")}, parley.Priority(10))
-	e.Must(err)
-	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 100)
-	e.Must(err)
-	key := groups[slices.IndexFunc(groups, func(g parley.GroupStatus) bool { return g.Key == "k" })].Group
-
-	// Each is the youngest and lowest; by another process, which only commits.
-	other := invOther(w)
-	for _, p := range []struct {
-		body  string
-		group parley.ID
-	}{{"low", low}, {"post", post}, {"key", key}} {
-		e.Must(other.B.Promote(e.Ctx, p.group))
-		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 1)
-		e.Must(err)
-		if g := groups[0]; g.Group != p.group || !g.Promoted || g.Level != parley.DefaultLevel {
-			e.Errorf("%s was promoted, and the first group listed is %s, promoted %t to %d", p.body, g.Group, g.Promoted, g.Level)
-		}
-		d := w.Receive(w.SQ, nil)
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{p.body}) {
-			e.Fatalf("%s was promoted, and %q is received", p.body, got)
-		}
-		if !d.Promoted || d.Level != parley.DefaultLevel {
-			e.Errorf("%s was promoted, and its delivery says %t, %d, want true, %d", p.body, d.Promoted, d.Level, parley.DefaultLevel)
-		}
-		e.Must(d.Ack(e.Ctx))
-	}
-	prioOrder(w, w.SQ, "the rest", "high", "high", "high", "another post")
-}
-
-func checkPrioLevels(e *Env) {
-	w := invWorld(e)
-	line := prioLine(w, "a", "b", "c", "d", "e")
-	for i, level := range []int{0, 255, 100, 7, -1} {
-		if level >= 0 {
-			e.Must(w.B.Promote(e.Ctx, line[i], parley.Level(level)))
-		}
-	}
-	if err := w.B.Promote(e.Ctx, line[4], parley.Level(256)); !errors.Is(err, parley.ErrInvalidOption) {
-		e.Errorf("a promotion to 256 returns %v, want ErrInvalidOption", err)
-	}
-	prioOrder(w, w.SQ, "a at 0, b at 255, c at 100, d at 7, e not promoted", "b", "c", "d", "a", "e")
-
-	line = prioLine(w, "a", "b")
-	e.Must(w.B.Promote(e.Ctx, line[1]))
-	e.Must(w.B.Demote(e.Ctx, line[1]))
-	e.Must(w.B.Demote(e.Ctx, line[1]))
-	prioOrder(w, w.SQ, "promoted and demoted", "a", "b")
 }
 
 // checkPrioMixed: also where a claim asks for several at once, the first that it
 // brings is the first of all.
-func checkPrioMixed(e *Env) {
+func checkPrioMixed(e *env) {
 	w := invWorld(e)
 	s := invUnder(w)
 	for _, hold := range e.Holds() {
@@ -105,7 +171,7 @@ func checkPrioMixed(e *Env) {
 			ids["post"], err = w.B.Post(e.Ctx, w.SQ, parley.Payload{Type: w.Any, Body: []byte("post")})
 			e.Must(err)
 			for kind, id := range ids {
-				e.Must(w.B.Promote(e.Ctx, id, parley.Level(map[bool]int{true: 2, false: 1}[kind == first])))
+				e.Must(w.B.Promote(e.Ctx, id, parley.PromoteLevel(map[bool]int{true: 2, false: 1}[kind == first])))
 			}
 			for _, n := range []int{5, 2, 1} {
 				h, c := s.claimed(hold, backend.ClaimRequest{MaxGroups: n})
@@ -126,155 +192,4 @@ func checkPrioMixed(e *Env) {
 			w.Drain(w.SQ)
 		}
 	}
-}
-
-func checkPrioEqual(e *Env) {
-	w := invWorld(e)
-	promote := func(g parley.ID, level int) { e.Must(w.B.Promote(e.Ctx, g, parley.Level(level))) }
-	const pause = 2 * time.Millisecond // for stores whose clock is coarse
-
-	line := prioLine(w, "a", "b", "c", "d")
-	for _, i := range []int{2, 0, 3} {
-		promote(line[i], 100)
-		time.Sleep(pause)
-	}
-	prioOrder(w, w.SQ, "promoted c, a, d", "c", "a", "d", "b")
-
-	line = prioLine(w, "a", "b", "c")
-	for _, i := range []int{0, 1, 0} {
-		promote(line[i], 100)
-		time.Sleep(pause)
-	}
-	prioOrder(w, w.SQ, "promoted a, b, and a again", "b", "a", "c")
-
-	line = prioLine(w, "a", "b", "c")
-	promote(line[0], 50)
-	promote(line[1], 100)
-	promote(line[0], 200)
-	prioOrder(w, w.SQ, "promoted a to 50, b to 100, and a to 200", "a", "b", "c")
-
-	line = prioLine(w, "a", "b", "c")
-	promote(line[0], 200)
-	promote(line[1], 100)
-	promote(line[0], 50)
-	prioOrder(w, w.SQ, "promoted a to 200, b to 100, and a to 50", "b", "a", "c")
-}
-
-func checkPrioReplaced(e *Env) {
-	w := invWorld(e)
-	other := invOther(w)
-	for _, hold := range e.Holds() {
-		what := "replaced while the group is " + invHoldName(hold)
-		prioLine(w, "older")
-		group := invPeer(w, w.Dialog("m0", "m1", "m2"))
-		e.Must(w.B.Promote(e.Ctx, group, parley.Level(7)))
-		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		if d.Group != group || !d.Promoted || d.Level != 7 {
-			e.Fatalf("received %s, promoted %t to %d; want the promoted group, to 7", describe(d.Messages), d.Promoted, d.Level)
-		}
-		e.Must(other.B.Promote(e.Ctx, group, parley.Level(8)))
-		e.Must(d.Ack(e.Ctx))
-		d = w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{"m1"}) || d.Level != 8 {
-			e.Errorf("%s: then received %q at level %d, want m1 at 8", what, got, d.Level)
-		}
-		e.Must(d.Ack(e.Ctx))
-		prioOrder(w, w.SQ, what+", and used up", "older", "m2")
-
-		// Demoted and promoted anew is another promotion too.
-		prioLine(w, "older")
-		group = invPeer(w, w.Dialog("m0", "m1"))
-		e.Must(w.B.Promote(e.Ctx, group, parley.Level(7)))
-		d = w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-		e.Must(other.B.Demote(e.Ctx, group))
-		e.Must(other.B.Promote(e.Ctx, group, parley.Level(7)))
-		e.Must(d.Ack(e.Ctx))
-		prioOrder(w, w.SQ, what+" by demotion and promotion", "m1", "older")
-	}
-}
-
-func checkPrioOneShot(e *Env) {
-	w := invWorld(e)
-	giveBack := []struct {
-		name string
-		do   func(d *parley.Delivery) error
-	}{
-		{"Rollback", func(d *parley.Delivery) error { return d.Rollback(e.Ctx) }},
-		{"Close", func(d *parley.Delivery) error { return d.Close() }},
-		{"Defer", func(d *parley.Delivery) error {
-			return errors.Join(d.Defer(e.Ctx, time.Hour), w.B.Admin().Unpark(e.Ctx, d.Group))
-		}},
-		{"Park", func(d *parley.Delivery) error {
-			return errors.Join(d.Park(e.Ctx, errors.New("a check")), w.B.Admin().Unpark(e.Ctx, d.Group))
-		}},
-		{"Ack of nothing", func(d *parley.Delivery) error {
-			return errors.Join(d.Return(e.Ctx), d.Ack(e.Ctx))
-		}},
-	}
-	for _, hold := range e.Holds() {
-		for _, sticky := range []bool{false, true} {
-			what := fmt.Sprintf("%s, sticky %t", invHoldName(hold), sticky)
-			prioLine(w, "a", "b")
-			group := invPeer(w, w.Dialog("m0", "m1", "m2"))
-			var o []parley.PromoteOption
-			if sticky {
-				o = append(o, parley.Sticky())
-			}
-			e.Must(w.B.Promote(e.Ctx, group, o...))
-			for _, back := range giveBack {
-				d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
-				if got := Bodies(d.Messages); !slices.Equal(got, []string{"m0"}) || !d.Promoted {
-					e.Fatalf("%s: before %s received %q, promoted: %t; want m0, promoted", what, back.name, got, d.Promoted)
-				}
-				e.Must(back.do(d))
-			}
-			undo := errors.New("undo")
-			e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-				_, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
-				return errors.Join(err, undo)
-			}), undo)
-			if sticky {
-				prioOrder(w, w.SQ, what, "m0", "m1")
-				e.Must(w.B.Demote(e.Ctx, group))
-				prioOrder(w, w.SQ, what+", demoted", "a", "b", "m2")
-			} else {
-				prioOrder(w, w.SQ, what, "m0", "a", "b", "m1", "m2")
-			}
-		}
-	}
-	// In a transaction that receives.
-	prioLine(w, "a")
-	group := invPeer(w, w.Dialog("m0", "m1"))
-	e.Must(w.B.Promote(e.Ctx, group))
-	w.Tx(func(tx *parley.Tx) error {
-		ms, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
-		if got := Bodies(ms); err == nil && !slices.Equal(got, []string{"m0"}) {
-			e.Errorf("a transaction received %q, want the promoted m0", got)
-		}
-		return err
-	})
-	prioOrder(w, w.SQ, "after a transaction received from the promoted group", "a", "m1")
-
-	// A sticky one outlives a time in which the group is empty.
-	h := w.Dialog("m0")
-	e.Must(w.B.Promote(e.Ctx, invPeer(w, h), parley.Sticky()))
-	prioOrder(w, w.SQ, "sticky", "m0")
-	prioLine(w, "a")
-	w.Send(h, w.Ask, "m1")
-	prioOrder(w, w.SQ, "sticky, after the group was empty", "m1", "a")
-	e.Must(w.B.Demote(e.Ctx, invPeer(w, h)))
-}
-
-func checkPrioRolledBack(e *Env) {
-	w := invWorld(e)
-	line := prioLine(w, "a", "b", "c")
-	undo := errors.New("undo")
-	e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-		return errors.Join(tx.Promote(e.Ctx, line[2]), undo)
-	}), undo)
-	e.Must(w.B.Promote(e.Ctx, line[1]))
-	e.Is(w.B.InTx(e.Ctx, func(tx *parley.Tx) error {
-		return errors.Join(tx.Demote(e.Ctx, line[1]), tx.Promote(e.Ctx, line[2], parley.Level(200)), undo)
-	}), undo)
-	prioOrder(w, w.SQ, "a promotion and a demotion were rolled back", "b", "a", "c")
 }

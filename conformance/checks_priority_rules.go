@@ -3,23 +3,58 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/parleymq/parley"
 )
 
 func init() {
 	add(
-		Check{ID: "P01", Name: "the most specific of all eight kinds of rules", Run: checkPrioRules},
-		Check{ID: "P01", Name: "the rule that matches everything", Run: checkPrioRuleForAll},
-		Check{ID: "P02", Name: "a rule that changes later", Run: checkPrioRuleChanges},
-		Check{ID: "P03", Name: "each side has a priority of its own", Run: checkPrioSides},
+		check{ID: "P01", Name: "the most specific of all eight kinds of rules", Run: checkPrioRules},
+		check{ID: "P01", Name: "the rule that matches everything", Run: checkPrioRuleForAll},
+		scripted("P02", "a rule that changes later", `
+			define rule rule local Server level 3
+			broker other // which learns of the change by itself
+			begin old "old"
+			other: begin oldtoo "old too"
+			define rule rule local Server level 8
+			equal old.peer.priority 3
+			other: begin fresh "new"
+			equal fresh.peer.priority 8
+
+			send old "old again" // order and messages go by it, also of messages sent later
+			receive SQ as r -> "new"
+			equal r.priority 8
+			ack r
+			receive SQ as r -> "old", "old again"
+			equal r.1.priority 3
+			ack r
+
+			define rule rule local Server level 2 // the target's priority is that of the time when its side came into being
+			begin d
+			define rule rule local Server level 9
+			send d "begun before, sent after"
+			equal d.peer.priority 9
+		`, alone),
+		scripted("P03", "each side has a priority of its own", `
+			define service plain on CQ
+			define service other on SQ lists Contract
+			define rule initiator local Client remote Server level 10
+			define rule target local Server remote Client level 1
+			begin first "ask of the first"
+			begin second from plain to other "ask of the second"
+			equal first.priority 10
+			equal first.peer.priority 1
+			send second.peer "tell of the second"
+			send first.peer "tell of the first"
+			order SQ "ask of the second" "ask of the first" // 1 before 5 in age
+			order CQ "tell of the first" "tell of the second" // 5 before 10 in age
+		`, alone),
 	)
 }
 
 // checkPrioRules defines one rule of each of seven kinds about the same
 // contract and services, and begins conversations that match some of it.
-func checkPrioRules(e *Env) {
+func checkPrioRules(e *env) {
 	level := []int{5, 1, 2, 3, 4, 6, 7, 8} // by what matches: 4 contract, 2 local, 1 remote
 	var contract, local, remote [2]string
 	w := invWorld(e, func(c *parley.Catalog) {
@@ -74,11 +109,11 @@ func checkPrioRules(e *Env) {
 			return conv.Send(e.Ctx, w.Ask, nil)
 		})
 		what := fmt.Sprintf("contract matches %t, local %t, remote %t", c == 1, l == 1, r == 1)
-		a := prioStatus(w, h)
+		a := dlgStatus(w, h)
 		if a.Priority != want(mask, false) {
 			e.Errorf("%s: the initiator's priority is %d, want %d", what, a.Priority, want(mask, false))
 		}
-		b := prioStatus(w, a.Peer)
+		b := dlgStatus(w, a.FarHandle)
 		mirrored := mask&4 | mask&2>>1 | mask&1<<1
 		if b.Priority != want(mirrored, true) {
 			e.Errorf("%s: the target's priority is %d, want %d", what, b.Priority, want(mirrored, true))
@@ -93,7 +128,7 @@ func checkPrioRules(e *Env) {
 
 // prioDefault returns the level of what no other rule matches: 5, or that of a
 // rule without criteria.
-func prioDefault(w *World) int {
+func prioDefault(w *world) int {
 	c, err := w.B.Catalog(w.Ctx)
 	w.Must(err)
 	for _, r := range c.Priorities {
@@ -106,14 +141,14 @@ func prioDefault(w *World) int {
 
 // checkPrioRuleForAll: such a rule reaches beyond this check, so it has one name
 // for all runs, and is left at the level of no rule.
-func checkPrioRuleForAll(e *Env) {
+func checkPrioRuleForAll(e *env) {
 	const name = "parley conformance: everything"
 	w := invWorld(e)
 	c, err := w.B.Catalog(e.Ctx)
 	e.Must(err)
 	for _, r := range c.Priorities {
 		if r.Contract == "" && r.Local == "" && r.Remote == "" && r.Name != name {
-			if got := prioStatus(w, w.Dialog()).Priority; got != r.Level {
+			if got := dlgStatus(w, w.Dialog()).Priority; got != r.Level {
 				e.Errorf("the priority is %d, want that of the rule for everything, %d", got, r.Level)
 			}
 			return
@@ -127,74 +162,8 @@ func checkPrioRuleForAll(e *Env) {
 	})
 	for _, level := range []int{7, parley.DefaultPriority} {
 		set(level)
-		if got := prioStatus(w, w.Dialog()).Priority; got != level {
+		if got := dlgStatus(w, w.Dialog()).Priority; got != level {
 			e.Errorf("the priority is %d, want that of the rule for everything, %d", got, level)
 		}
 	}
-}
-
-func checkPrioRuleChanges(e *Env) {
-	rule := func(level int) parley.Catalog {
-		return parley.Catalog{Priorities: []parley.PriorityRule{{Name: e.Name("rule"), Local: e.Name("server"), Level: level}}}
-	}
-	w := invWorld(e, func(c *parley.Catalog) { c.Priorities = rule(3).Priorities })
-	other := invOther(w) // which learns of the change by itself
-	old := w.Dialog("old")
-	other.Dialog("old too")
-	e.Must(w.B.Define(e.Ctx, rule(8)))
-	if got := prioStatus(w, invPeer(w, old)).Priority; got != 3 {
-		e.Errorf("after the rule went from 3 to 8 an existing conversation has %d", got)
-	}
-	fresh := other.Dialog("new")
-	if got := prioStatus(w, invPeer(w, fresh)).Priority; got != 8 {
-		e.Errorf("after the rule went from 3 to 8 a new conversation has %d", got)
-	}
-	// Order and messages go by it, also of messages sent later.
-	w.Send(old, w.Ask, "old again")
-	d := w.Receive(w.SQ, nil)
-	if got := d.Messages[0]; string(got.Body) != "new" || got.Priority != 8 {
-		e.Errorf("received %s with priority %d first, want new with 8", got.Body, got.Priority)
-	}
-	e.Must(d.Ack(e.Ctx))
-	d = w.Receive(w.SQ, nil)
-	if got := Bodies(d.Messages); !slices.Equal(got, []string{"old", "old again"}) || d.Messages[1].Priority != 3 {
-		e.Errorf("then received %q with priority %d, want old and old again with 3", got, d.Messages[len(d.Messages)-1].Priority)
-	}
-	e.Must(d.Ack(e.Ctx))
-
-	// The target's priority is that of the time when its side came into being.
-	e.Must(w.B.Define(e.Ctx, rule(2)))
-	h := w.Dialog()
-	e.Must(w.B.Define(e.Ctx, rule(9)))
-	w.Send(h, w.Ask, "begun before, sent after")
-	if got := prioStatus(w, invPeer(w, h)).Priority; got != 9 {
-		e.Errorf("the first message was sent under a rule of 9, and the target's priority is %d", got)
-	}
-}
-
-func checkPrioSides(e *Env) {
-	w := invWorld(e, func(c *parley.Catalog) {
-		c.Services = append(c.Services, parley.Service{Name: e.Name("plain"), Queue: c.Queues[0].Name}, parley.Service{Name: e.Name("plain server"), Queue: c.Queues[1].Name, Contracts: c.Services[1].Contracts})
-		c.Priorities = []parley.PriorityRule{
-			{Name: e.Name("initiator"), Local: c.Services[0].Name, Remote: c.Services[1].Name, Level: 10},
-			{Name: e.Name("target"), Local: c.Services[1].Name, Remote: c.Services[0].Name, Level: 1},
-		}
-	})
-	first := w.Dialog("ask of the first")
-	var second parley.ID
-	w.Tx(func(tx *parley.Tx) error {
-		c, err := tx.Begin(e.Ctx, e.Name("plain"), e.Name("plain server"), &parley.DialogOptions{Contract: w.Contract})
-		if err != nil {
-			return err
-		}
-		second = c.Handle()
-		return c.Send(e.Ctx, w.Ask, []byte("ask of the second"))
-	})
-	if a, b := prioStatus(w, first).Priority, prioStatus(w, invPeer(w, first)).Priority; a != 10 || b != 1 {
-		e.Errorf("the sides have the priorities %d and %d, want 10 and 1", a, b)
-	}
-	w.Send(invPeer(w, second), w.Tell, "tell of the second")
-	w.Send(invPeer(w, first), w.Tell, "tell of the first")
-	prioOrder(w, w.SQ, "at the target, 1 before 5 in age", "ask of the second", "ask of the first")
-	prioOrder(w, w.CQ, "at the initiator, 5 before 10 in age", "tell of the first", "tell of the second")
 }

@@ -14,16 +14,16 @@ import (
 
 func init() {
 	add(
-		Check{ID: "A20", Name: "handlers that write on the side", Run: checkSideWrites},
-		Check{ID: "A21", Name: "senders to a group with many conversations that becomes ready",
+		check{ID: "A20", Name: "handlers that write on the side", Run: checkSideWrites},
+		check{ID: "A21", Name: "senders to a group with many conversations that becomes ready",
 			Run: checkManyBecomeReady, Limit: 3 * time.Minute},
-		Check{ID: "A22", Name: "a group that a verb takes after its lease ran out", Run: checkTakenAfterDeath},
+		check{ID: "A22", Name: "a group that a verb takes after its lease ran out", Run: checkTakenAfterDeath},
 	)
 }
 
 // checkSideWrites has handlers post outside their transaction, before they ask for
 // it and after that, with messages of one group and of several in a batch.
-func checkSideWrites(e *Env) {
+func checkSideWrites(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%02d", 12)
@@ -55,7 +55,7 @@ func checkSideWrites(e *Env) {
 			return nil
 		})
 		each := 4 // before, the effect, nested and after
-		if !e.HoldsInTransaction() {
+		if !e.ManyWriters() {
 			each = 2
 		}
 		got := w.effects(each * len(bodies))
@@ -68,7 +68,7 @@ func checkSideWrites(e *Env) {
 		if effects := slices.Concat(got["a"], got["b"]); len(effects) != len(bodies) {
 			e.Errorf("hold %v: the effects are %q", hold, effects)
 		}
-		if refused := after[parley.ErrWouldDeadlock]; (refused > 0) == e.HoldsInTransaction() || len(after) != 1 {
+		if refused := after[parley.ErrWouldDeadlock]; (refused > 0) == e.ManyWriters() || len(after) != 1 {
 			e.Errorf("hold %v: of the verbs after Message.Tx %d were refused and %d carried out", hold, refused, after[nil])
 		}
 	}
@@ -76,7 +76,7 @@ func checkSideWrites(e *Env) {
 
 // wouldDeadlock returns nil or ErrWouldDeadlock, and fails the check for any other
 // error.
-func wouldDeadlock(e *Env, err error) error {
+func wouldDeadlock(e *env, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -89,7 +89,7 @@ func wouldDeadlock(e *Env, err error) error {
 // checkManyBecomeReady parks a group with many conversations, some of them without
 // messages, and counts how many of their senders would have to wait for the
 // transaction that makes it ready.
-func checkManyBecomeReady(e *Env) {
+func checkManyBecomeReady(e *env) {
 	const with, all, most = 115, 120, 100
 	s := invUnder(invWorld(e))
 	handles := make([]parley.ID, all) // of senders to the group
@@ -109,7 +109,7 @@ func checkManyBecomeReady(e *Env) {
 		return nil
 	})
 	for i, h := range handles {
-		handles[i] = invPeer(s.World, h)
+		handles[i] = dlgPeer(s.world, h)
 	}
 	s.Drain(s.SQ)
 	s.Tx(func(tx *parley.Tx) error {
@@ -122,11 +122,11 @@ func checkManyBecomeReady(e *Env) {
 	})
 	d := s.Receive(s.CQ, nil)
 	e.Must(d.Park(e.Ctx, errors.New("a check")))
-	s.tend(backend.DutyMarkers)
+	s.maintain(backend.JobMarkers)
 
 	tx := s.begin()
 	e.Must(tx.Unpark(e.Ctx, group))
-	if e.HoldsInTransaction() { // else there is no other writer beside tx
+	if e.ManyWriters() { // else there is no other writer beside tx
 		waiting, idle := 0, 0
 		sender := s.begin()
 		for i, h := range handles {
@@ -146,7 +146,7 @@ func checkManyBecomeReady(e *Env) {
 		}
 	}
 	s.commit(tx)
-	s.tend(backend.DutyDeferred)
+	s.maintain(backend.JobDeferred)
 	bodies := make(map[string]int)
 	for _, m := range s.Drain(s.CQ) {
 		bodies[string(m.Body)]++
@@ -158,7 +158,7 @@ func checkManyBecomeReady(e *Env) {
 	}
 }
 
-func checkTakenAfterDeath(e *Env) {
+func checkTakenAfterDeath(e *env) {
 	s := invUnder(invWorld(e))
 	for _, hold := range e.Holds() {
 		st := s.dialog()
@@ -177,7 +177,7 @@ func checkTakenAfterDeath(e *Env) {
 			e.Fatalf("the group was not to be had after its lease had run out")
 		}
 		h := s.found(hold, "after the group was taken by a verb")
-		if got := h.Messages[0].Suspicion; got != 1 {
+		if got := h.Messages[0].Deaths; got != 1 {
 			e.Errorf("%s: the message shows %d receivers that died, want 1", invHoldName(hold), got)
 		}
 		h.settle(backend.Outcome{Done: h.Messages})

@@ -12,13 +12,13 @@ import (
 
 func init() {
 	add(
-		Check{ID: "A27", Name: "what is due behind rows that are locked", Run: checkDueBehindLocked},
-		Check{ID: "A28", Name: "what is due behind posts of a disabled queue", Run: checkDueBehindDisabled},
-		Check{ID: "A29", Name: "dead groups among live ones", Run: checkDeadGroups},
+		check{ID: "A27", Name: "what is due behind rows that are locked", Run: checkDueBehindLocked},
+		check{ID: "A28", Name: "what is due behind posts of a disabled queue", Run: checkDueBehindDisabled},
+		check{ID: "A29", Name: "dead groups among live ones", Run: checkDeadGroups},
 	)
 }
 
-// dueAtOnce is how many rows fall due, and dueBatch how many a duty is asked to move.
+// dueAtOnce is how many rows fall due, and dueBatch how many a maintenance job is asked to move.
 const (
 	dueAtOnce = 12
 	dueBatch  = 5
@@ -27,21 +27,21 @@ const (
 
 // checkDueBehindLocked has all rows but the last locked, and all but the posts of the
 // last key kept waiting by its writer.
-func checkDueBehindLocked(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkDueBehindLocked(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has one writer at a time, beside which nothing is locked")
 	}
 	s := invUnder(invWorld(e))
 	for _, x := range []struct {
 		what string
-		duty backend.Duty
+		job  backend.Job
 		fall func(i int) parley.ID
 		lock func(tx backend.Tx, id parley.ID) error
 	}{
-		{"posts", backend.DutyDelayed,
+		{"posts", backend.JobDelayed,
 			func(int) parley.ID { return s.post(s.SQ, "delayed", parley.After(dueSoon)) },
 			func(tx backend.Tx, id parley.ID) error { return tx.Cancel(e.Ctx, s.sq, id) }},
-		{"posts with keys", backend.DutyDelayed,
+		{"posts with keys", backend.JobDelayed,
 			func(i int) parley.ID {
 				key := parley.Key(fmt.Sprint("busy ", i == dueAtOnce-1))
 				if i == 0 || i == dueAtOnce-1 {
@@ -50,7 +50,7 @@ func checkDueBehindLocked(e *Env) {
 				return s.post(s.SQ, "delayed", key, parley.After(dueSoon))
 			},
 			func(tx backend.Tx, _ parley.ID) error { return s.key("busy false").send(e.Ctx, tx, "keeps the key") }},
-		{"timers", backend.DutyTimers,
+		{"timers", backend.JobTimers,
 			func(int) parley.ID {
 				h := s.Dialog()
 				s.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(e.Ctx, dueSoon) })
@@ -68,21 +68,21 @@ func checkDueBehindLocked(e *Env) {
 			e.Must(x.lock(tx, id))
 		}
 		free, rest := ids[dueAtOnce-1:], ids[:dueAtOnce-1]
-		if !s.fell(s.sq, x.duty, free) {
+		if !s.fell(s.sq, x.job, free) {
 			e.Errorf("%s: what is not locked waits for what is", x.what)
 		}
 		s.rollback(tx)
-		if !s.fell(s.sq, x.duty, rest) {
+		if !s.fell(s.sq, x.job, rest) {
 			e.Errorf("%s: what is not locked any more still waits", x.what)
 		}
 	}
 }
 
-// fell does a duty, a few rows at a time, until these delayed posts and timers have become
+// fell does a maintenance job, a few rows at a time, until these delayed posts and timers have become
 // messages. It reports whether that was soon.
-func (s *invBelow) fell(queue int64, duty backend.Duty, ids []parley.ID) bool {
+func (s *invBelow) fell(queue int64, job backend.Job, ids []parley.ID) bool {
 	waits := func(id parley.ID) bool {
-		if duty == backend.DutyDelayed {
+		if job == backend.JobDelayed {
 			st, err := s.be.PostStatus(s.Ctx, queue, id)
 			s.Must(err)
 			return st.State == "delayed"
@@ -92,7 +92,7 @@ func (s *invBelow) fell(queue int64, duty backend.Duty, ids []parley.ID) bool {
 		return !slices.ContainsFunc(list, func(c backend.ConversationStatus) bool { return c.Handle == id && c.Waiting > 0 })
 	}
 	return s.Soon(5*time.Second, func() bool {
-		_, _, err := s.be.Tend(s.Ctx, duty, dueBatch)
+		_, _, err := s.be.Maintain(s.Ctx, job, dueBatch)
 		s.Must(err)
 		for len(ids) > 0 && !waits(ids[0]) {
 			ids = ids[1:]
@@ -101,7 +101,7 @@ func (s *invBelow) fell(queue int64, duty backend.Duty, ids []parley.ID) bool {
 	})
 }
 
-func checkDueBehindDisabled(e *Env) {
+func checkDueBehindDisabled(e *env) {
 	s := invUnder(invWorld(e))
 	var disabled []parley.ID
 	for range dueAtOnce {
@@ -110,17 +110,17 @@ func checkDueBehindDisabled(e *Env) {
 	e.Must(s.B.Admin().DisableQueue(e.Ctx, s.CQ))
 	time.Sleep(5 * time.Millisecond)
 	id := s.post(s.SQ, "delayed", parley.After(dueSoon))
-	if !s.fell(s.sq, backend.DutyDelayed, []parley.ID{id}) {
+	if !s.fell(s.sq, backend.JobDelayed, []parley.ID{id}) {
 		e.Errorf("a post that is due waits for those of a disabled queue")
 	}
 	e.Must(s.B.Admin().EnableQueue(e.Ctx, s.CQ))
-	if !s.fell(s.cq, backend.DutyDelayed, disabled) {
+	if !s.fell(s.cq, backend.JobDelayed, disabled) {
 		e.Errorf("posts that are due wait though their queue has been enabled again")
 	}
 }
 
 // checkDeadGroups leaves groups without conversations among those of posts that wait.
-func checkDeadGroups(e *Env) {
+func checkDeadGroups(e *env) {
 	const live, dead = 60, 20
 	s := invUnder(invWorld(e))
 	var groups []parley.ID
@@ -148,8 +148,8 @@ func checkDeadGroups(e *Env) {
 	}
 	left := groups
 	gone := e.Soon(5*time.Second, func() bool {
-		for _, duty := range []backend.Duty{backend.DutyClosed, backend.DutyGroups} {
-			_, _, err := s.be.Tend(e.Ctx, duty, dueBatch)
+		for _, job := range []backend.Job{backend.JobClosed, backend.JobGroups} {
+			_, _, err := s.be.Maintain(e.Ctx, job, dueBatch)
 			e.Must(err)
 		}
 		for len(left) > 0 && !there(left[0]) {

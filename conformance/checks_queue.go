@@ -15,15 +15,29 @@ import (
 
 func init() {
 	add(
-		Check{ID: "Q03", Name: "a wait on an empty queue takes its time and looks a handful of times", Run: checkEmptyWait},
-		Check{ID: "Q03", Name: "a wait for a held group looks ever more rarely", Run: checkHeldWait},
-		Check{ID: "Q03", Name: "a commit of the same process wakes a receiver", Run: checkWakeInProcess},
-		Check{ID: "Q03", Name: "a commit of another process wakes a receiver", Run: checkWakeByOther},
-		Check{ID: "Q03", Name: "what is given back wakes a receiver", Run: checkWakeByRollback},
-		Check{ID: "Q03", Name: "no wake-up falls between the look and the wait", Run: checkHandOver},
-		Check{ID: "Q03", Name: "no wake-up of another process falls between the look and the wait", Run: checkHandOverBetweenHandles},
-		Check{ID: "Q04", Name: "many senders and receivers on several handles", Run: checkManyWorkers},
-		Check{ID: "Q04", Name: "many receivers of posts without key", Run: checkManySingles},
+		check{ID: "Q03", Name: "a wait on an empty queue takes its time and looks a handful of times", Run: checkEmptyWait},
+		check{ID: "Q03", Name: "a wait for a held group looks ever more rarely", Run: checkHeldWait},
+		check{ID: "Q03", Name: "a commit of the same process wakes a receiver", Run: checkWakeInProcess},
+		check{ID: "Q03", Name: "a commit of another process wakes a receiver", Run: checkWakeByOther},
+		check{ID: "Q03", Name: "what listens wakes all at first", Run: checkListenBegins},
+		scripted("Q03", "what is given back wakes a receiver", `
+			broker other
+			each hold: every hold
+				each by: | other:
+					begin d "again"
+					receive SQ $hold as r
+					start asks $by receive SQ wait 10s as again -> "again"
+					pause 20ms // most likely it waits by now; if not, nothing is lost
+					clock c
+					rollback r
+					join asks within 11s
+					within c 3s
+					ack again
+		`, rarely),
+		check{ID: "Q03", Name: "no wake-up falls between the look and the wait", Run: checkHandOver},
+		check{ID: "Q03", Name: "no wake-up of another process falls between the look and the wait", Run: checkHandOverBetweenHandles},
+		check{ID: "Q04", Name: "many senders and receivers on several handles", Run: checkManyWorkers},
+		check{ID: "Q04", Name: "many receivers of posts without key", Run: checkManySingles},
 	)
 }
 
@@ -38,10 +52,11 @@ type queLooksTx struct {
 	n *atomic.Int64
 }
 
-// queListening keeps the wake-ups of a store that has them.
-type queListening struct {
-	*queLooks
-	backend.Listener
+// Capabilities has deliveries held by lease.
+func (l *queLooks) Capabilities() backend.Capabilities {
+	c := l.Backend.Capabilities()
+	c.HoldsInTransaction = false
+	return c
 }
 
 func (l *queLooks) Begin(ctx context.Context) (backend.Tx, error) {
@@ -57,17 +72,12 @@ func (tx queLooksTx) Claim(ctx context.Context, r backend.ClaimRequest) (backend
 	return tx.Tx.Claim(ctx, r)
 }
 
-// queCounted is Env.Broker with a counter of its looks. It holds by lease, as
-// the wrapper hides that the store may hold by transaction.
-func queCounted(e *Env, o *parley.Options) (*parley.Broker, *queLooks) {
+// queCounted is Env.Broker with a counter of its looks. It holds by lease.
+func queCounted(e *env, o *parley.Options) (*parley.Broker, *queLooks) {
 	be, err := e.r.store.Open(e.Ctx)
 	e.Must(err)
 	looks := &queLooks{Backend: be}
-	var wrapped backend.Backend = looks
-	if l, ok := be.(backend.Listener); ok {
-		wrapped = queListening{looks, l}
-	}
-	b, err := parley.New(e.Ctx, wrapped, o)
+	b, err := newBroker(e.Ctx, looks, o)
 	if err != nil {
 		be.Close()
 		e.Fatalf("new broker: %v", err)
@@ -77,9 +87,9 @@ func queCounted(e *Env, o *parley.Options) (*parley.Broker, *queLooks) {
 }
 
 // queListens reports whether the store tells a process what another one sent.
-func queListens(e *Env) bool {
-	l, ok := e.Handle().(backend.Listener)
-	if !ok {
+func queListens(e *env) bool {
+	l := e.Handle().Capabilities().Listener
+	if l == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(e.Ctx, 100*time.Millisecond)
@@ -95,7 +105,7 @@ type queReceived struct {
 }
 
 // queReceive receives in another goroutine.
-func queReceive(e *Env, b *parley.Broker, queue string, wait time.Duration) <-chan queReceived {
+func queReceive(e *env, b *parley.Broker, queue string, wait time.Duration) <-chan queReceived {
 	c := make(chan queReceived, 1)
 	go func() {
 		start := time.Now()
@@ -107,13 +117,13 @@ func queReceive(e *Env, b *parley.Broker, queue string, wait time.Duration) <-ch
 
 // queWoken ends the check unless the receiver gets the body soon after the
 // time, and acknowledges it.
-func queWoken(e *Env, c <-chan queReceived, since time.Time, within time.Duration, body string) {
+func queWoken(e *env, c <-chan queReceived, since time.Time, within time.Duration, body string) {
 	r := <-c
 	passed := time.Since(since)
 	if r.err != nil {
 		e.Fatalf("a receiver that waits got %v, want %q", r.err, body)
 	}
-	if got := Bodies(r.d.Messages); len(got) != 1 || got[0] != body {
+	if got := bodiesOf(r.d.Messages); len(got) != 1 || got[0] != body {
 		e.Errorf("a receiver that waits got %q, want %q", got, body)
 	}
 	if passed > within {
@@ -122,17 +132,7 @@ func queWoken(e *Env, c <-chan queReceived, since time.Time, within time.Duratio
 	e.Must(r.d.Ack(e.Ctx))
 }
 
-const (
-	// queSlow is within what a wake-up must come even on a busy machine.
-	queSlow = 3 * time.Second
-	// queLost is after what a receiver that waits has missed it.
-	queLost = 10 * time.Second
-	// quePoll is how often receivers look by themselves: too rarely to explain
-	// that anything comes in time.
-	quePoll = 30 * time.Second
-)
-
-func checkEmptyWait(e *Env) {
+func checkEmptyWait(e *env) {
 	w := e.World()
 	const wait = 500 * time.Millisecond
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func checkEmptyWait(e *Env) {
 	}
 }
 
-func checkHeldWait(e *Env) {
+func checkHeldWait(e *env) {
 	w := e.World()
 	w.Dialog("held")
 	held := w.Receive(w.SQ, nil)
@@ -169,7 +169,7 @@ func checkHeldWait(e *Env) {
 	e.Must(held.Ack(e.Ctx))
 }
 
-func checkWakeInProcess(e *Env) {
+func checkWakeInProcess(e *env) {
 	b, looks := queCounted(e, &parley.Options{Poll: quePoll})
 	w := e.WorldOn(b)
 	for i := range 5 {
@@ -186,22 +186,21 @@ func checkWakeInProcess(e *Env) {
 		}
 		queWoken(e, c, since, queSlow, body)
 	}
-	// A message of another queue wakes nobody here, and one that is rolled back
-	// neither.
+	// A message of another queue wakes no receiver here, and one that is rolled
+	// back wakes none either.
 	looks.n.Store(0)
 	c := queReceive(e, b, w.SQ, 300*time.Millisecond)
 	e.Soon(queSlow, func() bool { return looks.n.Load() > 0 })
-	undo := errors.New("undo")
 	e.Is(b.InTx(e.Ctx, func(tx *parley.Tx) error {
 		_, err := tx.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte("undone")})
-		return errors.Join(undo, err)
-	}), undo)
+		return errors.Join(errUndo, err)
+	}), errUndo)
 	if r := <-c; !errors.Is(r.err, parley.ErrNoMessage) {
 		e.Errorf("a receiver got %v after a rollback, want %v", r.err, parley.ErrNoMessage)
 	}
 }
 
-func checkWakeByOther(e *Env) {
+func checkWakeByOther(e *env) {
 	w := e.World()
 	poll, within := 500*time.Millisecond, 500*time.Millisecond+queSlow
 	if queListens(e) {
@@ -227,28 +226,41 @@ func checkWakeByOther(e *Env) {
 	}
 }
 
-func checkWakeByRollback(e *Env) {
-	w := e.WorldOn(e.Broker(&parley.Options{Poll: quePoll}))
-	same, other := w.B, e.Broker(&parley.Options{Poll: quePoll})
-	for _, hold := range e.Holds() {
-		for _, b := range []*parley.Broker{same, other} {
-			w.Dialog("again")
-			d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold})
-			c := queReceive(e, b, w.SQ, queLost)
-			time.Sleep(20 * time.Millisecond) // most likely it waits by now; if not, nothing is lost
-			since := time.Now()
-			e.Must(d.Rollback(e.Ctx))
-			queWoken(e, c, since, queSlow, "again")
-		}
+// checkListenBegins: a receiver may have looked before the store listens, and a message been
+// sent in between, which the store announces to no one.
+func checkListenBegins(e *env) {
+	if !queListens(e) {
+		e.Skipf("this store tells other processes nothing, so they poll")
 	}
+	ctx, stop := context.WithCancel(e.Ctx)
+	woken, ended := make(chan int64, 1), make(chan error, 1)
+	listener := e.Handle().Capabilities().Listener
+	go func() {
+		ended <- listener.Listen(ctx, func(queue int64) {
+			select {
+			case woken <- queue:
+			default:
+			}
+		})
+	}()
+	select {
+	case queue := <-woken:
+		if queue != 0 {
+			e.Errorf("what listens announced queue %d first, want all", queue)
+		}
+	case <-time.After(queLost):
+		e.Errorf("what listens announced nothing within %v", queLost)
+	}
+	stop()
+	<-ended
 }
 
-func checkHandOver(e *Env) {
+func checkHandOver(e *env) {
 	b := e.Broker(&parley.Options{Poll: quePoll})
 	queHandOver(e, e.WorldOn(b), b, b)
 }
 
-func checkHandOverBetweenHandles(e *Env) {
+func checkHandOverBetweenHandles(e *env) {
 	if !queListens(e) {
 		e.Skipf("this store tells other processes nothing, so they poll")
 	}
@@ -259,7 +271,7 @@ func checkHandOverBetweenHandles(e *Env) {
 // queHandOver has one message go to and fro between two receivers, so that each
 // send meets a receiver that is about to wait. A lost wake-up shows as a
 // receiver that waits on.
-func queHandOver(e *Env, w *World, a, b *parley.Broker) {
+func queHandOver(e *env, w *world, a, b *parley.Broker) {
 	const (
 		rounds = 2000
 		atMost = 2 * time.Second
@@ -315,7 +327,7 @@ func queHandOver(e *Env, w *World, a, b *parley.Broker) {
 // queLedger knows what was sent and what was handled in effects that were
 // committed.
 type queLedger struct {
-	e    *Env
+	e    *env
 	want int
 
 	mu   sync.Mutex
@@ -323,7 +335,7 @@ type queLedger struct {
 	last time.Time // when something was handled
 }
 
-func queNewLedger(e *Env, want int) *queLedger {
+func queNewLedger(e *env, want int) *queLedger {
 	return &queLedger{e: e, want: want, done: make(map[string]int), last: time.Now()}
 }
 
@@ -360,14 +372,14 @@ func (l *queLedger) check(sent []string) {
 		l.e.Errorf("%d of %d messages were not handled", missing, len(sent))
 	}
 	if extra := len(l.done) - len(sent) + missing; extra != 0 {
-		l.e.Errorf("%d messages were handled that nobody sent", extra)
+		l.e.Errorf("%d messages were handled that no sender sent", extra)
 	}
 }
 
 // handle writes the effect of each message into the transaction. Once tells
 // whether an effect of it is there already.
 func (l *queLedger) handle(tx *parley.Tx, ms []*parley.Message) ([]string, error) {
-	bodies := Bodies(ms)
+	bodies := bodiesOf(ms)
 	for _, body := range bodies {
 		fresh, err := tx.Once(l.e.Ctx, l.e.Name(body))
 		if err != nil {
@@ -438,7 +450,7 @@ func (l *queLedger) take(b *parley.Broker, queue string, n int) (bodies []string
 }
 
 // queRetry runs f in a transaction, again if it lost against another one.
-func queRetry(e *Env, b *parley.Broker, f func(tx *parley.Tx) error) error {
+func queRetry(e *env, b *parley.Broker, f func(tx *parley.Tx) error) error {
 	for {
 		err := b.InTx(e.Ctx, f)
 		if !parley.IsRetryable(err) || e.Ctx.Err() != nil {
@@ -447,7 +459,7 @@ func queRetry(e *Env, b *parley.Broker, f func(tx *parley.Tx) error) error {
 	}
 }
 
-func checkManyWorkers(e *Env) {
+func checkManyWorkers(e *env) {
 	w := e.World()
 	const producers, each = 6, 40
 	brokers := []*parley.Broker{w.B, e.Broker(nil), e.Broker(nil)}
@@ -480,9 +492,8 @@ func queBody(producer, i int) string { return fmt.Sprintf("%d-%d", producer, i) 
 // queProduce sends on a conversation, posts with keys that it shares with the
 // other producers, and posts without; some in transactions that are rolled
 // back first.
-func queProduce(w *World, b *parley.Broker, producer, n int) {
-	e := w.Env
-	undo := errors.New("undo")
+func queProduce(w *world, b *parley.Broker, producer, n int) {
+	e := w.env
 	var h parley.ID
 	for i := range n {
 		body := []byte(queBody(producer, i))
@@ -510,9 +521,9 @@ func queProduce(w *World, b *parley.Broker, producer, n int) {
 				if err := send(tx); err != nil {
 					return err
 				}
-				return undo
+				return errUndo
 			})
-			if !errors.Is(err, undo) {
+			if !errors.Is(err, errUndo) {
 				e.Errorf("a sender that rolls back failed: %v", err)
 				return
 			}
@@ -524,7 +535,7 @@ func queProduce(w *World, b *parley.Broker, producer, n int) {
 	}
 }
 
-func checkManySingles(e *Env) {
+func checkManySingles(e *env) {
 	w := e.World()
 	const n = 300
 	l := queNewLedger(e, n)

@@ -12,15 +12,15 @@ import (
 
 func init() {
 	add(
-		Check{ID: "C01", Name: "one conversation per key, in every process", Run: checkOneDialogPerKey},
-		Check{ID: "C01", Name: "transactions with different keys, and without", Run: checkSendersApart},
-		Check{ID: "C02", Name: "renewed by age", Run: checkRenewedByAge},
-		Check{ID: "C02", Name: "renewed by number", Run: checkRenewedByNumber},
-		Check{ID: "C02", Name: "renewed by Close", Run: checkRenewedByClose},
+		check{ID: "C01", Name: "one conversation per key, in every process", Run: checkOneDialogPerKey},
+		check{ID: "C01", Name: "transactions with different keys, and without", Run: checkSendersApart},
+		check{ID: "C02", Name: "renewed by age", Run: checkRenewedByAge},
+		check{ID: "C02", Name: "renewed by number", Run: checkRenewedByNumber},
+		check{ID: "C02", Name: "renewed by Close", Run: checkRenewedByClose},
 	)
 }
 
-func checkOneDialogPerKey(e *Env) {
+func checkOneDialogPerKey(e *env) {
 	w := e.World(recCatalog(false))
 	other := e.Broker(nil)
 	one, two := recSender(w, w.B, parley.SenderOptions{}), recSender(w, other, parley.SenderOptions{})
@@ -50,8 +50,8 @@ func checkOneDialogPerKey(e *Env) {
 	}
 }
 
-func checkSendersApart(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkSendersApart(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("this store has a single writer, for which all others wait")
 	}
 	w := e.World(recCatalog(true))
@@ -88,7 +88,7 @@ func checkSendersApart(e *Env) {
 	})
 	e.Must(second())
 	both, _ := recUntil(w, 2)
-	dlgSame(e, "received", Bodies(both), []string{"first", "second"})
+	dlgSame(e, "received", bodiesOf(both), []string{"first", "second"})
 	if len(handlesOf(both)) != 1 {
 		e.Errorf("two messages of a key came on %d conversations", len(handlesOf(both)))
 	}
@@ -111,13 +111,13 @@ func checkSendersApart(e *Env) {
 	e.Must(wait())
 	recMust(w, w.B, s.Key("new"), "next")
 	got, _ := recUntil(w, 2)
-	dlgSame(e, "received", Bodies(got), []string{"done", "next"})
+	dlgSame(e, "received", bodiesOf(got), []string{"done", "next"})
 	if len(handlesOf(got)) != 1 {
 		e.Errorf("two messages of a key came on %d conversations", len(handlesOf(got)))
 	}
 }
 
-func checkRenewedByAge(e *Env) {
+func checkRenewedByAge(e *env) {
 	w := e.World(recCatalog(false))
 	s := recSender(w, w.B, parley.SenderOptions{MaxAge: 150 * time.Millisecond})
 	begun := time.Now()
@@ -151,7 +151,7 @@ func checkRenewedByAge(e *Env) {
 	dlgQuiet(w, w.SQ)
 }
 
-func checkRenewedByNumber(e *Env) {
+func checkRenewedByNumber(e *env) {
 	w := e.World(recCatalog(false))
 	s := recSender(w, w.B, parley.SenderOptions{MaxMessages: 3})
 	for _, s := range []*parley.Sender{s, s.Key("k")} {
@@ -188,7 +188,7 @@ func checkRenewedByNumber(e *Env) {
 	}
 }
 
-func checkRenewedByClose(e *Env) {
+func checkRenewedByClose(e *env) {
 	w := e.World(recCatalog(false))
 	s := recSender(w, w.B, parley.SenderOptions{})
 	recMust(w, w.B, s, "1")

@@ -13,15 +13,15 @@ import (
 
 func init() {
 	add(
-		Check{ID: "C05", Name: "dialogs that are of no use", Run: checkDeadDialogReplaced},
-		Check{ID: "C05", Name: "ten dialogs that take nothing", Run: checkTenDialogs},
-		Check{ID: "C06", Name: "errors that say nothing against the messages", Run: checkResent},
-		Check{ID: "C06", Name: "errors that do", Run: func(e *Env) { checkNotResent(e, "") }},
-		Check{ID: "C06", Name: "errors that do, by key", Run: func(e *Env) { checkNotResent(e, "k") }},
+		check{ID: "C05", Name: "dialogs that are of no use", Run: checkDeadDialogReplaced},
+		check{ID: "C05", Name: "ten dialogs that take nothing", Run: checkTenDialogs},
+		check{ID: "C06", Name: "errors that say nothing against the messages", Run: checkResent},
+		check{ID: "C06", Name: "errors that do", Run: func(e *env) { checkNotResent(e, "") }},
+		check{ID: "C06", Name: "errors that do, by key", Run: func(e *env) { checkNotResent(e, "k") }},
 	)
 }
 
-func checkDeadDialogReplaced(e *Env) {
+func checkDeadDialogReplaced(e *env) {
 	w := e.World(recCatalog(false))
 	s := recSender(w, w.B, parley.SenderOptions{})
 	for _, death := range []struct {
@@ -54,7 +54,7 @@ func checkDeadDialogReplaced(e *Env) {
 					}
 				}
 			}
-			dlgSame(e, death.how+": received", Bodies(got), []string{"second", "third"})
+			dlgSame(e, death.how+": received", bodiesOf(got), []string{"second", "third"})
 			if hs := handlesOf(got); len(hs) != 1 || hs[0] == server {
 				e.Errorf("%s: the messages came on %v, want one new conversation and not %s", death.how, hs, server)
 			}
@@ -89,7 +89,7 @@ func (c *recCounterTx) BeginDialog(ctx context.Context, version int64, d backend
 	return c.Tx.BeginDialog(ctx, version, d)
 }
 
-func checkTenDialogs(e *Env) {
+func checkTenDialogs(e *env) {
 	log := newRecLog()
 	be := &recCounter{Backend: e.Handle()}
 	b, err := parley.New(e.Ctx, be, &parley.Options{Logger: slog.New(log)})
@@ -125,7 +125,7 @@ func checkTenDialogs(e *Env) {
 	recUntil(w, 2)
 }
 
-func checkResent(e *Env) {
+func checkResent(e *env) {
 	for i, code := range []int{parley.CodeLifetime, parley.CodeRemoteClosed, parley.CodeRestored, parley.CodeKeyChanged} {
 		log := newRecLog()
 		key := []string{"", "k"}[i%2]
@@ -139,7 +139,7 @@ func checkResent(e *Env) {
 		e.Must(w.B.Admin().EnableQueue(e.Ctx, w.SQ))
 		got, _ := recUntil(w, 4)
 		if key != "" {
-			dlgSame(e, fmt.Sprintf("code %d: received", code), Bodies(got), []string{"1", "2", "3", "4"})
+			dlgSame(e, fmt.Sprintf("code %d: received", code), bodiesOf(got), []string{"1", "2", "3", "4"})
 		}
 		var again []*parley.Message // what was sent again
 		for _, m := range got {
@@ -147,7 +147,7 @@ func checkResent(e *Env) {
 				again = append(again, m)
 			}
 		}
-		dlgSame(e, fmt.Sprintf("code %d: received again", code), Bodies(again), []string{"1", "2", "3"})
+		dlgSame(e, fmt.Sprintf("code %d: received again", code), bodiesOf(again), []string{"1", "2", "3"})
 		if hs := handlesOf(again); len(hs) != 1 || hs[0] == server {
 			e.Errorf("code %d: they came on %v, want one conversation and not %s", code, hs, server)
 		}
@@ -159,7 +159,7 @@ func checkResent(e *Env) {
 	}
 }
 
-func checkNotResent(e *Env, key string) {
+func checkNotResent(e *env, key string) {
 	const code = -8425
 	log := newRecLog()
 	w, s, client, server := recPending(e, log, key)
@@ -173,7 +173,7 @@ func checkNotResent(e *Env, key string) {
 	dlgEnd(w, server)
 	recMust(w, w.B, s, "4")
 	got, _ := recUntil(w, 1)
-	dlgSame(e, "received", Bodies(got), []string{"4"})
+	dlgSame(e, "received", bodiesOf(got), []string{"4"})
 	dlgSame(e, "dead letters", recDead(w), []string{"1", "2", "3"})
 	recGone(w, server)
 }

@@ -14,17 +14,17 @@ import (
 
 func init() {
 	add(
-		Check{ID: "C03", Name: "renewed every 10 ms under load", Run: checkNothingAfterEndOfStream},
-		Check{ID: "C04", Name: "no error under load", Run: checkNoErrorUnderLoad},
-		Check{ID: "C04", Name: "a sender beside whoever serves its dialogs", Run: checkSenderBesideServer},
-		Check{ID: "C07", Name: "one key under load", Run: checkOrderUnderLoad},
+		check{ID: "C03", Name: "renewed every 10 ms under load", Run: checkNothingAfterEndOfStream},
+		check{ID: "C04", Name: "no error under load", Run: checkNoErrorUnderLoad},
+		check{ID: "C04", Name: "a sender beside the process that serves its dialogs", Run: checkSenderBesideServer},
+		check{ID: "C07", Name: "one key under load", Run: checkOrderUnderLoad},
 	)
 }
 
 // recLoad is what became of senders that sent, for a while, on dialogs that were
 // renewed all the time.
 type recLoad struct {
-	w       *World
+	w       *world
 	senders []*parley.Sender
 	brokers []*parley.Broker
 
@@ -40,7 +40,7 @@ type recLoad struct {
 
 // recHammer lets senders of two processes send by keys and without, renewing
 // their dialogs every 10 ms, and receives all.
-func recHammer(e *Env, ordered bool, keys int, d time.Duration) *recLoad {
+func recHammer(e *env, ordered bool, keys int, d time.Duration) *recLoad {
 	w := e.World(recCatalog(ordered))
 	l := &recLoad{w: w, sent: map[string]bool{}, got: map[string]int{}, ended: map[parley.ID]bool{}, byKey: map[string][]int{}}
 	l.brokers = []*parley.Broker{w.B, e.Broker(nil)}
@@ -183,7 +183,7 @@ func (l *recLoad) note(ms []*parley.Message) {
 	}
 }
 
-func checkNothingAfterEndOfStream(e *Env) {
+func checkNothingAfterEndOfStream(e *env) {
 	l := recHammer(e, false, 4, 2*time.Second)
 	if len(l.late) > 0 {
 		e.Errorf("%d messages came after EndOfStream, among them %q", len(l.late), l.late[:min(3, len(l.late))])
@@ -206,7 +206,7 @@ func checkNothingAfterEndOfStream(e *Env) {
 	}
 }
 
-func checkNoErrorUnderLoad(e *Env) {
+func checkNoErrorUnderLoad(e *env) {
 	l := recHammer(e, false, 4, 2*time.Second)
 	for i, err := range l.errs {
 		if i < 3 {
@@ -221,10 +221,10 @@ func checkNoErrorUnderLoad(e *Env) {
 	}
 }
 
-// checkSenderBesideServer: whoever renews a dialog or ends it has its group, for
+// checkSenderBesideServer: a process that renews a dialog or ends it has its group, for
 // which the next message does not wait, nor does EndOfStream behind it.
-func checkSenderBesideServer(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkSenderBesideServer(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("this store has a single writer, for which all others wait")
 	}
 	w := e.World(recCatalog(false))
@@ -248,7 +248,7 @@ func checkSenderBesideServer(e *Env) {
 	}
 }
 
-func checkOrderUnderLoad(e *Env) {
+func checkOrderUnderLoad(e *env) {
 	l := recHammer(e, true, 3, 1500*time.Millisecond)
 	for i, err := range l.errs {
 		if i < 3 {

@@ -14,19 +14,19 @@ import (
 
 func init() {
 	add(
-		Check{ID: "C07", Name: "one dialog after the other", Run: checkDialogsInOrder},
-		Check{ID: "C07", Name: "the end of a target, while its dialog is locked", Run: checkEndBesideLock},
-		Check{ID: "C08", Name: "the broker of the sender was closed", Run: checkSenderClosed},
-		Check{ID: "C08", Name: "the process of the sender was killed", Run: checkSenderKilled},
+		check{ID: "C07", Name: "one dialog after the other", Run: checkDialogsInOrder},
+		check{ID: "C07", Name: "the end of a target, while its dialog is locked", Run: checkEndBesideLock},
+		check{ID: "C08", Name: "the broker of the sender was closed", Run: checkSenderClosed},
+		check{ID: "C08", Name: "the process of the sender was killed", Run: checkSenderKilled},
 	)
 	addRole("sender", recChild)
 }
 
-func checkDialogsInOrder(e *Env) {
+func checkDialogsInOrder(e *env) {
 	w := e.World(recCatalog(true))
 	s := recSender(w, w.B, parley.SenderOptions{MaxMessages: 2}).Key("k")
 	recMust(w, w.B, s, "1", "2", "3", "4", "5")
-	recMust(w, w.B, recSender(w, w.B, parley.SenderOptions{}).Key("other"), "other") // waits for nobody
+	recMust(w, w.B, recSender(w, w.B, parley.SenderOptions{}).Key("other"), "other") // waits for no other dialog
 
 	var seen []string
 	for len(seen) < 6 {
@@ -74,8 +74,8 @@ func checkDialogsInOrder(e *Env) {
 // dlgHeldOf returns what is withheld of a service.
 // checkEndBesideLock: the rows of the conversation cannot go as its target ends,
 // and until they do, the next dialog does not wait for them.
-func checkEndBesideLock(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkEndBesideLock(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("this store has a single writer: nothing can be locked while another transaction ends a conversation")
 	}
 	log := newRecLog()
@@ -105,15 +105,15 @@ func checkEndBesideLock(e *Env) {
 		e.Errorf("the target of the first dialog has ended, and %q is withheld", held[0].Status)
 	}
 	got, _ := recUntil(w, 1)
-	dlgSame(e, "received", Bodies(got), []string{"4"})
+	dlgSame(e, "received", bodiesOf(got), []string{"4"})
 	over()
 	recGone(w, server)
 }
 
-func checkSenderClosed(e *Env) {
+func checkSenderClosed(e *env) {
 	w := e.World(recCatalog(false))
 	be := e.Handle()
-	b, err := parley.New(e.Ctx, be, nil)
+	b, err := newBroker(e.Ctx, be, nil)
 	e.Must(err)
 	s := recSender(w, b, parley.SenderOptions{MaxAge: 300 * time.Millisecond})
 	recMust(w, b, s, "1")
@@ -141,7 +141,7 @@ func recChild(ctx context.Context, b *parley.Broker, args []string, say func(str
 	return nil
 }
 
-func checkSenderKilled(e *Env) {
+func checkSenderKilled(e *env) {
 	w := e.World(recCatalog(false))
 	c := e.Child("sender", w.Client, w.Server, w.Contract, w.Ask)
 	if line := c.Hear(); line != "sent" {

@@ -22,34 +22,34 @@ func recCatalog(ordered bool) func(*parley.Catalog) {
 }
 
 // recSender makes a Sender of a world on a broker.
-func recSender(w *World, b *parley.Broker, o parley.SenderOptions) *parley.Sender {
+func recSender(w *world, b *parley.Broker, o parley.SenderOptions) *parley.Sender {
 	o.From, o.To, o.Contract = w.Client, w.Server, w.Contract
 	s, err := b.NewSender(w.Ctx, o)
 	if err != nil {
-		dlgFatal(w.Env, "new sender: %v", err)
+		dlgFatal(w.env, "new sender: %v", err)
 	}
 	return s
 }
 
 // recSend sends one message in a transaction of its own.
-func recSend(w *World, b *parley.Broker, s *parley.Sender, body string) error {
+func recSend(w *world, b *parley.Broker, s *parley.Sender, body string) error {
 	return b.InTx(w.Ctx, func(tx *parley.Tx) error {
 		return s.Send(w.Ctx, tx, parley.Payload{Type: w.Ask, Body: []byte(body)})
 	})
 }
 
 // recMust is recSend for one that must not fail.
-func recMust(w *World, b *parley.Broker, s *parley.Sender, bodies ...string) {
+func recMust(w *world, b *parley.Broker, s *parley.Sender, bodies ...string) {
 	for _, body := range bodies {
 		if err := recSend(w, b, s, body); err != nil {
-			dlgFatal(w.Env, "send %q: %v", body, err)
+			dlgFatal(w.env, "send %q: %v", body, err)
 		}
 	}
 }
 
 // recTake receives as a target does: it takes one delivery and ends the
 // conversation when EndOfStream comes. Nil: there was none within the wait.
-func recTake(w *World, wait time.Duration) []*parley.Message {
+func recTake(w *world, wait time.Duration) []*parley.Message {
 	d := w.TryReceive(w.SQ, nil, wait)
 	if d == nil {
 		return nil
@@ -65,11 +65,11 @@ func recTake(w *World, wait time.Duration) []*parley.Message {
 
 // recUntil receives until there are n messages besides EndOfStream, and returns
 // them and the conversations in which it came.
-func recUntil(w *World, n int) (got []*parley.Message, ended []parley.ID) {
+func recUntil(w *world, n int) (got []*parley.Message, ended []parley.ID) {
 	for len(got) < n {
 		ms := recTake(w, 10*time.Second)
 		if ms == nil {
-			dlgFatal(w.Env, "received %s, want %d messages", describe(got), n)
+			dlgFatal(w.env, "received %s, want %d messages", describe(got), n)
 		}
 		for _, m := range ms {
 			if m.Type == parley.EndOfStream {
@@ -80,7 +80,7 @@ func recUntil(w *World, n int) (got []*parley.Message, ended []parley.ID) {
 		}
 	}
 	if len(got) > n {
-		dlgFatal(w.Env, "received %s, want %d messages", describe(got), n)
+		dlgFatal(w.env, "received %s, want %d messages", describe(got), n)
 	}
 	return got, ended
 }
@@ -89,12 +89,12 @@ func recUntil(w *World, n int) (got []*parley.Message, ended []parley.ID) {
 // soon. What comes meanwhile is received as a target does, and may be
 // EndOfStream only. Two sides that ended at the same time are found by a walk that
 // begins each ten seconds.
-func recGone(w *World, handles ...parley.ID) {
+func recGone(w *world, handles ...parley.ID) {
 	left := ""
 	ok := w.Soon(30*time.Second, func() bool {
 		for _, m := range recTake(w, 0) {
 			if m.Type != parley.EndOfStream {
-				dlgFatal(w.Env, "received %s after all messages", describe([]*parley.Message{m}))
+				dlgFatal(w.env, "received %s after all messages", describe([]*parley.Message{m}))
 			}
 		}
 		left = ""
@@ -108,7 +108,7 @@ func recGone(w *World, handles ...parley.ID) {
 		return left == ""
 	})
 	if !ok {
-		dlgFatal(w.Env, "conversations are left:%s", left)
+		dlgFatal(w.env, "conversations are left:%s", left)
 	}
 }
 
@@ -154,7 +154,7 @@ func (l *recLog) with(parts ...string) (found []string) {
 }
 
 // recFail gives one side of a conversation an error of the broker's.
-func recFail(w *World, h parley.ID, code int) {
+func recFail(w *world, h parley.ID, code int) {
 	tx, err := w.Handle().Begin(w.Ctx)
 	w.Must(err)
 	defer tx.Rollback(w.Ctx)
@@ -165,7 +165,7 @@ func recFail(w *World, h parley.ID, code int) {
 // recPending makes a world whose target has one message of a dialog and whose
 // sender has three more that it cannot deliver. It returns both handles of the
 // dialog.
-func recPending(e *Env, log *recLog, key string) (w *World, s *parley.Sender, client, server parley.ID) {
+func recPending(e *env, log *recLog, key string) (w *world, s *parley.Sender, client, server parley.ID) {
 	e.r.forget() // a broker that is open serves every Sender's dialogs, and this one is to log it
 	b := e.Broker(&parley.Options{Logger: slog.New(log)})
 	w = e.WorldOn(b, recCatalog(true))
@@ -186,7 +186,7 @@ func recPending(e *Env, log *recLog, key string) (w *World, s *parley.Sender, cl
 }
 
 // recDead returns the bodies of the dead letters that Server should have got.
-func recDead(w *World) (bodies []string) {
+func recDead(w *world) (bodies []string) {
 	dead, err := w.B.Admin().DeadLetters(w.Ctx, "", 1000)
 	w.Must(err)
 	for _, d := range dead {
@@ -198,7 +198,7 @@ func recDead(w *World) (bodies []string) {
 	return bodies
 }
 
-func dlgHeldOf(w *World, service string) (of []parley.WithheldStream) {
+func dlgHeldOf(w *world, service string) (of []parley.WithheldStream) {
 	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {

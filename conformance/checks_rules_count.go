@@ -15,15 +15,15 @@ import (
 
 func init() {
 	add(
-		Check{ID: "RA", Name: "a settle of a message that is not there fails and changes nothing", Run: checkRuleCount},
-		Check{ID: "RA", Name: "a settle after the messages went with their conversation fails", Run: checkRuleCountEnded},
-		Check{ID: "RA", Name: "a group that was chosen before others emptied it is looked at anew", Run: checkRuleChosenEmptied},
-		Check{ID: "RA", Name: "a transaction that looked earlier does not see what was consumed since", Run: checkRuleOldSnapshot},
-		Check{ID: "RA", Name: "many receivers of one group get each message once", Run: checkRuleRace},
+		check{ID: "RA", Name: "a settle of a message that is not there fails and changes nothing", Run: checkRuleCount},
+		check{ID: "RA", Name: "a settle after the messages went with their conversation fails", Run: checkRuleCountEnded},
+		check{ID: "RA", Name: "a group that was chosen before others emptied it is looked at anew", Run: checkRuleChosenEmptied},
+		check{ID: "RA", Name: "a transaction that looked earlier does not see what was consumed since", Run: checkRuleOldSnapshot},
+		check{ID: "RA", Name: "many receivers of one group get each message once", Run: checkRuleRace},
 	)
 }
 
-func checkRuleCount(e *Env) {
+func checkRuleCount(e *env) {
 	w := invWorld(e)
 	s := invUnder(w)
 	for _, hold := range e.Holds() {
@@ -81,7 +81,7 @@ func checkRuleCount(e *Env) {
 
 // checkRuleCountEnded: a receiver by lease ends the conversation in one
 // transaction, which removes its messages, and settles them in another.
-func checkRuleCountEnded(e *Env) {
+func checkRuleCountEnded(e *env) {
 	w := invWorld(e)
 	s := invUnder(w)
 	st := s.dialog()
@@ -112,7 +112,7 @@ func checkRuleCountEnded(e *Env) {
 	}
 }
 
-func checkRuleChosenEmptied(e *Env) {
+func checkRuleChosenEmptied(e *env) {
 	w := invWorld(e)
 	other := invOther(w)
 	for _, hold := range e.Holds() {
@@ -134,7 +134,7 @@ func checkRuleChosenEmptied(e *Env) {
 			}
 			return first, true
 		}})
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{"next"}) {
+		if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"next"}) {
 			e.Errorf("%s: chose a group that another receiver then emptied, and received %q, want next", invHoldName(hold), got)
 		}
 		e.Must(d.Ack(e.Ctx))
@@ -146,7 +146,7 @@ func checkRuleChosenEmptied(e *Env) {
 			other.Take(w.SQ, &parley.ReceiveOptions{Group: first, MaxMessages: 2})
 			return first, true
 		}})
-		if got := Bodies(d.Messages); !slices.Equal(got, []string{"c"}) {
+		if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"c"}) {
 			e.Errorf("%s: chose a group of which another receiver then took a and b, and received %q, want c", invHoldName(hold), got)
 		}
 		e.Must(d.Ack(e.Ctx))
@@ -177,7 +177,7 @@ func (s *invBelow) looked(st *invStream) backend.Tx {
 // claimIn claims in a transaction that is open already.
 func (s *invBelow) claimIn(tx backend.Tx, r backend.ClaimRequest) *invHeld {
 	var c backend.Claim
-	invPrompt(s.Env, "claim", func(ctx context.Context) (err error) {
+	invPrompt(s.env, "claim", func(ctx context.Context) (err error) {
 		c, err = tx.Claim(ctx, s.request(r))
 		return err
 	})
@@ -187,8 +187,8 @@ func (s *invBelow) claimIn(tx backend.Tx, r backend.ClaimRequest) *invHeld {
 	return &invHeld{s, tx, c.Holds[0]}
 }
 
-func checkRuleOldSnapshot(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkRuleOldSnapshot(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	s := invUnder(invWorld(e))
@@ -215,9 +215,9 @@ func checkRuleOldSnapshot(e *Env) {
 	}
 }
 
-// checkRuleRace: receivers take the messages of one group in a race. Whoever
+// checkRuleRace: receivers take the messages of one group in a race. A store that
 // reads without the lock sooner or later delivers what was consumed.
-func checkRuleRace(e *Env) {
+func checkRuleRace(e *env) {
 	w := invWorld(e)
 	const n = 120
 	for _, hold := range e.Holds() {

@@ -13,20 +13,20 @@ import (
 
 func init() {
 	add(
-		Check{ID: "RB", Name: "a sender in flight while a receiver empties the stream", Run: checkRuleFinish},
-		Check{ID: "RB", Name: "a sender in flight while a group is parked or deferred, and unparked", Run: checkRuleUnpark, Limit: 2 * time.Minute},
-		Check{ID: "RB", Name: "a sender in flight while the conversation is moved", Run: checkRuleMove},
-		Check{ID: "RB", Name: "a move out of a parked group", Run: checkRuleMoveParked},
-		Check{ID: "RB", Name: "a sender in flight while a side ends", Run: checkRuleEnd},
-		Check{ID: "RB", Name: "a stream has one writer at a time", Run: checkRuleOneWriter},
-		Check{ID: "RB", Name: "left-over entries of the order are removed and nothing else", Run: checkRuleLeftOvers},
+		check{ID: "RB", Name: "a sender in flight while a receiver empties the stream", Run: checkRuleFinish},
+		check{ID: "RB", Name: "a sender in flight while a group is parked or deferred, and unparked", Run: checkRuleUnpark, Limit: 2 * time.Minute},
+		check{ID: "RB", Name: "a sender in flight while the conversation is moved", Run: checkRuleMove},
+		check{ID: "RB", Name: "a move out of a parked group", Run: checkRuleMoveParked},
+		check{ID: "RB", Name: "a sender in flight while a side ends", Run: checkRuleEnd},
+		check{ID: "RB", Name: "a stream has one writer at a time", Run: checkRuleOneWriter},
+		check{ID: "RB", Name: "left-over entries of the order are removed and nothing else", Run: checkRuleLeftOvers},
 	)
 }
 
 // invFlights has f called for each kind of stream, each way of holding and each
 // end of a sender's transaction.
 func (s *invBelow) flights(f func(st *invStream, hold parley.Hold, end, what string)) {
-	if !s.HoldsInTransaction() {
+	if !s.ManyWriters() {
 		s.Skipf("the store has a single writer")
 	}
 	for _, hold := range s.Holds() {
@@ -54,7 +54,7 @@ func (s *invBelow) after(st *invStream, hold parley.Hold, end, what string, befo
 	s.found(hold, what+", then another send").want(what, "m2").ack()
 }
 
-func checkRuleFinish(e *Env) {
+func checkRuleFinish(e *env) {
 	s := invUnder(invWorld(e))
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
 		// The receiver has claimed before the sender sends.
@@ -72,7 +72,7 @@ func checkRuleFinish(e *Env) {
 		h = s.found(hold, what+", sent before the claim").want(what, "m0")
 		h.ack()
 		s.nothing(backend.ClaimRequest{}, what+": sent but not committed")
-		s.tend(backend.DutyMarkers) // the entry looks left over, and is not
+		s.maintain(backend.JobMarkers) // the entry looks left over, and is not
 		s.ends(sender, end)
 		s.after(st, hold, end, what+", sent before the claim")
 
@@ -84,10 +84,10 @@ func checkRuleFinish(e *Env) {
 		h.ack()
 		s.after(st, hold, end, what+", ended before the settle")
 
-		// The stream is empty, and somebody looks and cleans up.
+		// The stream is empty, a receiver looks, and a maintenance job cleans up.
 		sender = s.opened(st, "m1")
 		s.nothing(backend.ClaimRequest{}, what+": the first message, not committed")
-		s.tend(backend.DutyMarkers)
+		s.maintain(backend.JobMarkers)
 		s.ends(sender, end)
 		s.after(st, hold, end, what+", from an empty stream")
 
@@ -101,7 +101,7 @@ func checkRuleFinish(e *Env) {
 	})
 }
 
-func checkRuleUnpark(e *Env) {
+func checkRuleUnpark(e *env) {
 	s := invUnder(invWorld(e))
 	hide := map[string]backend.Outcome{"parked": {Park: "a check"}, "deferred": {Defer: time.Hour}}
 	n := 0
@@ -133,21 +133,21 @@ func checkRuleUnpark(e *Env) {
 				h.settle(o)
 				open("before the clean-up")
 				s.nothing(backend.ClaimRequest{}, what)
-				s.tend(backend.DutyMarkers) // takes the hidden group out of the order
+				s.maintain(backend.JobMarkers) // takes the hidden group out of the order
 				open("after the clean-up")
 
 				unparker := s.begin()
 				invPrompt(e, what+": unpark", func(ctx context.Context) error { return unparker.Unpark(ctx, h.Group) })
 				s.commit(unparker)
 				s.ends(sender, end)
-				s.tend(backend.DutyDeferred) // looks again at what the unpark had to leave
+				s.maintain(backend.JobDeferred) // looks again at what the unpark had to leave
 				s.after(st, hold, end, what, left...)
 			}
 		}
 	})
 }
 
-func checkRuleMove(e *Env) {
+func checkRuleMove(e *env) {
 	s := invUnder(invWorld(e))
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
 		if st.handle.IsZero() {
@@ -216,7 +216,7 @@ func checkRuleMove(e *Env) {
 	})
 }
 
-func checkRuleMoveParked(e *Env) {
+func checkRuleMoveParked(e *env) {
 	s := invUnder(invWorld(e))
 	for _, hold := range e.Holds() {
 		for _, clean := range []bool{true, false} {
@@ -226,7 +226,7 @@ func checkRuleMoveParked(e *Env) {
 			h := s.found(hold, what).want(what, "m0", "m1")
 			h.settle(backend.Outcome{Park: "a check"})
 			if clean {
-				s.tend(backend.DutyMarkers)
+				s.maintain(backend.JobMarkers)
 			}
 			to := parley.NewID()
 			mover := s.begin()
@@ -250,12 +250,12 @@ func checkRuleMoveParked(e *Env) {
 			s.sent(other, "y")
 			s.nothing(backend.ClaimRequest{}, what+", moved into a parked group and sent to")
 			if clean {
-				s.tend(backend.DutyMarkers)
+				s.maintain(backend.JobMarkers)
 			}
 			unparker := s.begin()
 			e.Must(unparker.Unpark(e.Ctx, to))
 			s.commit(unparker)
-			s.tend(backend.DutyDeferred)
+			s.maintain(backend.JobDeferred)
 			h = s.found(hold, what+", unparked")
 			got := h.bodies()
 			slices.Sort(got)
@@ -267,14 +267,14 @@ func checkRuleMoveParked(e *Env) {
 	}
 }
 
-func checkRuleEnd(e *Env) {
+func checkRuleEnd(e *env) {
 	s := invUnder(invWorld(e))
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
 		if st.handle.IsZero() {
 			return
 		}
 		// The receiving side ends while a sender is in flight: what arrives
-		// later is for nobody, and in nobody's way.
+		// later is for no receiver, and in no receiver's way.
 		s.sent(st, "m0")
 		sender := s.opened(st, "m1")
 		ender := s.begin()
@@ -335,7 +335,7 @@ func checkRuleEnd(e *Env) {
 	})
 }
 
-func checkRuleOneWriter(e *Env) {
+func checkRuleOneWriter(e *env) {
 	s := invUnder(invWorld(e))
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
 		if hold != e.Holds()[0] {
@@ -375,34 +375,34 @@ func checkRuleOneWriter(e *Env) {
 }
 
 // checkRuleLeftOvers: the clean-up meets streams in all states.
-func checkRuleLeftOvers(e *Env) {
+func checkRuleLeftOvers(e *env) {
 	s := invUnder(invWorld(e))
 	hold := e.Holds()[0]
 	for _, st := range s.streams() {
 		// Emptied with a sender in flight that then rolls back: its entry is
-		// left over, and somebody has to remove it.
-		if e.HoldsInTransaction() {
+		// left over, and the clean-up has to remove it.
+		if e.ManyWriters() {
 			s.sent(st, "m0")
 			sender := s.opened(st, "m1")
 			s.found(hold, st.kind).want(st.kind, "m0").ack()
-			s.tend(backend.DutyMarkers)
+			s.maintain(backend.JobMarkers)
 			s.rollback(sender)
 		}
-		for _, duty := range []backend.Duty{backend.DutyMarkers, backend.DutyDeferred, backend.DutyMarkers} {
-			s.tend(duty)
+		for _, job := range []backend.Job{backend.JobMarkers, backend.JobDeferred, backend.JobMarkers} {
+			s.maintain(job)
 			s.nothing(backend.ClaimRequest{}, st.kind+", empty")
 		}
 		if _, c := s.claimed(hold, backend.ClaimRequest{}); c.Contended {
 			e.Errorf("%s: the queue is empty and was cleaned up, and a claim says that there is something", st.kind)
 		}
 		s.sent(st, "m2", "m3")
-		s.tend(backend.DutyMarkers)
+		s.maintain(backend.JobMarkers)
 		h := s.found(hold, st.kind+" after the clean-up").want(st.kind, "m2", "m3")
 		if h.tx != nil {
-			s.tend(backend.DutyMarkers) // beside a receiver
+			s.maintain(backend.JobMarkers) // beside a receiver
 		}
 		h.settle(backend.Outcome{Done: h.Messages[:1]})
-		s.tend(backend.DutyMarkers)
+		s.maintain(backend.JobMarkers)
 		s.found(hold, st.kind+" after the clean-up").want(st.kind, "m3").ack()
 	}
 }

@@ -16,16 +16,31 @@ import (
 
 func init() {
 	add(
-		Check{ID: "RC", Name: "promoting a group whose messages a transaction has taken does not wait", Run: checkRulePromoteTaken},
-		Check{ID: "RC", Name: "a group that was taken, deferred or parked after it was chosen is not received", Run: checkRuleChosenTaken},
-		Check{ID: "RC", Name: "a transaction that looked earlier sees who leased, deferred or parked a group since", Run: checkRuleOldState},
-		Check{ID: "RC", Name: "a group that is hidden again before the other look at it stays hidden", Run: checkRuleHiddenAgain},
-		Check{ID: "RC", Name: "receivers by lease, parking and deferring exclude each other in a race", Run: checkRuleStateRace},
-		Check{ID: "RC", Name: "a promotion waits for nobody, and nobody for it", Run: checkRulePromotion},
+		scripted("RC", "promoting a group whose messages a transaction has taken does not wait", `
+			needs many writers
+			broker other
+			begin d "m0" "m1"
+			let p d.peer
+			promote p level 7
+			transaction t
+			t: receive SQ max 1 -> "m0"
+			start promotes for 3s other: promote p level 9
+			join promotes
+			commit t
+			receive SQ as r // the later promotion is the one that counts
+			equal r.promoted true
+			equal r.level 9
+			ack r
+		`),
+		check{ID: "RC", Name: "a group that was taken, deferred or parked after it was chosen is not received", Run: checkRuleChosenTaken},
+		check{ID: "RC", Name: "a transaction that looked earlier sees who leased, deferred or parked a group since", Run: checkRuleOldState},
+		check{ID: "RC", Name: "a group that is hidden again before the other look at it stays hidden", Run: checkRuleHiddenAgain},
+		check{ID: "RC", Name: "receivers by lease, parking and deferring exclude each other in a race", Run: checkRuleStateRace},
+		check{ID: "RC", Name: "a promotion waits for no sender or receiver, and none waits for it", Run: checkRulePromotion},
 	)
 }
 
-func checkRuleChosenTaken(e *Env) {
+func checkRuleChosenTaken(e *env) {
 	w := invWorld(e)
 	other := invOther(w)
 	takes := map[string]func(d *parley.Delivery) error{
@@ -47,7 +62,7 @@ func checkRuleChosenTaken(e *Env) {
 				e.Must(take(d))
 				return chosen, true
 			}})
-			if got := Bodies(d.Messages); !slices.Equal(got, []string{"next"}) {
+			if got := bodiesOf(d.Messages); !slices.Equal(got, []string{"next"}) {
 				e.Errorf("%s: the chosen group was %s meanwhile, and %q was received, want next", invHoldName(hold), name, got)
 			}
 			e.Must(d.Ack(e.Ctx))
@@ -62,8 +77,8 @@ func checkRuleChosenTaken(e *Env) {
 	}
 }
 
-func checkRuleOldState(e *Env) {
-	if !e.HoldsInTransaction() {
+func checkRuleOldState(e *env) {
+	if !e.ManyWriters() {
 		e.Skipf("the store has a single writer")
 	}
 	s := invUnder(invWorld(e))
@@ -96,15 +111,15 @@ func checkRuleOldState(e *Env) {
 			e.Must(unparker.Unpark(e.Ctx, h.Group))
 			s.commit(unparker)
 		}
-		s.tend(backend.DutyDeferred)
+		s.maintain(backend.JobDeferred)
 		s.found(parley.HoldTransaction, st.kind).want(st.kind, "m0").ack()
 	}
 }
 
-// checkRuleHiddenAgain: a group is unparked while somebody writes to one of its
-// conversations, so that a duty must look at it again. It is hidden anew before
+// checkRuleHiddenAgain: a group is unparked while a sender writes to one of its
+// conversations, so that a maintenance job must look at it again. It is hidden anew before
 // that.
-func checkRuleHiddenAgain(e *Env) {
+func checkRuleHiddenAgain(e *env) {
 	s := invUnder(invWorld(e))
 	s.flights(func(st *invStream, hold parley.Hold, end, what string) {
 		if st.handle.IsZero() {
@@ -118,7 +133,7 @@ func checkRuleHiddenAgain(e *Env) {
 			s.sent(other, "x")
 			h := s.found(hold, what)
 			h.settle(backend.Outcome{Park: "a check"})
-			s.tend(backend.DutyMarkers)
+			s.maintain(backend.JobMarkers)
 			sender := s.opened(st, "m1")
 			unpark := func() {
 				tx := s.begin()
@@ -130,12 +145,12 @@ func checkRuleHiddenAgain(e *Env) {
 			h.settle(o)
 			s.ends(sender, end)
 			for range 2 {
-				s.tend(backend.DutyDeferred)
+				s.maintain(backend.JobDeferred)
 				s.nothing(backend.ClaimRequest{}, what)
 				s.nothing(backend.ClaimRequest{Group: h.Group}, what)
 			}
 			unpark()
-			s.tend(backend.DutyDeferred)
+			s.maintain(backend.JobDeferred)
 			want := []string{"m0", "x"}
 			if end == "commit" {
 				want = []string{"m0", "m1", "x"}
@@ -151,9 +166,9 @@ func checkRuleHiddenAgain(e *Env) {
 	})
 }
 
-// checkRuleStateRace: receivers lease and hide one group in a race. Whoever
+// checkRuleStateRace: receivers lease and hide one group in a race. A receiver that
 // judges its state before having it locked sooner or later has it too.
-func checkRuleStateRace(e *Env) {
+func checkRuleStateRace(e *env) {
 	w := invWorld(e)
 	w.Dialog("m0")
 	var inHand, hidden atomic.Int64
@@ -181,7 +196,7 @@ func checkRuleStateRace(e *Env) {
 func (s *invBelow) stateRace(act int, inHand, hidden *atomic.Int64) error {
 	was := hidden.Load()
 	r := s.request(backend.ClaimRequest{Lease: time.Minute})
-	if act == 1 && s.HoldsInTransaction() {
+	if act == 1 && s.ManyWriters() {
 		r.Lease = 0
 	}
 	tx, err := s.be.Begin(s.Ctx)
@@ -237,14 +252,14 @@ func (s *invBelow) stateRace(act int, inHand, hidden *atomic.Int64) error {
 			return tx.Commit(s.Ctx)
 		}
 		tx.Rollback(s.Ctx)
-		if !invBusy(s.Env, err) || s.Ctx.Err() != nil {
+		if !invBusy(s.env, err) || s.Ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(time.Millisecond) // somebody is looking at the group
+		time.Sleep(time.Millisecond) // another receiver is looking at the group
 	}
 }
 
-func checkRulePromotion(e *Env) {
+func checkRulePromotion(e *env) {
 	s := invUnder(invWorld(e))
 	promote := func(tx backend.Tx, group parley.ID, level int, what string) {
 		invPrompt(e, "promote: "+what, func(ctx context.Context) error {
@@ -259,7 +274,7 @@ func checkRulePromotion(e *Env) {
 
 			// While a receiver holds the group, and a sender is open.
 			var sender backend.Tx
-			if e.HoldsInTransaction() {
+			if e.ManyWriters() {
 				sender = s.opened(st, "m3")
 			}
 			tx := s.begin()
@@ -274,7 +289,7 @@ func checkRulePromotion(e *Env) {
 
 			// While a promotion is open, senders send and receivers receive.
 			s.sent(s.key("other "+parley.NewID().String()), "x")
-			if e.HoldsInTransaction() {
+			if e.ManyWriters() {
 				tx = s.begin()
 				promote(tx, h.Group, 2, what)
 				s.sent(st, "m4")
@@ -295,37 +310,4 @@ func checkRulePromotion(e *Env) {
 			s.found(hold, what).want(what, "x").ack()
 		}
 	}
-}
-
-// checkRulePromoteTaken: a transaction has taken the messages of a promoted
-// group and stays open. Promoting and demoting the group must not wait for it,
-// and the later promotion is the one that counts.
-func checkRulePromoteTaken(e *Env) {
-	if !e.HoldsInTransaction() {
-		e.Skipf("this store has one writer, so that nothing can be promoted beside an open transaction")
-	}
-	w := e.World()
-	other := e.Broker(nil)
-	group := invPeer(w, w.Dialog("m0", "m1"))
-	e.Must(w.B.Promote(e.Ctx, group, parley.Level(7)))
-	w.Tx(func(tx *parley.Tx) error {
-		got, err := tx.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
-		if err != nil {
-			return err
-		}
-		if b := Bodies(got); len(b) != 1 || b[0] != "m0" {
-			e.Errorf("received %q, want m0", b)
-		}
-		ctx, cancel := context.WithTimeout(e.Ctx, 3*time.Second)
-		defer cancel()
-		if err := other.Promote(ctx, group, parley.Level(9)); err != nil {
-			e.Errorf("promoting a group whose messages an open transaction has taken: %v", err)
-		}
-		return nil
-	})
-	d := w.Receive(w.SQ, nil)
-	if !d.Promoted || d.Level != 9 {
-		e.Errorf("after the commit the group is promoted %t to %d, want to 9, which came later", d.Promoted, d.Level)
-	}
-	e.Must(d.Ack(e.Ctx))
 }

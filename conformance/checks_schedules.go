@@ -7,14 +7,15 @@ import (
 	"sync"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/phases"
 )
 
-func checkPhaseOverlap(e *Env) {
+func checkPhaseOverlap(e *env) {
 	s := schOpen(e, e.Broker(nil), e.Name("schedule"), nil)
 	in := map[int]int{100: 4, 200: 2}
 	var mu sync.Mutex
 	all := map[int]chan struct{}{100: make(chan struct{}), 200: make(chan struct{})}
-	handlers := parley.TaskHandlers{"task": func(ctx context.Context, t *parley.RunningTask) error {
+	handlers := phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
 		mu.Lock()
 		if in[t.Phase]--; in[t.Phase] == 0 {
 			close(all[t.Phase])
@@ -27,8 +28,8 @@ func checkPhaseOverlap(e *Env) {
 			return ctx.Err()
 		}
 	}}
-	schPool(e, handlers, parley.TaskPoolOptions{Workers: 2, Schedules: []string{s.Name()}})
-	schPool(e, handlers, parley.TaskPoolOptions{Workers: 2, Schedules: []string{s.Name()}})
+	schPool(e, handlers, phases.PoolOptions{Workers: 2, Plans: []string{s.Name()}})
+	schPool(e, handlers, phases.PoolOptions{Workers: 2, Plans: []string{s.Name()}})
 	e.Must(s.Submit(e.Ctx, schTasks(100, 200, 100, 100, 200, 100)...))
 	e.Must(s.Wait(e.Ctx))
 	log := schLog(e, s)
@@ -37,7 +38,7 @@ func checkPhaseOverlap(e *Env) {
 	}
 	schInOrder(e, log)
 	for i, t := range log {
-		if t.State != parley.TaskDone || t.Attempts != 1 || t.Submitted.IsZero() || t.Owner == "" || t.Caller == "" {
+		if t.State != phases.StateDone || t.Attempts != 1 || t.Submitted.IsZero() || t.Owner == "" || t.Caller == "" {
 			e.Errorf("task %d is %+v", i, t)
 		}
 		for _, u := range log {
@@ -51,14 +52,14 @@ func checkPhaseOverlap(e *Env) {
 func init() {
 	// works on schedules until it is killed; says what it begins.
 	addRole("work on tasks", func(ctx context.Context, b *parley.Broker, args []string, say func(string, ...any), hear *bufio.Scanner) error {
-		pool, err := b.NewTaskPool(parley.TaskHandlers{
-			"slow": func(ctx context.Context, t *parley.RunningTask) error {
+		pool, err := phases.NewPool(b, phases.Handlers{
+			"slow": func(ctx context.Context, t *phases.Running) error {
 				say("begin %d %d", t.Phase, t.Attempt)
 				<-ctx.Done()
 				return ctx.Err()
 			},
 			"write": schWrite,
-		}, &parley.TaskPoolOptions{Schedules: args[:1], Lease: schLease, Workers: 4})
+		}, &phases.PoolOptions{Plans: args[:1], Lease: schLease, Workers: 4})
 		if err != nil {
 			return err
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-func checkScheduleSealed(e *Env) {
+func checkScheduleSealed(e *env) {
 	be := e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{AcceptLate: true}, 1)
+	tskSubmit(e, be, s, backend.PlanOptions{AcceptLate: true}, 1)
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error {
-		_, _, err := tx.Control(e.Ctx, s, backend.ScheduleSeal, backend.ID{})
+		_, _, err := tx.Control(e.Ctx, s, backend.PlanSeal, backend.ID{})
 		return err
 	}))
 	err := tskTx(e.Ctx, be, func(tx backend.Tx) error {
-		return tx.Submit(e.Ctx, s, backend.ScheduleOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 9}})
+		return tx.Submit(e.Ctx, s, backend.PlanOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 9}})
 	})
 	e.Is(err, backend.ErrPhaseClosed)
 	p, err := be.Progress(e.Ctx, s)
@@ -31,18 +31,18 @@ func checkScheduleSealed(e *Env) {
 	tskWant(e, be, s, "after a submission to a sealed schedule")
 }
 
-func checkSubmitBesideClaim(e *Env) {
+func checkSubmitBesideClaim(e *env) {
 	be, other := e.Handle(), e.Handle()
 	late := func(s string) error {
 		return tskTx(e.Ctx, other, func(tx backend.Tx) error {
-			return tx.Submit(e.Ctx, s, backend.ScheduleOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}})
+			return tx.Submit(e.Ctx, s, backend.PlanOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}})
 		})
 	}
 	for _, commit := range []bool{true, false} {
 		s := e.Name(fmt.Sprint("claim first ", commit))
-		tskSubmit(e, be, s, backend.ScheduleOptions{}, 200, 200)
+		tskSubmit(e, be, s, backend.PlanOptions{}, 200, 200)
 		tx := lckTx(e, be)
-		holds, err := tx.ClaimTasks(e.Ctx, backend.TaskClaim{Schedules: []string{s}, Max: 1, Lease: time.Minute, Owner: "conformance"})
+		holds, err := tx.ClaimTasks(e.Ctx, backend.TaskClaim{Plans: []string{s}, Max: 1, Lease: time.Minute, Owner: "conformance"})
 		e.Must(err)
 		if len(holds) != 1 {
 			e.Fatalf("claimed %d tasks, want one", len(holds))
@@ -64,13 +64,13 @@ func checkSubmitBesideClaim(e *Env) {
 		tskWant(e, be, s, "after a submission that came before any start", 100)
 	}
 
-	if !e.HoldsInTransaction() {
+	if !e.ManyWriters() {
 		return // a submission that is not committed keeps all others from writing
 	}
 	s := e.Name("submission first")
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, 200)
+	tskSubmit(e, be, s, backend.PlanOptions{}, 200)
 	tx := lckTx(e, other)
-	e.Must(tx.Submit(e.Ctx, s, backend.ScheduleOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}}))
+	e.Must(tx.Submit(e.Ctx, s, backend.PlanOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}}))
 	tskWant(e, be, s, "while a submission is not committed")
 	e.Must(tx.Commit(e.Ctx))
 	tskWant(e, be, s, "after the submission was committed", 100)
@@ -78,12 +78,12 @@ func checkSubmitBesideClaim(e *Env) {
 
 // checkSubmitRacesClaim submits to an earlier phase while others claim, many
 // times, and looks at what both saw.
-func checkSubmitRacesClaim(e *Env) {
+func checkSubmitRacesClaim(e *env) {
 	be, other := e.Handle(), e.Handle()
 	accepted, refused := 0, 0
 	for i := range 30 {
 		s := e.Name(fmt.Sprint(i))
-		tskSubmit(e, be, s, backend.ScheduleOptions{}, 200)
+		tskSubmit(e, be, s, backend.PlanOptions{}, 200)
 		var wg sync.WaitGroup
 		var first []backend.TaskHold
 		var claimErr, submitErr error
@@ -100,7 +100,7 @@ func checkSubmitRacesClaim(e *Env) {
 		wg.Go(func() {
 			submitErr = again(func() error {
 				return tskTx(e.Ctx, other, func(tx backend.Tx) error {
-					return tx.Submit(e.Ctx, s, backend.ScheduleOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}})
+					return tx.Submit(e.Ctx, s, backend.PlanOptions{}, []backend.NewTask{{ID: backend.NewID(), Phase: 100, Type: "task"}})
 				})
 			})
 		})
@@ -124,19 +124,19 @@ func checkSubmitRacesClaim(e *Env) {
 	e.Logf("%d accepted, %d refused", accepted, refused)
 }
 
-func checkScheduleTurns(e *Env) {
+func checkScheduleTurns(e *env) {
 	be := e.Handle()
 	long, short := e.Name("long"), e.Name("short")
 	phases := make([]int, 200)
-	tskSubmit(e, be, long, backend.ScheduleOptions{}, phases...)
-	tskSubmit(e, be, short, backend.ScheduleOptions{}, phases[:3]...)
+	tskSubmit(e, be, long, backend.PlanOptions{}, phases...)
+	tskSubmit(e, be, short, backend.PlanOptions{}, phases[:3]...)
 	claim := func(c backend.TaskClaim) (of map[string]int) {
 		of = make(map[string]int)
 		c.Lease, c.Owner = time.Minute, "conformance"
 		e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error {
 			holds, err := tx.ClaimTasks(e.Ctx, c)
 			for _, h := range holds {
-				of[h.Schedule]++
+				of[h.Plan]++
 			}
 			return err
 		}))
@@ -158,16 +158,16 @@ func checkScheduleTurns(e *Env) {
 	if shorts == 0 && others < 10 {
 		e.Errorf("of 20 claims of one task each none was of the short schedule")
 	}
-	tskSubmit(e, be, short, backend.ScheduleOptions{}, phases[:3]...)
+	tskSubmit(e, be, short, backend.PlanOptions{}, phases[:3]...)
 	shorts = 0
 	for range 4 {
-		shorts += claim(backend.TaskClaim{Max: 1, Schedules: []string{long, short}})[short]
+		shorts += claim(backend.TaskClaim{Max: 1, Plans: []string{long, short}})[short]
 	}
 	if shorts == 0 {
 		e.Errorf("of 4 claims of one task each of two schedules none was of the short one")
 	}
-	tskSubmit(e, be, short, backend.ScheduleOptions{}, phases[:6]...)
-	if of := claim(backend.TaskClaim{Max: 10, Schedules: []string{long, short}}); of[short] < 5 || of[short]+of[long] != 10 {
+	tskSubmit(e, be, short, backend.PlanOptions{}, phases[:6]...)
+	if of := claim(backend.TaskClaim{Max: 10, Plans: []string{long, short}}); of[short] < 5 || of[short]+of[long] != 10 {
 		e.Errorf("a claim of 10 tasks of two schedules got %d of the long and %d of the short one", of[long], of[short])
 	}
 }

@@ -9,18 +9,19 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/phases"
 )
 
-func checkTaskCancelled(e *Env) {
+func checkTaskCancelled(e *env) {
 	be := e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, 100, 100, 200, 200, 300)
+	tskSubmit(e, be, s, backend.PlanOptions{}, 100, 100, 200, 200, 300)
 	running := tskWant(e, be, s, "at the start", 100, 100)
-	log, err := be.TaskLog(e.Ctx, backend.TaskQuery{Schedule: s, Limit: 10})
+	log, err := be.TaskLog(e.Ctx, backend.TaskQuery{Plan: s, Limit: 10})
 	e.Must(err)
 	cancel := func(id backend.ID, want int) {
 		e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error {
-			n, _, err := tx.Control(e.Ctx, s, backend.ScheduleCancel, id)
+			n, _, err := tx.Control(e.Ctx, s, backend.PlanCancel, id)
 			if err == nil && n != want {
 				e.Errorf("%d tasks were cancelled, want %d", n, want)
 			}
@@ -36,7 +37,7 @@ func checkTaskCancelled(e *Env) {
 	stop, err := be.ExtendTasks(e.Ctx, running, time.Minute)
 	e.Must(err)
 	if len(stop) != 0 {
-		e.Errorf("%d workers are told to stop that nobody has cancelled", len(stop))
+		e.Errorf("%d workers are told to stop whose tasks were not cancelled", len(stop))
 	}
 	cancel(running[0].Task, 0)
 	stop, err = be.ExtendTasks(e.Ctx, running, time.Minute)
@@ -51,17 +52,17 @@ func checkTaskCancelled(e *Env) {
 	tskWant(e, be, s, "after phase 100 ended and phase 200 was cancelled", 300)
 }
 
-func checkTaskStopped(e *Env) {
+func checkTaskStopped(e *env) {
 	b := e.Broker(nil)
 	s := schOpen(e, b, e.Name("schedule"), nil)
 	started := make(chan struct{})
 	causes := make(chan error, 1)
-	schPool(e, parley.TaskHandlers{"task": func(ctx context.Context, t *parley.RunningTask) error {
+	schPool(e, phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
 		close(started)
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
 		return ctx.Err()
-	}}, parley.TaskPoolOptions{Schedules: []string{s.Name()}, Lease: 3 * time.Second})
+	}}, phases.PoolOptions{Plans: []string{s.Name()}, Lease: 3 * time.Second})
 	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
 	<-started
 	n, err := s.Cancel(e.Ctx)
@@ -69,10 +70,10 @@ func checkTaskStopped(e *Env) {
 	if n != 1 {
 		e.Errorf("%d waiting tasks were cancelled, want 1", n)
 	}
-	e.Is(<-causes, parley.ErrTaskCancelled)
+	e.Is(<-causes, phases.ErrCancelled)
 	e.Must(s.Wait(e.Ctx))
 	for _, t := range schLog(e, s) {
-		if t.State != parley.TaskCancelled {
+		if t.State != phases.StateCancelled {
 			e.Errorf("a task of phase %d is %s, want it cancelled", t.Phase, t.State)
 		}
 	}
@@ -80,13 +81,12 @@ func checkTaskStopped(e *Env) {
 
 // checkTaskStoppedBusy cancels a task while a transaction has its row, as that of a
 // heartbeat has it, or of a worker whose commit fails.
-func checkTaskStoppedBusy(e *Env) {
+func checkTaskStoppedBusy(e *env) {
 	be := e.Handle()
 	s := schOpen(e, e.Broker(nil), e.Name("schedule"), nil)
 	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
 	running := tskWant(e, be, s.Name(), "at the start", 1)[0]
 	done := make(chan error, 1)
-	undo := errors.New("undo")
 	err := tskTx(e.Ctx, be, func(tx backend.Tx) error {
 		if err := tx.FinishTask(e.Ctx, running, tskDone); err != nil {
 			return err
@@ -97,23 +97,23 @@ func checkTaskStoppedBusy(e *Env) {
 		}()
 		// Where it can, it has cancelled the other by now, and come upon this one.
 		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if schLog(e, s)[1].State == parley.TaskCancelled {
+			if schLog(e, s)[1].State == phases.StateCancelled {
 				break
 			}
 		}
-		return undo
+		return errUndo
 	})
-	e.Is(err, undo)
+	e.Is(err, errUndo)
 	e.Must(<-done)
 	stop, err := be.ExtendTasks(e.Ctx, []backend.TaskHold{running}, time.Minute)
 	e.Must(err)
 	if !slices.Equal(stop, []backend.ID{running.Task}) {
-		e.Errorf("told to stop are %v, want the task that was cancelled while somebody had its row, %v", stop, running.Task)
+		e.Errorf("told to stop are %v, want the task that was cancelled while a transaction had its row, %v", stop, running.Task)
 	}
 	tskFinish(e, be, running, backend.TaskOutcome{State: backend.TaskCancelled})
 }
 
-func checkTaskKilled(e *Env) {
+func checkTaskKilled(e *env) {
 	b := e.Broker(nil)
 	s := schOpen(e, b, e.Name("schedule"), nil)
 	tasks := schTasks(100, 100, 200)
@@ -132,12 +132,12 @@ func checkTaskKilled(e *Env) {
 	}
 	child.Kill()
 	killed := time.Now()
-	schPool(e, parley.TaskHandlers{"slow": func(ctx context.Context, t *parley.RunningTask) error {
+	schPool(e, phases.Handlers{"slow": func(ctx context.Context, t *phases.Running) error {
 		if t.Phase == 100 && t.Attempt < 2 {
 			e.Errorf("a task of the killed worker is at attempt %d", t.Attempt)
 		}
 		return nil
-	}}, parley.TaskPoolOptions{Schedules: []string{s.Name()}})
+	}}, phases.PoolOptions{Plans: []string{s.Name()}})
 	e.Must(s.Wait(e.Ctx))
 	if took := time.Since(killed); took > schLease+2*queSlow {
 		e.Errorf("the tasks of a worker that was killed were done after %v, its lease was %v", took, schLease)
@@ -145,19 +145,19 @@ func checkTaskKilled(e *Env) {
 	log := schLog(e, s)
 	schInOrder(e, log)
 	for _, t := range log {
-		if t.State != parley.TaskDone || t.Attempts != map[int]int{100: 2, 200: 1}[t.Phase] {
+		if t.State != phases.StateDone || t.Attempts != map[int]int{100: 2, 200: 1}[t.Phase] {
 			e.Errorf("a task of phase %d is %s after %d attempts", t.Phase, t.State, t.Attempts)
 		}
 	}
 }
 
-func checkTaskRetried(e *Env) {
+func checkTaskRetried(e *env) {
 	b := e.Broker(nil)
-	s := schOpen(e, b, e.Name("schedule"), &parley.SchedulerOptions{MaxAttempts: 2})
+	s := schOpen(e, b, e.Name("schedule"), &phases.Options{MaxAttempts: 2})
 	var mu sync.Mutex
 	broken := true
 	tries := make(map[int]int)
-	schPool(e, parley.TaskHandlers{"task": func(ctx context.Context, t *parley.RunningTask) error {
+	schPool(e, phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
 		mu.Lock()
 		defer mu.Unlock()
 		tries[t.Phase]++
@@ -165,17 +165,17 @@ func checkTaskRetried(e *Env) {
 			return errors.New("the file is missing")
 		}
 		return nil
-	}}, parley.TaskPoolOptions{Schedules: []string{s.Name()}, BackOff: func(int) time.Duration { return 10 * time.Millisecond }})
+	}}, phases.PoolOptions{Plans: []string{s.Name()}, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
 	e.Must(s.Submit(e.Ctx, schTasks(1, 1, 2)...))
 	err := s.Wait(e.Ctx)
-	e.Is(err, parley.ErrHalted)
-	var halted *parley.HaltedError
-	if !errors.As(err, &halted) || halted.Schedule != s.Name() || halted.Reason != "the file is missing" {
+	e.Is(err, phases.ErrHalted)
+	var halted *phases.HaltedError
+	if !errors.As(err, &halted) || halted.Plan != s.Name() || halted.Reason != "the file is missing" {
 		e.Errorf("Wait says %v", err)
 	}
 	status, err := s.Status(e.Ctx)
 	e.Must(err)
-	if !status.Halted || status.Phase != 2 || status.Error != "the file is missing" || status.Counts[parley.TaskDead] != 2 {
+	if !status.Halted || status.Phase != 2 || status.Error != "the file is missing" || status.Counts[phases.StateDead] != 2 {
 		e.Errorf("the status is %+v", status)
 	}
 	mu.Lock()
@@ -191,46 +191,46 @@ func checkTaskRetried(e *Env) {
 	if n != 1 {
 		e.Errorf("%d tasks are retried, want 1", n)
 	}
-	e.Is(s.Wait(e.Ctx), parley.ErrHalted) // the other
+	e.Is(s.Wait(e.Ctx), phases.ErrHalted) // the other
 	n, err = s.Skip(e.Ctx)
 	e.Must(err)
 	if n != 1 {
 		e.Errorf("%d tasks are skipped, want 1", n)
 	}
 	e.Must(s.Wait(e.Ctx))
-	var states []parley.TaskState
+	var states []phases.State
 	for _, t := range schLog(e, s) {
 		states = append(states, t.State)
 	}
-	if !slices.Equal(states, []parley.TaskState{parley.TaskDone, parley.TaskSkipped, parley.TaskDone}) {
+	if !slices.Equal(states, []phases.State{phases.StateDone, phases.StateSkipped, phases.StateDone}) {
 		e.Errorf("the states are %v", states)
 	}
 }
 
-func checkTasksWait(e *Env) {
+func checkTasksWait(e *env) {
 	b := e.Broker(nil)
 	slow, quick := schOpen(e, b, e.Name("slow"), nil), schOpen(e, b, e.Name("quick"), nil)
-	phases := make([]int, 1000)
-	for i := range phases {
-		phases[i] = 1 + i%7
+	numbers := make([]int, 1000)
+	for i := range numbers {
+		numbers[i] = 1 + i%7
 	}
-	tasks := schTasks(append(phases, 0)...)
+	tasks := schTasks(append(numbers, 0)...)
 	tasks[1000].Type = "slow"
 	e.Must(slow.Submit(e.Ctx, tasks...))
 	begun, release := make(chan struct{}), make(chan struct{})
-	schPool(e, parley.TaskHandlers{
-		"slow": func(ctx context.Context, t *parley.RunningTask) error {
+	schPool(e, phases.Handlers{
+		"slow": func(ctx context.Context, t *phases.Running) error {
 			close(begun)
 			<-release
 			return nil
 		},
-		"task": func(ctx context.Context, t *parley.RunningTask) error {
-			if t.Schedule == slow.Name() {
+		"task": func(ctx context.Context, t *phases.Running) error {
+			if t.Plan == slow.Name() {
 				e.Errorf("a task of phase %d started while phase 0 runs", t.Phase)
 			}
 			return nil
 		},
-	}, parley.TaskPoolOptions{Workers: 3, Schedules: []string{slow.Name(), quick.Name()}})
+	}, phases.PoolOptions{Workers: 3, Plans: []string{slow.Name(), quick.Name()}})
 	e.Cleanup(func() { close(release) })
 	<-begun
 	start := time.Now()
@@ -244,12 +244,12 @@ func checkTasksWait(e *Env) {
 	}
 }
 
-func checkTaskTx(e *Env) {
+func checkTaskTx(e *env) {
 	b := e.Broker(nil)
-	s := schOpen(e, b, e.Name("schedule"), &parley.SchedulerOptions{MaxAttempts: 3})
+	s := schOpen(e, b, e.Name("schedule"), &phases.Options{MaxAttempts: 3})
 	fail := make(chan error, 10)
 	fail <- errors.New("the first time it fails")
-	schPool(e, parley.TaskHandlers{"task": func(ctx context.Context, t *parley.RunningTask) error {
+	schPool(e, phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
 		if err := schWrite(ctx, t); err != nil {
 			return err
 		}
@@ -259,20 +259,20 @@ func checkTaskTx(e *Env) {
 		default:
 			return nil
 		}
-	}}, parley.TaskPoolOptions{Schedules: []string{s.Name()}, BackOff: func(int) time.Duration { return 0 }})
+	}}, phases.PoolOptions{Plans: []string{s.Name()}, Backoff: func(int) time.Duration { return 0 }})
 	e.Must(s.Submit(e.Ctx, schTasks(1)...))
 	e.Must(s.Wait(e.Ctx)) // had the first attempt's write stayed, the second would fail
-	if t := schLog(e, s)[0]; t.Attempts != 2 || t.State != parley.TaskDone {
+	if t := schLog(e, s)[0]; t.Attempts != 2 || t.State != phases.StateDone {
 		e.Errorf("the task is %s after %d attempts", t.State, t.Attempts)
 	}
 
 	// A worker that has lost its task without knowing.
 	be := e.Handle()
 	name := e.Name("lost")
-	tskSubmit(e, be, name, backend.ScheduleOptions{MaxAttempts: 5}, 1)
+	tskSubmit(e, be, name, backend.PlanOptions{MaxAttempts: 5}, 1)
 	var old []backend.TaskHold
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) (err error) {
-		old, err = tx.ClaimTasks(e.Ctx, backend.TaskClaim{Schedules: []string{name}, Max: 1, Lease: 50 * time.Millisecond, Owner: "conformance"})
+		old, err = tx.ClaimTasks(e.Ctx, backend.TaskClaim{Plans: []string{name}, Max: 1, Lease: 50 * time.Millisecond, Owner: "conformance"})
 		return err
 	}))
 	if len(old) != 1 {
@@ -317,15 +317,15 @@ func checkTaskTx(e *Env) {
 }
 
 // checkTasksOnce kills workers at random times until all tasks are done.
-func checkTasksOnce(e *Env) {
+func checkTasksOnce(e *env) {
 	b := e.Broker(nil)
-	s := schOpen(e, b, e.Name("schedule"), &parley.SchedulerOptions{MaxAttempts: 100})
+	s := schOpen(e, b, e.Name("schedule"), &phases.Options{MaxAttempts: 100})
 	const each = 40
-	var phases []int
+	var numbers []int
 	for i := range 4 * each {
-		phases = append(phases, i/each)
+		numbers = append(numbers, i/each)
 	}
-	tasks := schTasks(phases...)
+	tasks := schTasks(numbers...)
 	for i := range tasks {
 		tasks[i].Type = "write"
 	}
@@ -342,7 +342,7 @@ func checkTasksOnce(e *Env) {
 			break
 		}
 		if deaths == 8 {
-			schPool(e, parley.TaskHandlers{"write": schWrite}, parley.TaskPoolOptions{Schedules: []string{s.Name()}})
+			schPool(e, phases.Handlers{"write": schWrite}, phases.PoolOptions{Plans: []string{s.Name()}})
 			e.Must(s.Wait(e.Ctx))
 			break
 		}
@@ -356,7 +356,7 @@ func checkTasksOnce(e *Env) {
 	schInOrder(e, log)
 	again := 0
 	for _, t := range log {
-		if t.State != parley.TaskDone {
+		if t.State != phases.StateDone {
 			e.Errorf("a task of phase %d is %s: %s", t.Phase, t.State, t.Error)
 		}
 		if t.Attempts > 1 {

@@ -8,16 +8,17 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/phases"
 )
 
-func checkScheduleWait(e *Env) {
+func checkScheduleWait(e *env) {
 	b, other := e.Broker(nil), e.Broker(&parley.Options{Poll: 100 * time.Millisecond})
 	s := schOpen(e, b, e.Name("schedule"), nil)
 	theirs := schOpen(e, other, s.Name(), nil)
 	e.Must(s.Wait(e.Ctx)) // for nothing
 	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
 
-	// Nobody works: a wait ends with its context.
+	// No worker works: a wait ends with its context.
 	ctx, cancel := context.WithTimeout(e.Ctx, 100*time.Millisecond)
 	defer cancel()
 	e.Is(s.Wait(ctx), context.DeadlineExceeded)
@@ -27,7 +28,7 @@ func checkScheduleWait(e *Env) {
 		go func() { waits <- s.Wait(e.Ctx) }()
 		go func() { waits <- theirs.Wait(e.Ctx) }()
 	}
-	// Done behind the brokers' backs: nobody is notified.
+	// Done behind the brokers' backs: no broker is notified.
 	be := e.Handle()
 	for _, phase := range []int{1, 2} {
 		select {
@@ -50,10 +51,10 @@ func checkScheduleWait(e *Env) {
 	e.Must(theirs.Wait(e.Ctx))
 }
 
-func checkMaxActive(e *Env) {
+func checkMaxActive(e *env) {
 	be, other := e.Handle(), e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{MaxActive: 3}, make([]int, 20)...)
+	tskSubmit(e, be, s, backend.PlanOptions{MaxActive: 3}, make([]int, 20)...)
 	holds := tskWant(e, be, s, "at the start", 0, 0, 0)
 	tskWant(e, other, s, "while as many run as may")
 	tskFinish(e, be, holds[0], tskDone)
@@ -69,11 +70,11 @@ func checkMaxActive(e *Env) {
 	}
 }
 
-func checkMaxActivePools(e *Env) {
-	s := schOpen(e, e.Broker(nil), e.Name("schedule"), &parley.SchedulerOptions{MaxActive: 3})
+func checkMaxActivePools(e *env) {
+	s := schOpen(e, e.Broker(nil), e.Name("schedule"), &phases.Options{MaxActive: 3})
 	var mu sync.Mutex
 	running, most := 0, 0
-	h := parley.TaskHandlers{"task": func(ctx context.Context, t *parley.RunningTask) error {
+	h := phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
 		mu.Lock()
 		running++
 		most = max(most, running)
@@ -85,7 +86,7 @@ func checkMaxActivePools(e *Env) {
 		return nil
 	}}
 	for range 2 {
-		schPool(e, h, parley.TaskPoolOptions{Workers: 4, Schedules: []string{s.Name()}})
+		schPool(e, h, phases.PoolOptions{Workers: 4, Plans: []string{s.Name()}})
 	}
 	e.Must(s.Submit(e.Ctx, schTasks(make([]int, 300)...)...))
 	e.Must(s.Wait(e.Ctx))
@@ -95,21 +96,21 @@ func checkMaxActivePools(e *Env) {
 	e.Logf("at most %d at once", most)
 }
 
-func checkNextFinished(e *Env) {
+func checkNextFinished(e *env) {
 	b := e.Broker(nil)
-	s := schOpen(e, b, e.Name("schedule"), &parley.SchedulerOptions{Continue: true})
-	phases := make([]int, 60)
-	tasks := schTasks(phases...)
+	s := schOpen(e, b, e.Name("schedule"), &phases.Options{Continue: true})
+	numbers := make([]int, 60)
+	tasks := schTasks(numbers...)
 	tasks[7].Type, tasks[8].Type = "bad", "bad"
-	schPool(e, parley.TaskHandlers{
-		"task": func(context.Context, *parley.RunningTask) error { return nil },
-		"bad":  func(context.Context, *parley.RunningTask) error { return errors.New("bad") },
-	}, parley.TaskPoolOptions{Schedules: []string{s.Name()}})
+	schPool(e, phases.Handlers{
+		"task": func(context.Context, *phases.Running) error { return nil },
+		"bad":  func(context.Context, *phases.Running) error { return errors.New("bad") },
+	}, phases.PoolOptions{Plans: []string{s.Name()}})
 	e.Must(s.Submit(e.Ctx, tasks...))
 
 	var mu sync.Mutex
-	given := make(map[parley.ID]*parley.TaskStatus)
-	give := func(t *parley.TaskStatus) {
+	given := make(map[parley.ID]*phases.TaskStatus)
+	give := func(t *phases.TaskStatus) {
 		mu.Lock()
 		defer mu.Unlock()
 		if given[t.ID] != nil {
@@ -119,9 +120,9 @@ func checkNextFinished(e *Env) {
 	}
 	// One that is rolled back was not given.
 	e.Soon(queLost, func() bool {
-		var t *parley.TaskStatus
+		var t *phases.TaskStatus
 		err := b.InTx(e.Ctx, func(tx *parley.Tx) (err error) {
-			if t, err = tx.Next(e.Ctx, s); err == nil {
+			if t, err = s.NextTx(e.Ctx, tx); err == nil {
 				err = errSkip
 			}
 			return err
@@ -135,7 +136,7 @@ func checkNextFinished(e *Env) {
 		wg.Go(func() {
 			for {
 				t, err := mine.Next(e.Ctx)
-				if errors.Is(err, parley.ErrNoTask) {
+				if errors.Is(err, phases.ErrNoTask) {
 					return
 				}
 				if err != nil {
@@ -150,27 +151,27 @@ func checkNextFinished(e *Env) {
 	e.Must(s.Wait(e.Ctx))
 	for { // what another was just being given when a caller gave up
 		t, err := s.Next(e.Ctx)
-		if errors.Is(err, parley.ErrNoTask) {
+		if errors.Is(err, phases.ErrNoTask) {
 			break
 		}
 		e.Must(err)
 		give(t)
 	}
 	for i, t := range tasks {
-		got, want := given[t.ID], parley.TaskDone
+		got, want := given[t.ID], phases.StateDone
 		if t.Type == "bad" {
-			want = parley.TaskDead
+			want = phases.StateDead
 		}
-		if got == nil || got.State != want || got.Ended.IsZero() || want == parley.TaskDead && got.Error != "bad" {
+		if got == nil || got.State != want || got.Ended.IsZero() || want == phases.StateDead && got.Error != "bad" {
 			e.Errorf("task %d was given as %+v, want it %s", i, got, want)
 		}
 	}
 	// A new process does not get them again.
 	_, err := schOpen(e, e.Broker(nil), s.Name(), nil).Next(e.Ctx)
-	e.Is(err, parley.ErrNoTask)
+	e.Is(err, phases.ErrNoTask)
 }
 
-func checkScheduleReleased(e *Env) {
+func checkScheduleReleased(e *env) {
 	b := e.Broker(nil)
 	s := schOpen(e, b, e.Name("schedule"), nil)
 	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
@@ -181,34 +182,34 @@ func checkScheduleReleased(e *Env) {
 	go func() { _, err := s.Next(e.Ctx); waited <- err }()
 	time.Sleep(20 * time.Millisecond) // they may wait by now, or not
 	operator := schOpen(e, e.Broker(nil), s.Name(), nil)
-	e.Must(operator.Release(e.Ctx))
+	e.Must(operator.Delete(e.Ctx))
 	start := time.Now()
 	for range 2 {
-		e.Is(<-waited, parley.ErrNoSchedule)
+		e.Is(<-waited, phases.ErrNoPlan)
 	}
 	if took := time.Since(start); took > queSlow {
 		e.Errorf("waits ended %v after the schedule was released", took)
 	}
 	for range 2 {
-		e.Must(s.Release(e.Ctx))
-		e.Is(s.Wait(e.Ctx), parley.ErrNoSchedule)
-		e.Is(s.Submit(e.Ctx, schTasks(3)...), parley.ErrNoSchedule)
+		e.Must(s.Delete(e.Ctx))
+		e.Is(s.Wait(e.Ctx), phases.ErrNoPlan)
+		e.Is(s.Submit(e.Ctx, schTasks(3)...), phases.ErrNoPlan)
 		_, err := s.Next(e.Ctx)
-		e.Is(err, parley.ErrNoSchedule)
+		e.Is(err, phases.ErrNoPlan)
 		_, err = s.Cancel(e.Ctx)
-		e.Is(err, parley.ErrNoSchedule)
+		e.Is(err, phases.ErrNoPlan)
 	}
 	_, err := be.Progress(e.Ctx, s.Name())
-	e.Is(err, backend.ErrNoSchedule)
-	_, err = be.TaskLog(e.Ctx, backend.TaskQuery{Schedule: s.Name(), Limit: 1})
-	e.Is(err, backend.ErrNoSchedule)
+	e.Is(err, backend.ErrNoPlan)
+	_, err = be.TaskLog(e.Ctx, backend.TaskQuery{Plan: s.Name(), Limit: 1})
+	e.Is(err, backend.ErrNoPlan)
 
 	// The next one of the name has nothing to do with it.
 	next := schOpen(e, b, s.Name(), nil)
 	e.Must(next.Submit(e.Ctx, schTasks(5)...))
-	e.Is(s.Wait(e.Ctx), parley.ErrNoSchedule)
-	e.Is(s.Submit(e.Ctx, schTasks(3)...), parley.ErrNoSchedule)
-	e.Must(s.Release(e.Ctx))
+	e.Is(s.Wait(e.Ctx), phases.ErrNoPlan)
+	e.Is(s.Submit(e.Ctx, schTasks(3)...), phases.ErrNoPlan)
+	e.Must(s.Delete(e.Ctx))
 	e.Is(tskTx(e.Ctx, be, func(tx backend.Tx) error { return tx.FinishTask(e.Ctx, hold, tskDone) }), backend.ErrFenced)
 	tskFinish(e, be, tskWant(e, be, s.Name(), "of the new schedule", 5)[0], tskDone)
 	e.Must(next.Wait(e.Ctx))

@@ -6,47 +6,48 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/phases"
 )
 
 // schPool runs a pool on a broker of its own until the end of the check.
-func schPool(e *Env, h parley.TaskHandlers, o parley.TaskPoolOptions) {
-	pool, err := e.Broker(nil).NewTaskPool(h, &o)
+func schPool(e *env, h phases.Handlers, o phases.PoolOptions) {
+	pool, err := phases.NewPool(e.Broker(nil), h, &o)
 	e.Must(err)
 	ctx, stop := context.WithCancel(e.Ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- pool.Run(ctx) }()
 	e.Cleanup(func() {
 		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		if err := <-ended; err != nil {
 			e.Errorf("a pool ended with %v", err)
 		}
 	})
 }
 
 // schOpen opens a schedule.
-func schOpen(e *Env, b *parley.Broker, name string, o *parley.SchedulerOptions) *parley.Scheduler {
-	s, err := b.OpenScheduler(e.Ctx, name, o)
+func schOpen(e *env, b *parley.Broker, name string, o *phases.Options) *phases.Plan {
+	s, err := phases.Open(e.Ctx, b, name, o)
 	e.Must(err)
 	return s
 }
 
 // schTasks makes one task for each phase.
-func schTasks(phases ...int) (tasks []parley.Task) {
-	for _, p := range phases {
-		tasks = append(tasks, parley.Task{ID: parley.NewID(), Phase: p, Type: "task"})
+func schTasks(numbers ...int) (tasks []phases.Task) {
+	for _, p := range numbers {
+		tasks = append(tasks, phases.Task{ID: parley.NewID(), Phase: p, Type: "task"})
 	}
 	return tasks
 }
 
 // schLog returns the log of a schedule.
-func schLog(e *Env, s *parley.Scheduler) []parley.TaskStatus {
+func schLog(e *env, s *phases.Plan) []phases.TaskStatus {
 	log, err := s.Log(e.Ctx, parley.ID{}, 100000)
 	e.Must(err)
 	return log
 }
 
 // schInOrder looks for tasks that started before all of lower phases had ended.
-func schInOrder(e *Env, log []parley.TaskStatus) {
+func schInOrder(e *env, log []phases.TaskStatus) {
 	for _, t := range log {
 		for _, u := range log {
 			if u.Phase < t.Phase && (u.Ended.IsZero() || !t.Started.IsZero() && t.Started.Before(u.Ended)) {
@@ -61,17 +62,17 @@ const schLease = 500 * time.Millisecond
 
 // schWrite records its task in the task's transaction. A key that is there
 // already shows that it was recorded before.
-func schWrite(ctx context.Context, t *parley.RunningTask) error {
+func schWrite(ctx context.Context, t *phases.Running) error {
 	tx, err := t.Tx(ctx)
 	if err != nil {
 		return err
 	}
-	fresh, err := tx.Once(ctx, t.Schedule+" "+t.ID.String())
+	fresh, err := tx.Once(ctx, t.Plan+" "+t.ID.String())
 	if err != nil {
 		return err
 	}
 	if !fresh {
-		return parley.DeadTask(errors.New("its writes were committed before"))
+		return phases.Dead(errors.New("its writes were committed before"))
 	}
 	return nil
 }

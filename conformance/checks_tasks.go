@@ -14,46 +14,46 @@ import (
 
 func init() {
 	add(
-		Check{ID: "F01", Name: "a phase runs at once, the next when it is over", Run: checkPhases},
-		Check{ID: "F01", Name: "a task that failed or was given back keeps later phases waiting", Run: checkPhaseFailed},
-		Check{ID: "F01", Name: "many workers keep to the phases", Run: checkPhaseWorkers},
-		Check{ID: "F01", Name: "handlers of a phase overlap", Run: checkPhaseOverlap},
+		check{ID: "F01", Name: "a phase runs at once, the next when it is over", Run: checkPhases},
+		check{ID: "F01", Name: "a task that failed or was given back keeps later phases waiting", Run: checkPhaseFailed},
+		check{ID: "F01", Name: "many workers keep to the phases", Run: checkPhaseWorkers},
+		check{ID: "F01", Name: "handlers of a phase overlap", Run: checkPhaseOverlap},
 
-		Check{ID: "F02", Name: "gaps between phases", Run: checkPhaseGaps},
+		check{ID: "F02", Name: "gaps between phases", Run: checkPhaseGaps},
 
-		Check{ID: "F03", Name: "a later batch waits for an earlier one", Run: checkPhaseBatches},
-		Check{ID: "F03", Name: "a lower phase that comes later goes first, and schedules are apart", Run: checkPhaseLower},
+		check{ID: "F03", Name: "a later batch waits for an earlier one", Run: checkPhaseBatches},
+		check{ID: "F03", Name: "a lower phase that comes later goes first, and schedules are apart", Run: checkPhaseLower},
 
-		Check{ID: "F04", Name: "cancelled tasks", Run: checkTaskCancelled},
-		Check{ID: "F04", Name: "the handler of a cancelled task", Run: checkTaskStopped},
-		Check{ID: "F04", Name: "a task that is busy when it is cancelled", Run: checkTaskStoppedBusy},
+		check{ID: "F04", Name: "cancelled tasks", Run: checkTaskCancelled},
+		check{ID: "F04", Name: "the handler of a cancelled task", Run: checkTaskStopped},
+		check{ID: "F04", Name: "a task that is busy when it is cancelled", Run: checkTaskStoppedBusy},
 
-		Check{ID: "F05", Name: "a task whose worker died runs again before later phases, and its worker has no say any more", Run: checkPhaseAbandoned},
-		Check{ID: "F05", Name: "a worker that was killed", Run: checkTaskKilled},
+		check{ID: "F05", Name: "a task whose worker died runs again before later phases, and its worker has no say any more", Run: checkPhaseAbandoned},
+		check{ID: "F05", Name: "a worker that was killed", Run: checkTaskKilled},
 
-		Check{ID: "F06", Name: "a task that is dead halts its schedule, or does not", Run: checkPhaseDead},
-		Check{ID: "F06", Name: "an operator retries or skips what is dead", Run: checkTaskRetried},
+		check{ID: "F06", Name: "a task that is dead halts its schedule, or does not", Run: checkPhaseDead},
+		check{ID: "F06", Name: "an operator retries or skips what is dead", Run: checkTaskRetried},
 
-		Check{ID: "F07", Name: "a task for a phase that is over is refused, or goes before what has not started", Run: checkPhaseLate},
-		Check{ID: "F07", Name: "a sealed schedule", Run: checkScheduleSealed},
+		check{ID: "F07", Name: "a task for a phase that is over is refused, or goes before what has not started", Run: checkPhaseLate},
+		check{ID: "F07", Name: "a sealed schedule", Run: checkScheduleSealed},
 
-		Check{ID: "F08", Name: "a submission beside a claim", Run: checkSubmitBesideClaim},
-		Check{ID: "F08", Name: "submissions racing claims", Run: checkSubmitRacesClaim},
+		check{ID: "F08", Name: "a submission beside a claim", Run: checkSubmitBesideClaim},
+		check{ID: "F08", Name: "submissions racing claims", Run: checkSubmitRacesClaim},
 
-		Check{ID: "F09", Name: "schedules take turns", Run: checkScheduleTurns},
-		Check{ID: "F09", Name: "tasks that wait occupy no worker", Run: checkTasksWait},
+		check{ID: "F09", Name: "schedules take turns", Run: checkScheduleTurns},
+		check{ID: "F09", Name: "tasks that wait occupy no worker", Run: checkTasksWait},
 
-		Check{ID: "F10", Name: "a task is done together with its writes", Run: checkTaskTx},
-		Check{ID: "F10", Name: "workers that are killed at any time", Run: checkTasksOnce, Limit: 2 * time.Minute},
+		check{ID: "F10", Name: "a task is done together with its writes", Run: checkTaskTx},
+		check{ID: "F10", Name: "workers that are killed at any time", Run: checkTasksOnce, Limit: 2 * time.Minute},
 
-		Check{ID: "F11", Name: "waiting for a schedule", Run: checkScheduleWait},
+		check{ID: "F11", Name: "waiting for a schedule", Run: checkScheduleWait},
 
-		Check{ID: "F12", Name: "no more than MaxActive", Run: checkMaxActive},
-		Check{ID: "F12", Name: "no more than MaxActive in several pools", Run: checkMaxActivePools},
+		check{ID: "F12", Name: "no more than MaxActive", Run: checkMaxActive},
+		check{ID: "F12", Name: "no more than MaxActive in several pools", Run: checkMaxActivePools},
 
-		Check{ID: "F13", Name: "each finished task once", Run: checkNextFinished},
+		check{ID: "F13", Name: "each finished task once", Run: checkNextFinished},
 
-		Check{ID: "F14", Name: "a schedule that is released", Run: checkScheduleReleased},
+		check{ID: "F14", Name: "a schedule that is released", Run: checkScheduleReleased},
 	)
 }
 
@@ -71,7 +71,7 @@ func tskTx(ctx context.Context, be backend.Backend, f func(tx backend.Tx) error)
 }
 
 // tskSubmit adds one task for each phase given, named by phase and place.
-func tskSubmit(e *Env, be backend.Backend, schedule string, o backend.ScheduleOptions, phases ...int) {
+func tskSubmit(e *env, be backend.Backend, schedule string, o backend.PlanOptions, phases ...int) {
 	var tasks []backend.NewTask
 	for i, p := range phases {
 		tasks = append(tasks, backend.NewTask{ID: backend.NewID(), Phase: p, Type: "task", Body: fmt.Appendf(nil, "%d/%d", p, i)})
@@ -83,21 +83,21 @@ func tskSubmit(e *Env, be backend.Backend, schedule string, o backend.ScheduleOp
 // tskClaim claims up to n tasks of a schedule.
 func tskClaim(ctx context.Context, be backend.Backend, schedule string, n int) (holds []backend.TaskHold, err error) {
 	err = tskTx(ctx, be, func(tx backend.Tx) error {
-		holds, err = tx.ClaimTasks(ctx, backend.TaskClaim{Schedules: []string{schedule}, Max: n, Lease: time.Minute, Owner: "conformance"})
+		holds, err = tx.ClaimTasks(ctx, backend.TaskClaim{Plans: []string{schedule}, Max: n, Lease: time.Minute, Owner: "conformance"})
 		return err
 	})
 	return holds, err
 }
 
 // tskWant claims all that may run now and compares their phases.
-func tskWant(e *Env, be backend.Backend, schedule, when string, phases ...int) []backend.TaskHold {
+func tskWant(e *env, be backend.Backend, schedule, when string, phases ...int) []backend.TaskHold {
 	holds, err := tskClaim(e.Ctx, be, schedule, 100)
 	e.Must(err)
 	var got []int
 	for _, h := range holds {
 		got = append(got, h.Phase)
-		if h.Schedule != schedule {
-			e.Errorf("%s: a task of %q was claimed, want one of %q", when, h.Schedule, schedule)
+		if h.Plan != schedule {
+			e.Errorf("%s: a task of %q was claimed, want one of %q", when, h.Plan, schedule)
 		}
 	}
 	slices.Sort(got)
@@ -108,16 +108,16 @@ func tskWant(e *Env, be backend.Backend, schedule, when string, phases ...int) [
 }
 
 // tskFinish says what became of a task.
-func tskFinish(e *Env, be backend.Backend, h backend.TaskHold, o backend.TaskOutcome) {
+func tskFinish(e *env, be backend.Backend, h backend.TaskHold, o backend.TaskOutcome) {
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error { return tx.FinishTask(e.Ctx, h, o) }))
 }
 
 var tskDone = backend.TaskOutcome{State: backend.TaskDone}
 
-func checkPhases(e *Env) {
+func checkPhases(e *env) {
 	be, other := e.Handle(), e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, 100, 200, 100, 100, 200, 100)
+	tskSubmit(e, be, s, backend.PlanOptions{}, 100, 200, 100, 100, 200, 100)
 
 	// They may be in several hands at once.
 	first, err := tskClaim(e.Ctx, other, s, 1)
@@ -140,10 +140,10 @@ func checkPhases(e *Env) {
 	tskWant(e, be, s, "at the end")
 }
 
-func checkPhaseFailed(e *Env) {
+func checkPhaseFailed(e *env) {
 	be := e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{MaxAttempts: 10}, 1, 2)
+	tskSubmit(e, be, s, backend.PlanOptions{MaxAttempts: 10}, 1, 2)
 	h := tskWant(e, be, s, "at the start", 1)[0]
 	tskFinish(e, be, h, backend.TaskOutcome{State: backend.TaskQueued})
 	h = tskWant(e, be, s, "after the only task of the first phase was given back", 1)[0]
@@ -151,7 +151,7 @@ func checkPhaseFailed(e *Env) {
 	tskWant(e, be, s, "while a failed task of the first phase waits for its next attempt")
 
 	s = e.Name("another schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{MaxAttempts: 10}, 1, 2)
+	tskSubmit(e, be, s, backend.PlanOptions{MaxAttempts: 10}, 1, 2)
 	h = tskWant(e, be, s, "at the start", 1)[0]
 	tskFinish(e, be, h, backend.TaskOutcome{State: backend.TaskFailed, Error: "again", Delay: 20 * time.Millisecond})
 	var again []backend.TaskHold
@@ -168,11 +168,11 @@ func checkPhaseFailed(e *Env) {
 	tskWant(e, be, s, "after the next attempt was done", 2)
 }
 
-func checkPhaseDead(e *Env) {
+func checkPhaseDead(e *env) {
 	be := e.Handle()
 	for _, goOn := range []bool{false, true} {
 		s := e.Name(fmt.Sprint("schedule ", goOn))
-		tskSubmit(e, be, s, backend.ScheduleOptions{Continue: goOn}, 1, 1, 2)
+		tskSubmit(e, be, s, backend.PlanOptions{Continue: goOn}, 1, 1, 2)
 		holds := tskWant(e, be, s, "at the start", 1, 1)
 		tskFinish(e, be, holds[0], backend.TaskOutcome{State: backend.TaskDead, Error: "it cannot be done"})
 		tskWant(e, be, s, "while the other task of the first phase runs")
@@ -185,15 +185,15 @@ func checkPhaseDead(e *Env) {
 	}
 }
 
-func checkPhaseAbandoned(e *Env) {
+func checkPhaseAbandoned(e *env) {
 	be := e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{MaxAttempts: 10}, 1, 2)
+	tskSubmit(e, be, s, backend.PlanOptions{MaxAttempts: 10}, 1, 2)
 	const lease = 250 * time.Millisecond
 	var old []backend.TaskHold
 	before := time.Now()
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) (err error) {
-		old, err = tx.ClaimTasks(e.Ctx, backend.TaskClaim{Schedules: []string{s}, Max: 10, Lease: lease, Owner: "conformance"})
+		old, err = tx.ClaimTasks(e.Ctx, backend.TaskClaim{Plans: []string{s}, Max: 10, Lease: lease, Owner: "conformance"})
 		return err
 	}))
 	if len(old) != 1 {
@@ -231,18 +231,18 @@ func checkPhaseAbandoned(e *Env) {
 	tskWant(e, be, s, "after the first phase", 2)
 }
 
-func checkPhaseLate(e *Env) {
+func checkPhaseLate(e *env) {
 	be := e.Handle()
 	for _, accept := range []bool{false, true} {
 		s := e.Name(fmt.Sprint("schedule ", accept))
-		tskSubmit(e, be, s, backend.ScheduleOptions{AcceptLate: accept}, 200, 200)
+		tskSubmit(e, be, s, backend.PlanOptions{AcceptLate: accept}, 200, 200)
 		first, err := tskClaim(e.Ctx, be, s, 1)
 		e.Must(err)
 		if len(first) != 1 {
 			e.Fatalf("claimed %d tasks, want one", len(first))
 		}
 		err = tskTx(e.Ctx, be, func(tx backend.Tx) error {
-			return tx.Submit(e.Ctx, s, backend.ScheduleOptions{AcceptLate: accept}, []backend.NewTask{
+			return tx.Submit(e.Ctx, s, backend.PlanOptions{AcceptLate: accept}, []backend.NewTask{
 				{ID: backend.NewID(), Phase: 300, Type: "task"}, {ID: backend.NewID(), Phase: 100, Type: "task"},
 			})
 		})
@@ -267,7 +267,7 @@ func checkPhaseLate(e *Env) {
 	}
 }
 
-func checkPhaseWorkers(e *Env) {
+func checkPhaseWorkers(e *env) {
 	handles := []backend.Backend{e.Handle(), e.Handle()}
 	s := e.Name("schedule")
 	const phases, each = 4, 8
@@ -277,7 +277,7 @@ func checkPhaseWorkers(e *Env) {
 			all = append(all, 10*p)
 		}
 	}
-	tskSubmit(e, handles[0], s, backend.ScheduleOptions{}, all...)
+	tskSubmit(e, handles[0], s, backend.PlanOptions{}, all...)
 
 	var mu sync.Mutex
 	started := make(map[backend.ID]bool)
@@ -346,11 +346,11 @@ func checkPhaseWorkers(e *Env) {
 	}
 }
 
-func checkPhaseGaps(e *Env) {
+func checkPhaseGaps(e *env) {
 	be := e.Handle()
 	s := e.Name("schedule")
 	phases := []int{-7, 0, 100, 300, math.MaxInt32}
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, phases...)
+	tskSubmit(e, be, s, backend.PlanOptions{}, phases...)
 	for _, p := range phases {
 		h := tskWant(e, be, s, fmt.Sprintf("of %v, where all before %d are over", phases, p), p)[0]
 		tskWant(e, be, s, fmt.Sprintf("while the task of phase %d runs", p))
@@ -359,13 +359,13 @@ func checkPhaseGaps(e *Env) {
 	tskWant(e, be, s, "at the end")
 }
 
-func checkPhaseBatches(e *Env) {
+func checkPhaseBatches(e *env) {
 	be, other := e.Handle(), e.Handle()
 	s := e.Name("schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, 100, 100)
-	tskSubmit(e, other, s, backend.ScheduleOptions{}, 300)
+	tskSubmit(e, be, s, backend.PlanOptions{}, 100, 100)
+	tskSubmit(e, other, s, backend.PlanOptions{}, 300)
 	running := tskWant(e, be, s, "at the start", 100, 100)
-	tskSubmit(e, other, s, backend.ScheduleOptions{}, 200, 100, 300) // while the first run
+	tskSubmit(e, other, s, backend.PlanOptions{}, 200, 100, 300) // while the first run
 	more := tskWant(e, other, s, "after a batch with another task of the running phase", 100)
 	for i, h := range append(running, more...) {
 		tskWant(e, be, s, fmt.Sprintf("with %d of three tasks of the first phase done", i))
@@ -376,12 +376,12 @@ func checkPhaseBatches(e *Env) {
 	tskWant(e, be, s, "after the second phase", 300, 300)
 }
 
-func checkPhaseLower(e *Env) {
+func checkPhaseLower(e *env) {
 	be, other := e.Handle(), e.Handle()
 	s, apart := e.Name("schedule"), e.Name("another schedule")
-	tskSubmit(e, be, s, backend.ScheduleOptions{}, 300)
-	tskSubmit(e, other, s, backend.ScheduleOptions{}, 100) // nothing has started: in time
-	tskSubmit(e, be, apart, backend.ScheduleOptions{}, 200)
+	tskSubmit(e, be, s, backend.PlanOptions{}, 300)
+	tskSubmit(e, other, s, backend.PlanOptions{}, 100) // nothing has started: in time
+	tskSubmit(e, be, apart, backend.PlanOptions{}, 200)
 	h := tskWant(e, be, s, "after a lower phase was submitted", 100)[0]
 	tskWant(e, be, apart, "of a schedule of its own", 200)
 	tskFinish(e, be, h, tskDone)

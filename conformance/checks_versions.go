@@ -11,22 +11,22 @@ import (
 
 func init() {
 	add(
-		Check{ID: "M01", Name: "the next schema", Run: checkNextSchema},
-		Check{ID: "M01", Name: "schemas of other versions", Run: checkOtherSchemas},
-		Check{ID: "M01", Name: "a lease when the schema has moved on", Run: checkLeaseOfOld},
-		Check{ID: "M02", Name: "an announcement", Run: checkAnnounced},
-		Check{ID: "M02", Name: "a worker", Run: checkWorkerTooOld},
+		check{ID: "M01", Name: "the next schema", Run: checkNextSchema},
+		check{ID: "M01", Name: "schemas of other versions", Run: checkOtherSchemas},
+		check{ID: "M01", Name: "a lease when the schema has moved on", Run: checkLeaseOfOld},
+		check{ID: "M02", Name: "an announcement", Run: checkAnnounced},
+		check{ID: "M02", Name: "a worker", Run: checkWorkerTooOld},
 	)
 }
 
 // versioned is a store of its own, with the number of this program.
 type versioned struct {
 	*Versioned
-	e       *Env
+	e       *env
 	program int
 }
 
-func (e *Env) versioned() *versioned {
+func (e *env) versioned() *versioned {
 	if e.r.store.Versions == nil {
 		e.Skipf("the suite was given no way to set a schema's version")
 	}
@@ -68,7 +68,7 @@ func (v *versioned) handle() backend.Backend {
 func (v *versioned) broker() *parley.Broker {
 	be, err := v.Open(v.e.Ctx)
 	v.e.Must(err)
-	b, err := parley.New(v.e.Ctx, be, &parley.Options{NoDuties: true, Poll: 20 * time.Millisecond})
+	b, err := newBroker(v.e.Ctx, be, &parley.Options{NoMaintenance: true, Poll: 20 * time.Millisecond})
 	v.e.Must(err)
 	v.e.Cleanup(func() { b.Close() })
 	return b
@@ -83,7 +83,7 @@ func (v *versioned) refused(b *parley.Broker, want error) {
 	}
 }
 
-func checkNextSchema(e *Env) {
+func checkNextSchema(e *env) {
 	v := e.versioned()
 	b := v.broker()
 	w := e.WorldOn(b)
@@ -106,7 +106,7 @@ func checkNextSchema(e *Env) {
 	}
 }
 
-func checkOtherSchemas(e *Env) {
+func checkOtherSchemas(e *env) {
 	v := e.versioned()
 	running := e.WorldOn(v.broker())
 	running.Dialog("0")
@@ -144,7 +144,7 @@ func checkOtherSchemas(e *Env) {
 
 // checkLeaseOfOld: what was in hand when the schema moved on without waiting is not
 // settled, and not lost.
-func checkLeaseOfOld(e *Env) {
+func checkLeaseOfOld(e *env) {
 	v := e.versioned()
 	w := e.WorldOn(v.broker())
 	post := func(body string) {
@@ -173,7 +173,7 @@ func checkLeaseOfOld(e *Env) {
 	}
 }
 
-func checkAnnounced(e *Env) {
+func checkAnnounced(e *env) {
 	v := e.versioned()
 	w := e.WorldOn(v.broker())
 	for _, hold := range e.Holds() {
@@ -191,7 +191,7 @@ func checkAnnounced(e *Env) {
 	}
 }
 
-func checkWorkerTooOld(e *Env) {
+func checkWorkerTooOld(e *env) {
 	v := e.versioned()
 	w := e.WorldOn(v.broker())
 	begun, over := make(chan struct{}), make(chan struct{})

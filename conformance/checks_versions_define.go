@@ -8,26 +8,26 @@ import (
 
 func init() {
 	add(
-		Check{ID: "M03", Name: "two programs with different contracts", Run: checkDefineAdds},
-		Check{ID: "M04", Name: "an older program defines again", Run: checkDefineReplaced},
-		Check{ID: "M04", Name: "an older program that changed nothing", Run: checkDefineUnheard},
-		Check{ID: "M05", Name: "removal", Run: checkUndefine},
+		check{ID: "M03", Name: "two programs with different contracts", Run: checkDefineAdds},
+		check{ID: "M04", Name: "an older program defines again", Run: checkDefineReplaced},
+		check{ID: "M04", Name: "an older program that changed nothing", Run: checkDefineUnheard},
+		check{ID: "M05", Name: "removal", Run: checkUndefine},
 	)
 }
 
 // replicas are two brokers of different versions of one application, with what they
 // define of a service, a type, a queue and a rule.
 type replicas struct {
-	*World
+	*world
 	old, new *parley.Broker
 	service  string
 	rule     string
 	more     string // a contract
 }
 
-func newReplicas(e *Env) *replicas {
+func newReplicas(e *env) *replicas {
 	r := &replicas{old: e.Broker(nil), new: e.Broker(nil), service: e.Name("replicated"), rule: e.Name("rule"), more: e.Name("more")}
-	r.World = e.WorldOn(r.old)
+	r.world = e.WorldOn(r.old)
 	e.Must(r.old.Define(e.Ctx, parley.Catalog{Contracts: []parley.Contract{
 		{Name: r.more, Messages: []parley.ContractEntry{{Type: r.Any, SentBy: parley.ByAny}}},
 	}}))
@@ -38,7 +38,7 @@ func (r *replicas) catalog(level int, validation parley.Validation, retention bo
 	return parley.Catalog{
 		Types:      []parley.MessageType{{Name: r.service, Validation: validation}},
 		Queues:     []parley.Queue{{Name: r.service, Retention: retention}},
-		Services:   []parley.Service{{Name: r.service, Queue: r.service, Contracts: contracts, PeerPromotion: level}},
+		Services:   []parley.Service{{Name: r.service, Queue: r.service, Contracts: contracts, FarPromotion: level}},
 		Priorities: []parley.PriorityRule{{Name: r.rule, Contract: r.more, Local: r.service, Level: level}},
 	}
 }
@@ -59,7 +59,7 @@ func (r *replicas) is(when string, level int, validation parley.Validation, rete
 		}
 	}
 	for _, s := range c.Services {
-		if s.Name == r.service && (s.PeerPromotion != level || !slices.Equal(slices.Sorted(slices.Values(s.Contracts)), slices.Sorted(slices.Values(contracts)))) {
+		if s.Name == r.service && (s.FarPromotion != level || !slices.Equal(slices.Sorted(slices.Values(s.Contracts)), slices.Sorted(slices.Values(contracts)))) {
 			r.Errorf("%s: the service is %+v, want %+v", when, s, want.Services[0])
 		}
 	}
@@ -70,7 +70,7 @@ func (r *replicas) is(when string, level int, validation parley.Validation, rete
 	}
 }
 
-func checkDefineAdds(e *Env) {
+func checkDefineAdds(e *env) {
 	r := newReplicas(e)
 	e.Must(r.old.Define(e.Ctx, r.catalog(1, "", false, r.Contract)))
 	e.Must(r.new.Define(e.Ctx, r.catalog(1, "", false, r.more)))
@@ -81,7 +81,7 @@ func checkDefineAdds(e *Env) {
 	r.is("a program that says nothing", 1, "", false, r.Contract, r.more)
 }
 
-func checkDefineReplaced(e *Env) {
+func checkDefineReplaced(e *env) {
 	r := newReplicas(e)
 	first, second := r.catalog(1, "", false, r.Contract), r.catalog(2, parley.ValidationJSON, true, r.Contract, r.more)
 	e.Must(r.old.Define(e.Ctx, first))
@@ -112,7 +112,7 @@ func checkDefineReplaced(e *Env) {
 
 // checkDefineUnheard: the older program comes when a newer one has defined already, and
 // changes nothing; another change does not make a new one of it.
-func checkDefineUnheard(e *Env) {
+func checkDefineUnheard(e *env) {
 	r := newReplicas(e)
 	e.Must(r.new.Define(e.Ctx, r.catalog(1, "", false, r.Contract, r.more)))
 	e.Must(r.old.Define(e.Ctx, r.catalog(1, "", false, r.Contract)))
@@ -121,7 +121,7 @@ func checkDefineUnheard(e *Env) {
 	r.is("an older program that changed nothing", 2, "", false, r.Contract, r.more)
 }
 
-func checkUndefine(e *Env) {
+func checkUndefine(e *env) {
 	r := newReplicas(e)
 	defined := r.catalog(1, "", false, r.Contract, r.more)
 	e.Must(r.old.Define(e.Ctx, defined))

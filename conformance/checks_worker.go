@@ -16,26 +16,26 @@ import (
 
 func init() {
 	add(
-		Check{ID: "Q01", Name: "readers are limited, raised and lowered", Run: checkReaders},
-		Check{ID: "Q02", Name: "a burst has all readers at work", Run: checkBurst},
-		Check{ID: "Q05", Name: "drain handles all there is and returns", Run: checkDrain},
-		Check{ID: "Q06", Name: "types without handler are dealt with", Run: checkNoHandler},
-		Check{ID: "Q06", Name: "types that another worker handles", Run: checkHandlerElsewhere},
-		Check{ID: "Q06", Name: "conversations are ended by default", Run: checkMuxEnds},
-		Check{ID: "O09", Name: "released before the work", Run: checkBeforeWork},
-		Check{ID: "W01", Name: "errors and panics undo themselves alone", Run: checkIsolation},
-		Check{ID: "W01", Name: "in a group what went before a failure stays", Run: checkPartOfGroup},
-		Check{ID: "W02", Name: "commits that fail", Run: checkCommitFails},
-		Check{ID: "W02", Name: "connections that break under a handler", Run: func(e *Env) { checkCutConnection(e, 0) }},
-		Check{ID: "W02", Name: "connections that break, which the store finds out later", Run: func(e *Env) { checkCutConnection(e, 30*time.Millisecond) }},
-		Check{ID: "W03", Name: "a slow handler among quick ones", Run: checkSlowHandler},
-		Check{ID: "W04", Name: "stopping", Run: checkStop},
-		Check{ID: "W04", Name: "handlers that do not stop by themselves", Run: checkStopByForce},
+		check{ID: "Q01", Name: "readers are limited, raised and lowered", Run: checkReaders},
+		check{ID: "Q02", Name: "a burst has all readers at work", Run: checkBurst},
+		check{ID: "Q05", Name: "drain handles all there is and returns", Run: checkDrain},
+		check{ID: "Q06", Name: "types without handler are dealt with", Run: checkNoHandler},
+		check{ID: "Q06", Name: "types that another worker handles", Run: checkHandlerElsewhere},
+		check{ID: "Q06", Name: "conversations are ended by default", Run: checkMuxEnds},
+		check{ID: "O09", Name: "released before the work", Run: checkBeforeWork},
+		check{ID: "W01", Name: "errors and panics undo themselves alone", Run: checkIsolation},
+		check{ID: "W01", Name: "in a group what went before a failure stays", Run: checkPartOfGroup},
+		check{ID: "W02", Name: "commits that fail", Run: checkCommitFails},
+		check{ID: "W02", Name: "connections that break under a handler", Run: func(e *env) { checkCutConnection(e, 0) }},
+		check{ID: "W02", Name: "connections that break, which the store finds out later", Run: func(e *env) { checkCutConnection(e, 30*time.Millisecond) }},
+		check{ID: "W03", Name: "a slow handler among quick ones", Run: checkSlowHandler},
+		check{ID: "W04", Name: "stopping", Run: checkStop},
+		check{ID: "W04", Name: "handlers that do not stop by themselves", Run: checkStopByForce},
 	)
 	addRole("doomed", roleDoomed)
 }
 
-func checkReaders(e *Env) {
+func checkReaders(e *env) {
 	w := e.World()
 	for _, hold := range e.Holds() {
 		g := newGate()
@@ -82,32 +82,43 @@ func checkReaders(e *Env) {
 	}
 }
 
-func checkBurst(e *Env) {
+func checkBurst(e *env) {
 	w := e.World()
 	for _, hold := range e.Holds() {
-		const readers = 10
-		g := newGate()
-		var first atomic.Int64
-		r := w.work(w.B, &parley.WorkerOptions{MaxReaders: readers, Hold: hold}, func(ctx context.Context, m *parley.Message) error {
-			first.CompareAndSwap(0, time.Now().UnixNano())
-			return g.pass(ctx)
-		})
-		time.Sleep(200 * time.Millisecond) // it is idle now
-		w.posts(nil, numbered("%d", 100)...)
-		start := time.Now()
-		if !e.Soon(10*time.Second, func() bool { return g.inside() == readers }) {
-			e.Fatalf("%d of %d readers are at work", g.inside(), readers)
+		// The shortest of three tries: other work on the machine can only make one longer.
+		took := burst(w, hold)
+		for range 2 {
+			if took > time.Second {
+				took = min(took, burst(w, hold))
+			}
 		}
-		if d := time.Since(start); d > time.Second {
-			e.Errorf("all readers were at work after %v, want a second at most", d)
+		if took > time.Second {
+			e.Errorf("all readers were at work after %v, want a second at most", took)
 		}
-		close(g.open)
-		e.Soon(10*time.Second, func() bool { return w.depth(w.SQ) == 0 })
-		r.Stop()
 	}
 }
 
-func checkDrain(e *Env) {
+// burst is how long it takes until messages that come all at once have all readers at work.
+func burst(w *world, hold parley.Hold) time.Duration {
+	const readers = 10
+	g := newGate()
+	r := w.work(w.B, &parley.WorkerOptions{MaxReaders: readers, Hold: hold}, func(ctx context.Context, m *parley.Message) error {
+		return g.pass(ctx)
+	})
+	time.Sleep(200 * time.Millisecond) // it is idle now
+	w.posts(nil, numbered("%d", 100)...)
+	start := time.Now()
+	if !w.Soon(10*time.Second, func() bool { return g.inside() == readers }) {
+		w.Fatalf("%d of %d readers are at work", g.inside(), readers)
+	}
+	took := time.Since(start)
+	close(g.open)
+	w.Soon(10*time.Second, func() bool { return w.depth(w.SQ) == 0 })
+	r.Stop()
+	return took
+}
+
+func checkDrain(e *env) {
 	w := e.World()
 	for _, hold := range e.Holds() {
 		bodies := numbered("%03d", 60)
@@ -131,7 +142,7 @@ func checkDrain(e *Env) {
 	}
 }
 
-func checkNoHandler(e *Env) {
+func checkNoHandler(e *env) {
 	w := e.World()
 	mux := parley.NewMux()
 	var healthy atomic.Int64
@@ -159,7 +170,7 @@ func checkNoHandler(e *Env) {
 
 // checkHandlerElsewhere is a deployment: a worker that does not know a type leaves its
 // messages to one that does, and counts no attempt.
-func checkHandlerElsewhere(e *Env) {
+func checkHandlerElsewhere(e *env) {
 	w := e.World()
 	w.Dialog("0", "1") // of type Ask
 	w.Dialog("2")
@@ -208,7 +219,7 @@ func splitWords(s string) (words []string) {
 	return words
 }
 
-func checkMuxEnds(e *Env) {
+func checkMuxEnds(e *env) {
 	w := e.World()
 	h := w.Dialog("end")
 	mux := parley.NewMux()
@@ -231,7 +242,7 @@ func checkMuxEnds(e *Env) {
 	server.Stop()
 }
 
-func checkBeforeWork(e *Env) {
+func checkBeforeWork(e *env) {
 	w := e.World()
 	h := w.Dialog("0", "1", "2")
 	g := newGate()
@@ -269,7 +280,7 @@ func checkBeforeWork(e *Env) {
 	}
 }
 
-func checkIsolation(e *Env) {
+func checkIsolation(e *env) {
 	for _, hold := range e.Holds() {
 		for _, iso := range []parley.Isolation{parley.IsolateEach, parley.IsolateBatch} {
 			w := e.another()
@@ -306,7 +317,7 @@ func checkIsolation(e *Env) {
 	}
 }
 
-func checkPartOfGroup(e *Env) {
+func checkPartOfGroup(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		bodies := numbered("%03d", 30)
@@ -344,19 +355,19 @@ func checkPartOfGroup(e *Env) {
 	}
 }
 
-func checkCommitFails(e *Env) {
+func checkCommitFails(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		b, f := e.frail(nil)
 		bodies := numbered("%03d", 100)
 		w.posts(nil, bodies[:50]...)
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
-		// Whoever commits with one of the marked handlers' work fails, three times
+		// A commit that has the work of a marked handler fails, three times for
 		// each, as a constraint that is checked at the commit would have it.
 		var mu sync.Mutex
 		pending := 0
 		tries := map[string]int{}
-		f.commit = func() error {
+		f.OnCommit = func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if pending > 0 {
@@ -383,17 +394,17 @@ func checkCommitFails(e *Env) {
 		r.Stop()
 		for body, n := range attempts {
 			if body[2] != '7' && n > 1 {
-				e.Errorf("message %s, which did nothing wrong, was charged: its last attempt was %d", body, n)
+				e.Errorf("commits with the work of messages that end in 7 fail; message %s was in a batch with one and was charged for it: attempt %d", body, n)
 			}
 		}
 	}
 }
 
-func checkCutConnection(e *Env, late time.Duration) {
+func checkCutConnection(e *env, late time.Duration) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		b, f := e.frail(nil)
-		f.late = late
+		f.Late = late
 		bodies := numbered("%03d", 100)
 		w.posts(nil, bodies[:50]...)
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
@@ -405,7 +416,7 @@ func checkCutConnection(e *Env, late time.Duration) {
 			}
 			if m.Body[2] == '3' {
 				if _, again := cut.LoadOrStore(string(m.Body), true); !again {
-					f.cut(fmt.Errorf("cut by the check: %w", parley.ErrSerialization))
+					f.Cut(fmt.Errorf("cut by the check: %w", parley.ErrSerialization))
 				}
 			}
 			if int64(m.Attempt) > most.Load() {
@@ -416,15 +427,15 @@ func checkCutConnection(e *Env, late time.Duration) {
 		w.once(w.effects(100), bodies)
 		r.Stop()
 		if most.Load() != 1 {
-			e.Errorf("a message was charged for a broken connection: attempt %d", most.Load())
+			e.Errorf("all open transactions are rolled back while messages that end in 3 are handled; one of the batch was charged for that: attempt %d", most.Load())
 		}
 	}
 }
 
-func checkSlowHandler(e *Env) {
+func checkSlowHandler(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
-		const budget = 50 * time.Millisecond
+		const budget, lease = 50 * time.Millisecond, 2 * time.Second
 		g := newGate()
 		var slow atomic.Int64
 		handler := func(ctx context.Context, m *parley.Message) error {
@@ -436,7 +447,7 @@ func checkSlowHandler(e *Env) {
 			}
 			return w.effect(ctx, m)
 		}
-		r := w.work(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, BatchTime: budget, Lease: time.Second}, handler)
+		r := w.work(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2, BatchTime: budget, Lease: lease}, handler)
 		// Quick ones first, so that batches grow; then a slow one in the middle.
 		bodies := numbered("%03d", 200)
 		w.posts(nil, bodies...)
@@ -455,7 +466,7 @@ func checkSlowHandler(e *Env) {
 		if d := time.Since(start); d > alone+budget+2*time.Second {
 			e.Errorf("60 quick messages took %v beside a slow one, and %v without it", d, alone)
 		}
-		time.Sleep(1500 * time.Millisecond) // longer than the lease
+		time.Sleep(lease * 5 / 4)
 		close(g.open)
 		if got := w.effects(1)[""]; !slices.Equal(got, []string{"slow"}) {
 			e.Errorf("the slow handler left the effects %q", got)
@@ -467,7 +478,7 @@ func checkSlowHandler(e *Env) {
 	}
 }
 
-func checkStop(e *Env) {
+func checkStop(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		g := newGate()
@@ -506,7 +517,7 @@ func checkStop(e *Env) {
 	}
 }
 
-func checkStopByForce(e *Env) {
+func checkStopByForce(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		cause := make(chan error, 10)

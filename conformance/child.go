@@ -46,7 +46,7 @@ func childMain(s Store) bool {
 		if err != nil {
 			return err
 		}
-		b, err := parley.New(ctx, be, nil)
+		b, err := newBroker(ctx, be, nil)
 		if err != nil {
 			return err
 		}
@@ -61,9 +61,9 @@ func childMain(s Store) bool {
 	return true
 }
 
-// Child is a running child process.
-type Child struct {
-	e     *Env
+// child is a running child process.
+type child struct {
+	e     *env
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
@@ -72,13 +72,13 @@ type Child struct {
 // Child starts a process that plays a role on the same store. It is killed at
 // the end of the check. Checks that need one are skipped where the store cannot
 // be shared with another process.
-func (e *Env) Child(role string, args ...string) *Child {
+func (e *env) Child(role string, args ...string) *child {
 	if e.r.store.Process == "" {
 		e.Skipf("the store cannot be opened by another process")
 	}
 	exe, err := os.Executable()
 	e.Must(err)
-	c := &Child{e: e, cmd: exec.Command(exe, e.r.args...), lines: make(chan string, 1000)}
+	c := &child{e: e, cmd: exec.Command(exe, e.r.args...), lines: make(chan string, 1000)}
 	c.cmd.Env = append(os.Environ(), roleEnv+"="+strings.Join(append([]string{role}, args...), "\x1f"), StoreEnv+"="+e.r.store.Process)
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()
@@ -100,7 +100,7 @@ func (e *Env) Child(role string, args ...string) *Child {
 
 // Hear returns the child's next line, or ends the check if none comes within
 // twenty seconds or the child fails.
-func (c *Child) Hear() string {
+func (c *child) Hear() string {
 	select {
 	case line, ok := <-c.lines:
 		if !ok || strings.HasPrefix(line, "error ") {
@@ -116,13 +116,13 @@ func (c *Child) Hear() string {
 }
 
 // Tell sends the child a line.
-func (c *Child) Tell(line string) {
+func (c *child) Tell(line string) {
 	_, err := io.WriteString(c.in, line+"\n")
 	c.e.Must(err)
 }
 
 // Kill ends the child as a crash would: without a chance to clean up.
-func (c *Child) Kill() {
+func (c *child) Kill() {
 	c.cmd.Process.Kill()
 	c.cmd.Wait()
 }

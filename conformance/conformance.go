@@ -12,9 +12,9 @@
 //
 // Every check bears the number of the sentence in docs/semantics.md that it
 // proves, and prints it when it fails. Checks use names of their own, so that a
-// store with other things in it does no harm, and run one after another; what
-// they share is the store. Nothing about any engine is known here: a backend
-// that leaves out an optional interface of package backend is not asked for it.
+// store with other things in it does no harm. Those on one store run one after another;
+// what they share is the store. Nothing about any engine is known here: a backend is
+// asked for the capabilities that it states, and for no others.
 package conformance
 
 import (
@@ -53,15 +53,19 @@ type Store struct {
 	// first one.
 	Disposable bool
 
+	// Beside are stores like this one, each in a database of its own. Run divides the
+	// checks among all of them, which work at the same time: most checks wait more than
+	// they work.
+	Beside []Store
+
 	// Fresh, if set, returns a handle on a store of its own that is not
 	// migrated, for the checks of Migrate. The suite uninstalls it.
 	Fresh func(ctx context.Context) (backend.Backend, error)
 
 	// Limit returns a new handle on the store, as Open does, on a pool of so many
-	// connections. It is needed for the checks of how connections are waited for. A
-	// backend whose transactions take no connection of a pool sets NoPool instead.
-	Limit  func(ctx context.Context, conns int) (backend.Backend, error)
-	NoPool bool
+	// connections. The checks of how connections are waited for need it, unless the
+	// backend has no Capabilities.Pool.
+	Limit func(ctx context.Context, conns int) (backend.Backend, error)
 
 	// Versions, if set, returns a store of its own that is migrated, and whose schema
 	// can be given any version, for the checks of programs and schemas that do not
@@ -140,23 +144,24 @@ func setVersion(ctx context.Context, be backend.Backend, schema, minProgram int)
 // StoreEnv is the environment variable that carries Store.Process.
 const StoreEnv = "PARLEY_CONFORMANCE_STORE"
 
-// Check proves one sentence.
-type Check struct {
+// check proves one sentence.
+type check struct {
 	ID   string // of the sentence
 	Name string // unique, says what is checked
-	Run  func(e *Env)
-	// Limit is for how long the check may run. Default one minute.
+	Run  func(e *env)
+	// Limit is how long the check may run. Default one minute. One that needs more is left out
+	// by -short.
 	Limit time.Duration
 }
 
-var checks []Check
+var checks []check
 
 // add is called by the init functions of the files with the checks.
-func add(c ...Check) { checks = append(checks, c...) }
+func add(c ...check) { checks = append(checks, c...) }
 
-// Checks returns all checks in the order of their sentences.
-func Checks() []Check {
-	var out []Check
+// allChecks returns all checks in the order of their sentences.
+func allChecks() []check {
+	var out []check
 	for _, s := range Sentences {
 		for _, c := range checks {
 			if c.ID == s.ID {
@@ -179,27 +184,63 @@ func RunMatching(t *testing.T, s Store, match *regexp.Regexp) {
 	if childMain(s) {
 		t.Skip("this was a child process of the suite")
 	}
-	r, err := newRunner(t.Context(), s, "-test.run=^"+t.Name()+"$")
-	if err != nil {
-		t.Fatal(err)
+	groups := groupsOf(match)
+	var stores sync.WaitGroup
+	for _, s := range append([]Store{s}, s.Beside...) {
+		stores.Go(func() { runGroups(t, s, groups) })
 	}
-	defer r.close()
-	for _, c := range Checks() {
+	stores.Wait()
+}
+
+// groupsOf returns the checks that match, those of one sentence together, so that stores which
+// divide them are done at about the same time.
+func groupsOf(match *regexp.Regexp) <-chan []check {
+	var groups [][]check
+	for _, c := range allChecks() {
 		if match != nil && !match.MatchString(c.ID+"/"+c.Name) {
 			continue
 		}
-		t.Run(c.ID+"/"+c.Name, func(t *testing.T) {
-			res := r.run(t.Context(), c)
-			for _, l := range res.Log {
-				t.Log(l)
-			}
-			switch {
-			case res.Skipped != "":
-				t.Skip(res.Skipped)
-			case res.Failed != "":
-				t.Errorf("%s\n    broken: %s %s", res.Failed, c.ID, sentence(c.ID))
-			}
-		})
+		if n := len(groups); n > 0 && groups[n-1][0].ID == c.ID {
+			groups[n-1] = append(groups[n-1], c)
+		} else {
+			groups = append(groups, []check{c})
+		}
+	}
+	out := make(chan []check, len(groups))
+	for _, g := range groups {
+		out <- g
+	}
+	close(out)
+	return out
+}
+
+// runGroups runs checks on a store until there are no more.
+func runGroups(t *testing.T, s Store, groups <-chan []check) {
+	t.Helper()
+	r, err := newRunner(t.Context(), s, "-test.run=^"+t.Name()+"$")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer r.close()
+	for group := range groups {
+		for _, c := range group {
+			t.Run(c.ID+"/"+c.Name, func(t *testing.T) {
+				if c.Limit > 0 && testing.Short() {
+					t.Skip("-short: it takes long")
+				}
+				res := r.run(t.Context(), c)
+				for _, l := range res.Log {
+					t.Log(l)
+				}
+				switch {
+				case res.Skipped != "":
+					t.Skip(res.Skipped)
+				case res.Failed != "":
+					t.Errorf("%s\n    broken: %s %s", res.Failed, c.ID, sentence(c.ID))
+				}
+			})
+		}
 	}
 }
 
@@ -248,7 +289,7 @@ func (r *runner) open(ctx context.Context) (err error) {
 }
 
 // renew empties the store before the first check of a group.
-func (r *runner) renew(ctx context.Context, c Check) error {
+func (r *runner) renew(ctx context.Context, c check) error {
 	first := r.group == 0
 	if !r.store.Disposable || r.group == c.ID[0] {
 		return nil
@@ -281,7 +322,7 @@ func (r *runner) broker(ctx context.Context) (*parley.Broker, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open another handle: %w", err)
 		}
-		if r.shared, err = parley.New(ctx, be, nil); err != nil {
+		if r.shared, err = newBroker(ctx, be, nil); err != nil {
 			be.Close()
 			return nil, fmt.Errorf("new broker: %w", err)
 		}
@@ -300,7 +341,7 @@ func (r *runner) forget() {
 }
 
 // run runs one check in a goroutine of its own, under a watchdog.
-func (r *runner) run(ctx context.Context, c Check) Result {
+func (r *runner) run(ctx context.Context, c check) Result {
 	limit := c.Limit
 	if limit == 0 {
 		limit = time.Minute
@@ -310,7 +351,7 @@ func (r *runner) run(ctx context.Context, c Check) Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	e := &Env{Ctx: ctx, r: r, check: c}
+	e := &env{Ctx: ctx, r: r, check: c}
 	start := time.Now()
 	done := make(chan struct{})
 	go func() {

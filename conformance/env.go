@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,14 +14,14 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Env is what a check works with. Its failing methods end the check when they
+// env is what a check works with. Its failing methods end the check when they
 // are called from its own goroutine; from others, use Errorf.
-type Env struct {
+type env struct {
 	// Ctx ends when the check has run for too long.
 	Ctx context.Context
 
 	r     *runner
-	check Check
+	check check
 
 	mu       sync.Mutex
 	failures []string
@@ -28,24 +29,25 @@ type Env struct {
 	log      []string
 	undo     []func()
 	prefix   string
-	shares   bool // the broker of the runner
+	shares   bool                        // the broker of the runner
+	explain  func(failure string) string // of the script that runs
 }
 
 // Errorf records a failure and goes on.
-func (e *Env) Errorf(format string, args ...any) {
+func (e *env) Errorf(format string, args ...any) {
 	_, file, line, _ := runtime.Caller(1)
 	e.fail(at(file, line) + fmt.Sprintf(format, args...))
 }
 
 // Fatalf records a failure and ends the check.
-func (e *Env) Fatalf(format string, args ...any) {
+func (e *env) Fatalf(format string, args ...any) {
 	_, file, line, _ := runtime.Caller(1)
 	e.fail(at(file, line) + fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
 // Must ends the check if err is not nil.
-func (e *Env) Must(err error) {
+func (e *env) Must(err error) {
 	if err != nil {
 		_, file, line, _ := runtime.Caller(1)
 		e.fail(at(file, line) + err.Error())
@@ -54,7 +56,7 @@ func (e *Env) Must(err error) {
 }
 
 // Is ends the check unless errors.Is(err, want).
-func (e *Env) Is(err, want error) {
+func (e *env) Is(err, want error) {
 	if !errors.Is(err, want) {
 		_, file, line, _ := runtime.Caller(1)
 		e.fail(at(file, line) + fmt.Sprintf("the error is %v, want one that is %q", err, want))
@@ -63,14 +65,14 @@ func (e *Env) Is(err, want error) {
 }
 
 // Logf notes something that is printed with the result.
-func (e *Env) Logf(format string, args ...any) {
+func (e *env) Logf(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.log = append(e.log, fmt.Sprintf(format, args...))
 }
 
 // Skipf ends the check as one that this store cannot be asked.
-func (e *Env) Skipf(format string, args ...any) {
+func (e *env) Skipf(format string, args ...any) {
 	e.mu.Lock()
 	e.skipped = fmt.Sprintf(format, args...)
 	e.mu.Unlock()
@@ -81,22 +83,31 @@ func at(file string, line int) string {
 	return fmt.Sprintf("%s:%d: ", file[strings.LastIndexByte(file, '/')+1:], line)
 }
 
-func (e *Env) fail(s string) {
+func (e *env) fail(s string) {
+	if e.explain != nil {
+		s = e.explain(s)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.Ctx.Err() != nil && strings.Contains(s, context.DeadlineExceeded.Error()) {
+		if len(e.failures) > 0 {
+			return // it only follows from what was wrong before
+		}
+		s += " (the time of the whole check was over: look for what waits)"
+	}
 	if len(e.failures) < 20 {
 		e.failures = append(e.failures, s)
 	}
 }
 
 // Cleanup has f called at the end of the check, last first.
-func (e *Env) Cleanup(f func()) {
+func (e *env) Cleanup(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.undo = append(e.undo, f)
 }
 
-func (e *Env) cleanup() {
+func (e *env) cleanup() {
 	for {
 		e.mu.Lock()
 		n := len(e.undo)
@@ -113,7 +124,7 @@ func (e *Env) cleanup() {
 
 // Name returns a name that nothing else in the store has: the same for the same
 // argument within a check.
-func (e *Env) Name(s string) string {
+func (e *env) Name(s string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.prefix == "" {
@@ -123,7 +134,7 @@ func (e *Env) Name(s string) string {
 }
 
 // Handle opens another handle on the store, closed at the end of the check.
-func (e *Env) Handle() backend.Backend {
+func (e *env) Handle() backend.Backend {
 	e.undisturbed()
 	be, err := e.r.store.Open(e.Ctx)
 	if err != nil {
@@ -136,12 +147,12 @@ func (e *Env) Handle() backend.Backend {
 
 // Limited opens another handle on the store, on a pool of so many connections. The
 // caller closes it.
-func (e *Env) Limited(conns int) backend.Backend {
+func (e *env) Limited(conns int) backend.Backend {
 	switch {
-	case e.r.store.NoPool:
+	case e.r.main.Capabilities().Pool == nil:
 		e.Skipf("the store has no pool of connections")
 	case e.r.store.Limit == nil:
-		e.Fatalf("Store.Limit is not set; a backend without a pool of connections says so by Store.NoPool")
+		e.Fatalf("Store.Limit is not set, and the backend has a pool of connections")
 	}
 	e.undisturbed()
 	be, err := e.r.store.Limit(e.Ctx, conns)
@@ -152,8 +163,8 @@ func (e *Env) Limited(conns int) backend.Backend {
 }
 
 // undisturbed closes the broker that checks share, unless this one uses it: its
-// duties would lock, for moments, what a check of the backend alone looks at.
-func (e *Env) undisturbed() {
+// maintenance jobs would lock, for moments, what a check of the backend alone looks at.
+func (e *env) undisturbed() {
 	if !e.shares {
 		e.r.forget()
 	}
@@ -161,14 +172,14 @@ func (e *Env) undisturbed() {
 
 // Broker opens a Broker on a handle of its own, closed at the end of the check:
 // what another process would have.
-func (e *Env) Broker(o *parley.Options) *parley.Broker {
+func (e *env) Broker(o *parley.Options) *parley.Broker {
 	e.undisturbed()
 	be, err := e.r.store.Open(e.Ctx)
 	if err != nil {
 		e.fail("open another handle: " + err.Error())
 		runtime.Goexit()
 	}
-	b, err := parley.New(e.Ctx, be, o)
+	b, err := newBroker(e.Ctx, be, o)
 	if err != nil {
 		be.Close()
 		e.fail("new broker: " + err.Error())
@@ -178,16 +189,30 @@ func (e *Env) Broker(o *parley.Options) *parley.Broker {
 	return b
 }
 
+// newBroker is parley.New without the log of what checks break on purpose.
+func newBroker(ctx context.Context, be backend.Backend, o *parley.Options) (*parley.Broker, error) {
+	var quiet parley.Options
+	if o != nil {
+		quiet = *o
+	}
+	if quiet.Logger == nil {
+		quiet.Logger = slog.New(slog.DiscardHandler)
+	}
+	return parley.New(ctx, be, &quiet)
+}
+
 // HoldsInTransaction reports whether the store's deliveries can be held by an
 // open transaction.
-func (e *Env) HoldsInTransaction() bool {
-	_, ok := e.r.main.(backend.TransactionHolder)
-	return ok
+func (e *env) HoldsInTransaction() bool {
+	return e.r.main.Capabilities().HoldsInTransaction
 }
+
+// ManyWriters reports whether transactions that write can be open side by side.
+func (e *env) ManyWriters() bool { return !e.r.main.Capabilities().SingleWriter }
 
 // Holds lists the ways of holding that the store has; checks of holding are run
 // for each.
-func (e *Env) Holds() []parley.Hold {
+func (e *env) Holds() []parley.Hold {
 	if e.HoldsInTransaction() {
 		return []parley.Hold{parley.HoldTransaction, parley.HoldLease}
 	}
@@ -198,7 +223,7 @@ func (e *Env) Holds() []parley.Hold {
 // without telling. It reports whether it did. On a machine so busy that f is
 // slow it waits longer, for as many looks as there would be on another, since
 // what it waits for is as slow.
-func (e *Env) Soon(d time.Duration, f func() bool) bool {
+func (e *env) Soon(d time.Duration, f func() bool) bool {
 	begun := time.Now()
 	enough := int(d / (25 * time.Millisecond))
 	for looks := 1; ; looks++ {

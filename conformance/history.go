@@ -22,7 +22,7 @@ import (
 // several senders begin with "hot" and are ordered by the numbers that the
 // broker gave.
 type history struct {
-	e  *Env
+	e  *env
 	mu sync.Mutex
 
 	sent    map[string][]string  // stream -> bodies committed, in order
@@ -39,7 +39,7 @@ type history struct {
 	lately  time.Time            // when something was acknowledged
 }
 
-func newHistory(e *Env) *history {
+func newHistory(e *env) *history {
 	return &history{
 		e: e, sent: map[string][]string{}, done: map[string][]string{}, held: map[parley.ID]string{}, busy: map[string]string{},
 		groups: map[parley.ID]bool{}, convs: map[parley.ID]bool{}, started: map[string]int64{}, counts: map[string]int{}, lately: time.Now(),
@@ -163,7 +163,7 @@ type load struct {
 // runLoad lets six senders and five receivers work on one queue for some
 // seconds. Most streams are used for a few messages and then never again: what
 // a stream loses, its next message would heal.
-func runLoad(e *Env, l load) {
+func runLoad(e *env, l load) {
 	const senders, receivers, length = 6, 5, 2500 * time.Millisecond
 	w := e.World()
 	h := newHistory(e)
@@ -201,7 +201,7 @@ func runLoad(e *Env, l load) {
 	var operating sync.WaitGroup
 	operating.Go(func() {
 		rng := rand.New(rand.NewPCG(seed, 1000))
-		b := e.Broker(&parley.Options{GroupWait: 30 * time.Millisecond, NoDuties: true})
+		b := e.Broker(&parley.Options{GroupWait: 30 * time.Millisecond, NoMaintenance: true})
 		for {
 			select {
 			case <-stop:
@@ -225,7 +225,7 @@ func runLoad(e *Env, l load) {
 
 // loadSender sends on a key and a conversation of its own.
 type loadSender struct {
-	w           *World
+	w           *world
 	h           *history
 	b           *parley.Broker
 	rng         *rand.Rand
@@ -315,7 +315,7 @@ func (s *loadSender) transaction() error {
 }
 
 // loadReceive takes one delivery and does something with it.
-func loadReceive(w *World, h *history, b *parley.Broker, rng *rand.Rand, who string, l load) bool {
+func loadReceive(w *world, h *history, b *parley.Broker, rng *rand.Rand, who string, l load) bool {
 	ctx, e := w.Ctx, h.e
 	holds := e.Holds()
 	d, err := b.Receive(ctx, w.SQ, &parley.ReceiveOptions{Hold: holds[rng.IntN(len(holds))], MaxMessages: 1 + rng.IntN(6), Wait: 30 * time.Millisecond})
@@ -386,7 +386,7 @@ func loadReceive(w *World, h *history, b *parley.Broker, rng *rand.Rand, who str
 }
 
 // loadOperate does one thing that operators do.
-func loadOperate(w *World, h *history, b *parley.Broker, rng *rand.Rand, l load, busy bool) error {
+func loadOperate(w *world, h *history, b *parley.Broker, rng *rand.Rand, l load, busy bool) error {
 	ctx := w.Ctx
 	h.mu.Lock()
 	parked := h.parked
@@ -395,7 +395,7 @@ func loadOperate(w *World, h *history, b *parley.Broker, rng *rand.Rand, l load,
 	h.mu.Unlock()
 	for _, g := range parked {
 		err := b.Admin().Unpark(ctx, g)
-		if errors.Is(err, parley.ErrGroupBusy) { // somebody looks at it: again in a moment
+		if errors.Is(err, parley.ErrGroupBusy) { // another transaction looks at it: again in a moment
 			h.mu.Lock()
 			h.parked = append(h.parked, g)
 			h.mu.Unlock()
@@ -408,7 +408,7 @@ func loadOperate(w *World, h *history, b *parley.Broker, rng *rand.Rand, l load,
 	}
 	if l.promotes && rng.IntN(3) == 0 {
 		var o []parley.PromoteOption
-		if o = append(o, parley.Level(rng.IntN(3))); rng.IntN(4) == 0 {
+		if o = append(o, parley.PromoteLevel(rng.IntN(3))); rng.IntN(4) == 0 {
 			o = append(o, parley.Sticky())
 		}
 		err := b.Promote(ctx, group, o...)

@@ -34,7 +34,7 @@ func Command(ctx context.Context, name string, s Store, args []string, stdout, s
 	run := flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
 	list := flags.Bool("list", false, "list the sentences and their checks, and run nothing")
 	asJSON := flags.Bool("json", false, "print one JSON object for each check")
-	file := flags.String("report", "", "probe and measure too, and write all results to the `file`")
+	file := flags.String("report", "", "probe and measure too, and write all to the `file`: JUnit if .xml, else JSON")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -93,7 +93,7 @@ func Command(ctx context.Context, name string, s Store, args []string, stdout, s
 func List(w io.Writer, match *regexp.Regexp) {
 	for _, s := range Sentences {
 		printed := false
-		for _, c := range Checks() {
+		for _, c := range allChecks() {
 			if c.ID != s.ID || match != nil && !match.MatchString(c.ID+"/"+c.Name) {
 				continue
 			}
@@ -126,7 +126,7 @@ func (r *runner) describe(ctx context.Context, w io.Writer) {
 func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, w io.Writer, p *Report) (code int, err error) {
 	passed, failed, skipped := 0, 0, 0
 	enc := json.NewEncoder(w)
-	for _, c := range Checks() {
+	for _, c := range allChecks() {
 		if !match.MatchString(c.ID + "/" + c.Name) {
 			continue
 		}

@@ -14,19 +14,25 @@ import (
 )
 
 // withChecks has the suite consist of these checks for the test.
-func withChecks(t *testing.T, c ...Check) {
+func withChecks(t *testing.T, c ...check) {
 	t.Helper()
 	old := checks
 	checks = c
 	t.Cleanup(func() { checks = old })
 }
 
-func passing(id, name string) Check { return Check{ID: id, Name: name, Run: func(*Env) {}} }
+// TestMain has probes wait less: in memory nothing takes long that does not wait.
+func TestMain(m *testing.M) {
+	leastPatience = 50 * time.Millisecond
+	m.Run()
+}
 
-// command runs Command on the reference store.
+func passing(id, name string) check { return check{ID: id, Name: name, Run: func(*env) {}} }
+
+// command runs Command on the store in memory.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	return commandOn(t, referenceStore(""), args...)
+	return commandOn(t, memoryStore(""), args...)
 }
 
 func commandOn(t *testing.T, s Store, args ...string) (code int, stdout, stderr string) {
@@ -44,19 +50,19 @@ func lastLine(s string) string {
 func TestCommandReports(t *testing.T) {
 	withChecks(t,
 		passing("D01", "good"),
-		Check{ID: "D02", Name: "bad", Run: func(e *Env) {
+		check{ID: "D02", Name: "bad", Run: func(e *env) {
 			e.Errorf("one thing")
 			e.Fatalf("another thing")
 		}},
-		Check{ID: "D03", Name: "not for this store", Run: func(e *Env) { e.Skipf("it has no such thing") }},
-		Check{ID: "D04", Name: "broken check", Run: func(e *Env) { panic("oh dear") }},
+		check{ID: "D03", Name: "not for this store", Run: func(e *env) { e.Skipf("it has no such thing") }},
+		check{ID: "D04", Name: "broken check", Run: func(e *env) { panic("oh dear") }},
 	)
 	code, out, _ := command(t)
 	if code != 1 {
 		t.Errorf("with failed checks the exit code is %d, want 1", code)
 	}
 	for _, want := range []string{
-		"reference go", "ok   D01/good (", "FAIL D02/bad (", "one thing", "another thing", "broken: D02 " + sentence("D02"),
+		"memory go", "ok   D01/good (", "FAIL D02/bad (", "one thing", "another thing", "broken: D02 " + sentence("D02"),
 		"skip D03/not for this store (", "it has no such thing", "FAIL D04/broken check (", "panic: oh dear",
 	} {
 		if !strings.Contains(out, want) {
@@ -85,11 +91,11 @@ func TestCommandReports(t *testing.T) {
 func TestCommandJSON(t *testing.T) {
 	withChecks(t,
 		passing("D01", "good"),
-		Check{ID: "D02", Name: "bad", Run: func(e *Env) {
+		check{ID: "D02", Name: "bad", Run: func(e *env) {
 			e.Logf("a note of %d", 1)
 			e.Fatalf("a thing")
 		}},
-		Check{ID: "D03", Name: "skipped", Run: func(e *Env) { e.Skipf("a reason") }},
+		check{ID: "D03", Name: "skipped", Run: func(e *env) { e.Skipf("a reason") }},
 	)
 	code, out, _ := command(t, "-json")
 	if code != 1 {
@@ -137,7 +143,7 @@ func TestCommandList(t *testing.T) {
 			t.Errorf("-list does not show %s", s.ID)
 		}
 	}
-	for _, c := range Checks() {
+	for _, c := range allChecks() {
 		if !strings.Contains(out, "       "+c.Name+"\n") {
 			t.Errorf("-list does not show the check %q", c.Name)
 		}
@@ -169,13 +175,13 @@ func TestCommandRefuses(t *testing.T) {
 
 // A check that hangs is stopped, and what it holds is released.
 func TestRunnerStops(t *testing.T) {
-	r, err := newRunner(t.Context(), referenceStore(""))
+	r, err := newRunner(t.Context(), memoryStore(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.close()
 	cleaned := false
-	res := r.run(t.Context(), Check{ID: "D01", Name: "waits for ever", Limit: 50 * time.Millisecond, Run: func(e *Env) {
+	res := r.run(t.Context(), check{ID: "D01", Name: "waits for ever", Limit: 50 * time.Millisecond, Run: func(e *env) {
 		e.Cleanup(func() { cleaned = true })
 		<-e.Ctx.Done()
 		e.Must(e.Ctx.Err())

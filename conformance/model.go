@@ -41,7 +41,7 @@ type model struct {
 	log     []string
 }
 
-func checkModel(e *Env) {
+func checkModel(e *env) {
 	w := invWorld(e)
 	m := &model{seed: modelSeed(), groups: map[parley.ID]*modelGroup{}}
 	m.rng = rand.New(rand.NewPCG(m.seed, 1))
@@ -103,7 +103,7 @@ func (m *model) step() {
 		do     func()
 	}{
 		{24, m.send}, {14, m.endSender}, {24, m.claimStep}, {24, m.settleStep}, {4, m.more},
-		{6, m.promote}, {3, m.unpark}, {4, m.move}, {2, m.endConv}, {4, m.tendStep}, {1, m.crash}, {1, m.abandon},
+		{6, m.promote}, {3, m.unpark}, {4, m.move}, {2, m.endConv}, {4, m.maintainStep}, {1, m.crash}, {1, m.abandon},
 	}
 	total := 0
 	for _, s := range steps {

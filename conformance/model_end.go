@@ -29,7 +29,7 @@ func (m *model) crash() {
 		}
 	}
 	i := slices.Index(m.handles, dead)
-	m.handles[i] = invUnder(dead.World)
+	m.handles[i] = invUnder(dead.world)
 	m.invBelow = m.handles[i]
 }
 
@@ -57,8 +57,8 @@ func (m *model) abandon() {
 	if m.rng.IntN(2) == 0 {
 		return
 	}
-	// Whether an old hold is good for anything as long as nobody else came is
-	// the store's choice; after somebody did, it is not.
+	// As long as no other receiver has come, the store chooses whether an old hold
+	// is good for anything. After another receiver has come, the hold is not.
 	g := hand.groups[0]
 	next := m.take(parley.HoldLease, backend.ClaimRequest{Queue: m.sq, Group: g.id, MaxGroups: 1, MaxMessages: 2, Lease: time.Hour}, []*modelGroup{g})
 	if next == nil {
@@ -69,12 +69,12 @@ func (m *model) abandon() {
 	}
 }
 
-// probe claims everything and rolls back: what is committed, and in nobody's
+// probe claims everything and rolls back: what is committed, and in no receiver's
 // hands, must be in the order, and nothing else. It claims by lease, so that what
 // it has is not found again.
 func (m *model) probe() {
 	if m.rng.IntN(2) == 0 {
-		m.duty(backend.DutyDeferred)
+		m.job(backend.JobDeferred)
 	}
 	for _, queue := range []int64{m.sq, m.cq} {
 		ready := m.ready(queue)
@@ -93,7 +93,7 @@ func (m *model) probe() {
 				g := m.read(h, h.Messages, 1000, parley.ID{}, nil)
 				i := slices.Index(ready, g)
 				if i < 0 {
-					m.failf("claims of everything have %s, which is in hand %t, hidden %t, or was claimed before", m.name(g), g.hand != nil, g.hidden)
+					m.failf("claims of everything have %s, %s", m.name(g), g.unexpected())
 				}
 				ready = slices.Delete(ready, i, i+1)
 			}
@@ -104,6 +104,18 @@ func (m *model) probe() {
 			}
 		}
 		m.rollback(tx)
+	}
+}
+
+// unexpected says why a claim must not have a group.
+func (g *modelGroup) unexpected() string {
+	switch {
+	case g.hand != nil:
+		return "which a receiver has in hand"
+	case g.hidden:
+		return "which is parked or deferred"
+	default:
+		return "which an earlier claim of the same transaction has returned, or which has no message for it to see"
 	}
 }
 
@@ -120,7 +132,7 @@ func (m *model) finish() {
 			m.unparkGroup(g)
 		}
 	}
-	m.duty(backend.DutyDeferred)
+	m.job(backend.JobDeferred)
 	m.probe()
 	for _, queue := range []int64{m.sq, m.cq} {
 		for len(m.ready(queue)) > 0 {
@@ -135,6 +147,6 @@ func (m *model) finish() {
 			}
 		}
 	}
-	m.duty(backend.DutyMarkers)
+	m.job(backend.JobMarkers)
 	m.probe()
 }

@@ -27,7 +27,7 @@ type modelStream struct {
 	// place in the order may be older than its oldest message, until the next
 	// acknowledgement.
 	blurred bool
-	// late: somebody was writing to it when its group was made ready, so that it
+	// late: a sender was writing to it when its group was made ready, so that it
 	// may stand at the place of a message that came while the group was hidden.
 	late bool
 }
@@ -47,8 +47,8 @@ type modelGroup struct {
 	id     parley.ID
 	hand   *modelHand
 	hidden bool // parked or deferred
-	// unsure: it was made ready while somebody was writing to one of its
-	// streams; until DutyDeferred has looked, claims may pass that stream.
+	// unsure: it was made ready while a sender was writing to one of its
+	// streams; until JobDeferred has looked, claims may pass that stream.
 	unsure bool
 	promo  *modelPromotion
 }
@@ -112,7 +112,7 @@ func (m *model) name(g *modelGroup) string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// sendable: nobody else writes to it, and its conversation goes on.
+// sendable: no sender writes to it, and its conversation goes on.
 func sendable(s *modelStream) bool {
 	return s.writer == nil && s.post.IsZero() && (s.conv == nil || len(s.conv.ended) == 0)
 }
@@ -247,7 +247,7 @@ func (m *model) inFlight(g *modelGroup) bool {
 	return slices.ContainsFunc(m.streams, func(s *modelStream) bool { return s.group == g && !s.post.IsZero() && s.writer != nil })
 }
 
-// written reports whether somebody is writing to a stream of the group.
+// written reports whether a sender is writing to a stream of the group.
 func (m *model) written(g *modelGroup) bool {
 	return slices.ContainsFunc(m.streams, func(s *modelStream) bool { return s.group == g && s.writer != nil })
 }

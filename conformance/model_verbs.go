@@ -87,7 +87,7 @@ func (m *model) move() {
 		}
 		err := tx.LockGroup(ctx, g.id)
 		if g.hand != nil {
-			if !invBusy(m.Env, err) {
+			if !invBusy(m.env, err) {
 				m.failf("%s: LockGroup of a held group returns %v", what, err)
 			}
 			m.rollback(tx)
@@ -99,10 +99,10 @@ func (m *model) move() {
 	err := tx.Move(ctx, s.how.peer, to.id, fresh)
 	if s.writer != nil {
 		if !errors.Is(err, backend.ErrStreamBusy) {
-			m.failf("%s: somebody is writing, and Move returns %v", what, err)
+			m.failf("%s: a sender is writing, and Move returns %v", what, err)
 		}
 		m.rollback(tx)
-		m.logf("%s: somebody is writing", what)
+		m.logf("%s: a sender is writing", what)
 		return
 	}
 	m.must(err, what)
@@ -137,7 +137,7 @@ func (m *model) endConv() {
 	what := "end of the side that receives " + s.name
 	err := tx.LockGroup(ctx, s.group.id)
 	if s.group.hand != nil {
-		if !invBusy(m.Env, err) {
+		if !invBusy(m.env, err) {
 			m.failf("%s: LockGroup of a held group returns %v", what, err)
 		}
 		m.rollback(tx)
@@ -169,17 +169,18 @@ func (m *model) endConv() {
 	back.messages = append(back.messages, modelMessage{body: parley.EndDialog, from: from.Add(-invPatience), to: time.Now()})
 }
 
-func (m *model) tendStep() {
-	duties := []backend.Duty{backend.DutyMarkers, backend.DutyMarkers, backend.DutyDeferred, backend.DutyDeferred, backend.DutyDelayed, backend.DutyClosed}
-	m.duty(duties[m.rng.IntN(len(duties))])
+func (m *model) maintainStep() {
+	jobs := []backend.Job{backend.JobMarkers, backend.JobMarkers, backend.JobDeferred, backend.JobDeferred, backend.JobDelayed, backend.JobClosed}
+	m.job(jobs[m.rng.IntN(len(jobs))])
 }
 
-func (m *model) duty(duty backend.Duty) {
-	m.tend(duty)
-	m.logf("duty %s", duty)
-	if duty == backend.DutyDeferred {
+func (m *model) job(job backend.Job) {
+	m.maintain(job)
+	m.logf("job %s", job)
+	if job == backend.JobDeferred {
 		for _, g := range m.inUse() {
-			g.unsure = g.unsure && m.written(g)
+			// What a receiver holds the job passes over, and a sender may write again before it returns.
+			g.unsure = g.unsure && (m.written(g) || g.hand != nil)
 		}
 	}
 }

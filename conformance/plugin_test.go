@@ -26,7 +26,7 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// Store counts its transactions. That it does not listen is its own choice.
+// Store counts its transactions. What it can do besides is what the store below can.
 type Store struct {
 	backend.Backend
 	Begun atomic.Int64

@@ -159,7 +159,13 @@ func (p *Report) failed(ctx context.Context, s Store, err error) error {
 
 // save writes the file, after each part, so that it is there whatever happens.
 func (p *Report) save() error {
-	data, err := json.MarshalIndent(p, "", "\t")
+	var data []byte
+	var err error
+	if strings.HasSuffix(p.path, ".xml") {
+		data, err = p.junit()
+	} else {
+		data, err = json.MarshalIndent(p, "", "\t")
+	}
 	if err != nil {
 		return err
 	}
@@ -210,7 +216,7 @@ func (p *Report) add(res Result) error {
 
 // rest does what comes after the checks: the probes and the figures.
 func (p *Report) rest(ctx context.Context, r *runner) error {
-	res := r.run(ctx, Check{ID: "probe", Name: "locks", Limit: 10 * time.Minute, Run: func(e *Env) {
+	res := r.run(ctx, check{ID: "probe", Name: "locks", Limit: 10 * time.Minute, Run: func(e *env) {
 		p.Locks = lockProbes(e)
 	}})
 	for i := range p.Locks {

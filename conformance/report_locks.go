@@ -97,9 +97,12 @@ func (s *lockSite) claims(ctx context.Context, tx backend.Tx) ([]*backend.Hold, 
 	return c.Holds, got, nil
 }
 
+// leastPatience is how long a verb takes at least before a probe says that it waits.
+var leastPatience = 500 * time.Millisecond
+
 // lockProbes tries each pair of verbs. A verb that takes ten times as long as it does alone,
-// and no less than half a second, waits.
-func lockProbes(e *Env) (list []LockProbe) {
+// and no less than leastPatience, waits.
+func lockProbes(e *env) (list []LockProbe) {
 	below := invUnder(invWorld(e))
 	site := func(then func(s *lockSite)) {
 		s := &lockSite{below, below.dialog(), below.dialog(), below.key(parley.NewID().String())}
@@ -132,7 +135,7 @@ func lockProbes(e *Env) (list []LockProbe) {
 			x := try(s)
 			x.First = "nothing"
 			list = append(list, x)
-			patience = max(500*time.Millisecond, 10*time.Duration(x.Took*float64(time.Millisecond)))
+			patience = max(leastPatience, 10*time.Duration(x.Took*float64(time.Millisecond)))
 		})
 		for _, first := range lockVerbs {
 			site(func(s *lockSite) {

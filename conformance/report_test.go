@@ -3,9 +3,11 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,13 +41,13 @@ func reported(t *testing.T, s Store, args ...string) (code int, text string, r R
 func TestReport(t *testing.T) {
 	withChecks(t,
 		passing("D01", "good"),
-		Check{ID: "D02", Name: "bad", Run: func(e *Env) {
+		check{ID: "D02", Name: "bad", Run: func(e *env) {
 			e.Logf("asked DB.example.com")
 			e.Fatalf("dial tcp 10.1.2.3:5432, [fe80::1]:5432: s3cret, db.example.com; the version is 16.0.1000.6")
 		}},
-		Check{ID: "D03", Name: "not here", Run: func(e *Env) { e.Skipf("there is none on db.example.com") }},
+		check{ID: "D03", Name: "not here", Run: func(e *env) { e.Skipf("there is none on db.example.com") }},
 	)
-	s := referenceStore("")
+	s := memoryStore("")
 	open := s.Open
 	s.Open = func(ctx context.Context) (backend.Backend, error) {
 		be, err := open(ctx)
@@ -57,7 +59,7 @@ func TestReport(t *testing.T) {
 	if code != 1 || r.Error != "" || r.Format != 1 || r.Passed != 1 || r.Failed != 1 || r.Skipped != 1 {
 		t.Errorf("code %d and %+v", code, r)
 	}
-	if r.Engine != "reference" || r.Version == "" || r.Go == "" || r.System == "" || r.CPUs == 0 || r.Program == "" || r.At.IsZero() {
+	if r.Engine != "memory" || r.Version == "" || r.Go == "" || r.System == "" || r.CPUs == 0 || r.Program == "" || r.At.IsZero() {
 		t.Errorf("of the store and the program is known: %+v", r)
 	}
 	want := []Checked{
@@ -105,6 +107,68 @@ func TestReport(t *testing.T) {
 		if x.First == x.Then && x.First == "send on a conversation" && x.Result != "waits" {
 			t.Errorf("two senders of one conversation: %s", x.Result)
 		}
+	}
+}
+
+// TestReportAsJUnit: a file that is named .xml has the checks as CI servers read them.
+func TestReportAsJUnit(t *testing.T) {
+	withChecks(t,
+		passing("D01", "good"),
+		check{ID: "D02", Name: "bad <&>", Run: func(e *env) {
+			e.Logf("asked")
+			e.Fatalf("s3cret \x00 is not ]]> %q", "wanted")
+		}},
+		check{ID: "D03", Name: "not here", Run: func(e *env) { e.Skipf("there is none") }},
+	)
+	s := memoryStore("")
+	s.Secrets = []string{"s3cret"}
+	file := filepath.Join(t.TempDir(), "out.xml")
+	code, _, stderr := commandOn(t, s, "-report", file)
+	data, err := os.ReadFile(file)
+	if err != nil || code != 1 {
+		t.Fatalf("code %d, %v\n%s", code, err, stderr)
+	}
+	var got junitSuite
+	if err := xml.Unmarshal(data, &got); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	if got.Tests != 3 || got.Failures != 1 || got.Skipped != 1 || got.Errors != 0 || len(got.Cases) != 3 {
+		t.Fatalf("%d tests, %d failures, %d skipped, %d errors in\n%s", got.Tests, got.Failures, got.Skipped, got.Errors, data)
+	}
+	for _, want := range []string{"engine", "version", "parley", "go"} {
+		if !slices.ContainsFunc(got.Properties, func(p junitProperty) bool { return p.Name == want && p.Value != "" }) {
+			t.Errorf("there is no property %s in %+v", want, got.Properties)
+		}
+	}
+	for i, id := range []string{"D01", "D02", "D03"} {
+		c := got.Cases[i]
+		if c.Class != "parley."+id || len(c.Properties) != 1 || c.Properties[0] != (junitProperty{"sentence", sentence(id)}) {
+			t.Errorf("case %d is %+v", i, c)
+		}
+	}
+	if c := got.Cases[1]; c.Name != "bad <&>" || c.Failure == nil || !strings.Contains(c.Failure.Message, sentence("D02")) ||
+		!strings.Contains(c.Failure.Text, `is not ]]> "wanted"`) || !strings.Contains(c.Log, "asked") {
+		t.Errorf("the case that failed is %+v", c)
+	}
+	if c := got.Cases[2]; c.Failure != nil || c.Skipped == nil || c.Skipped.Message != "there is none" {
+		t.Errorf("the case that was skipped is %+v", c)
+	}
+	if strings.Contains(string(data), "s3cret") {
+		t.Errorf("a secret is in\n%s", data)
+	}
+}
+
+// TestReportAsJUnitOfStoreThatFails: a store that cannot be opened is an error of the report.
+func TestReportAsJUnitOfStoreThatFails(t *testing.T) {
+	withChecks(t, passing("D01", "good"))
+	s := Store{Open: func(context.Context) (backend.Backend, error) { return nil, errors.New("no such host") }}
+	file := filepath.Join(t.TempDir(), "out.xml")
+	if code, _, _ := commandOn(t, s, "-report", file); code != 1 {
+		t.Errorf("code %d for a store that cannot be opened", code)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), `<error message="conformance: open: no such host">`) {
+		t.Errorf("the report of a store that cannot be opened: %v\n%s", err, data)
 	}
 }
 

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
-// World is a pair of services with a contract between them, which most checks
+// world is a pair of services with a contract between them, which most checks
 // start from: Client on CQ begins conversations with Server on SQ. Each check
 // has its own.
-type World struct {
-	*Env
+type world struct {
+	*env
 	B *parley.Broker
 
 	Client, Server string // services
@@ -25,9 +24,9 @@ type World struct {
 
 // World defines the services on the Broker that checks share; a check that
 // closes its Broker, or needs one with options, uses WorldOn.
-func (e *Env) World(change ...func(*parley.Catalog)) *World {
-	if _, ok := e.r.main.(backend.Listener); !ok {
-		// What one broker's duties make due, another's receiver learns of by
+func (e *env) World(change ...func(*parley.Catalog)) *world {
+	if e.r.main.Capabilities().Listener == nil {
+		// What one broker's maintenance jobs make due, another's receiver learns of by
 		// polling only.
 		return e.WorldOn(e.Broker(nil), change...)
 	}
@@ -40,9 +39,9 @@ func (e *Env) World(change ...func(*parley.Catalog)) *World {
 // WorldOn defines the services on b. change may alter the catalog before it is
 // defined: Queues[0] is CQ, Queues[1] is SQ, Services[0] Client, Services[1]
 // Server.
-func (e *Env) WorldOn(b *parley.Broker, change ...func(*parley.Catalog)) *World {
-	w := &World{
-		Env: e, B: b,
+func (e *env) WorldOn(b *parley.Broker, change ...func(*parley.Catalog)) *world {
+	w := &world{
+		env: e, B: b,
 		Client: e.Name("client"), Server: e.Name("server"), CQ: e.Name("cq"), SQ: e.Name("sq"),
 		Contract: e.Name("contract"), Ask: e.Name("ask"), Tell: e.Name("tell"), Any: e.Name("any"),
 	}
@@ -65,7 +64,7 @@ func (e *Env) WorldOn(b *parley.Broker, change ...func(*parley.Catalog)) *World 
 }
 
 // Tx runs f in a transaction and ends the check if it fails.
-func (w *World) Tx(f func(tx *parley.Tx) error) {
+func (w *world) Tx(f func(tx *parley.Tx) error) {
 	if err := w.B.InTx(w.Ctx, f); err != nil {
 		w.fail("transaction: " + err.Error())
 		runtime.Goexit()
@@ -74,12 +73,12 @@ func (w *World) Tx(f func(tx *parley.Tx) error) {
 
 // Dialog begins a conversation from Client to Server and sends Ask messages
 // with the bodies, all in one transaction. It returns Client's handle.
-func (w *World) Dialog(bodies ...string) parley.ID {
+func (w *world) Dialog(bodies ...string) parley.ID {
 	return w.DialogWith(nil, bodies...)
 }
 
 // DialogWith is Dialog with options; the contract is the world's unless set.
-func (w *World) DialogWith(o *parley.DialogOptions, bodies ...string) (h parley.ID) {
+func (w *world) DialogWith(o *parley.DialogOptions, bodies ...string) (h parley.ID) {
 	var opt parley.DialogOptions
 	if o != nil {
 		opt = *o
@@ -104,14 +103,26 @@ func (w *World) DialogWith(o *parley.DialogOptions, bodies ...string) (h parley.
 }
 
 // Send sends one message on a conversation in a transaction of its own.
-func (w *World) Send(h parley.ID, typ, body string) {
+func (w *world) Send(h parley.ID, typ, body string) {
 	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).Send(w.Ctx, typ, []byte(body)) })
+}
+
+// errUndo rolls a transaction back.
+var errUndo = errors.New("it is rolled back")
+
+// post posts a body in a transaction of its own.
+func (w *world) post(queue, body string, o ...parley.PostOption) parley.ID {
+	id, err := w.B.Post(w.Ctx, queue, parley.Payload{Body: []byte(body)}, o...)
+	if err != nil {
+		w.Fatalf("post %q: %v", body, err)
+	}
+	return id
 }
 
 // Receive returns the next delivery of a queue, or ends the check if there is
 // none within five seconds. It is given back at the end of the check if the
 // check did not settle it.
-func (w *World) Receive(queue string, o *parley.ReceiveOptions) *parley.Delivery {
+func (w *world) Receive(queue string, o *parley.ReceiveOptions) *parley.Delivery {
 	d := w.TryReceive(queue, o, 5*time.Second)
 	if d == nil {
 		w.fail("nothing was received from " + queue + " within 5 s")
@@ -121,7 +132,7 @@ func (w *World) Receive(queue string, o *parley.ReceiveOptions) *parley.Delivery
 }
 
 // TryReceive is Receive with a wait; nil if there is nothing.
-func (w *World) TryReceive(queue string, o *parley.ReceiveOptions, wait time.Duration) *parley.Delivery {
+func (w *world) TryReceive(queue string, o *parley.ReceiveOptions, wait time.Duration) *parley.Delivery {
 	var opt parley.ReceiveOptions
 	if o != nil {
 		opt = *o
@@ -140,7 +151,7 @@ func (w *World) TryReceive(queue string, o *parley.ReceiveOptions, wait time.Dur
 }
 
 // Nothing ends the check if something can be received from the queue now.
-func (w *World) Nothing(queue string, o *parley.ReceiveOptions) {
+func (w *world) Nothing(queue string, o *parley.ReceiveOptions) {
 	if d := w.TryReceive(queue, o, 0); d != nil {
 		w.fail("received " + describe(d.Messages) + " from " + queue + ", where nothing should be")
 		runtime.Goexit()
@@ -148,9 +159,9 @@ func (w *World) Nothing(queue string, o *parley.ReceiveOptions) {
 }
 
 // Take receives one delivery, acknowledges it, and returns its bodies.
-func (w *World) Take(queue string, o *parley.ReceiveOptions) []string {
+func (w *world) Take(queue string, o *parley.ReceiveOptions) []string {
 	d := w.Receive(queue, o)
-	got := Bodies(d.Messages)
+	got := bodiesOf(d.Messages)
 	if err := d.Ack(w.Ctx); err != nil {
 		w.fail("acknowledge: " + err.Error())
 		runtime.Goexit()
@@ -160,7 +171,7 @@ func (w *World) Take(queue string, o *parley.ReceiveOptions) []string {
 
 // Drain takes all that can be received now and returns the messages in the
 // order in which they came.
-func (w *World) Drain(queue string) []*parley.Message {
+func (w *world) Drain(queue string) []*parley.Message {
 	var all []*parley.Message
 	for {
 		d := w.TryReceive(queue, nil, 0)
@@ -175,8 +186,8 @@ func (w *World) Drain(queue string) []*parley.Message {
 	}
 }
 
-// Bodies returns the bodies of messages as strings.
-func Bodies(ms []*parley.Message) []string {
+// bodiesOf returns the bodies of messages as strings.
+func bodiesOf(ms []*parley.Message) []string {
 	out := make([]string, len(ms))
 	for i, m := range ms {
 		out[i] = string(m.Body)

@@ -7,7 +7,7 @@ const (
 	codeNewer      = "schema.newer"
 	codeUnreadable = "store.error"
 	codeClock      = "store.clock"
-	codeDuty       = "duty.stopped"
+	codeDuty       = "maintenance.stopped"
 
 	codeDisabled   = "queue.disabled"
 	codeNoWorker   = "worker.none"
@@ -32,11 +32,14 @@ const (
 
 	codeOld = "conversation.old"
 
-	codeHalted   = "schedule.halted"
-	codeBarrier  = "schedule.barrier"
-	codeNoPool   = "schedule.idle"
+	codeHalted   = "plan.halted"
+	codeBarrier  = "plan.barrier"
+	codeNoPool   = "plan.idle"
 	codeTaskHeld = "task.running"
 	codeTaskOver = "task.over"
 
 	codeLock = "lock.waits"
+
+	codeOverdue    = "recurring.overdue"
+	codeCannotPost = "recurring.failing"
 )

@@ -26,7 +26,7 @@ type Finding struct {
 }
 
 // Diagnose examines the whole store if what is empty. Otherwise it explains why what
-// does not move: a queue or a schedule, by its name, or a group, message,
+// does not move: a queue or a plan, by its name, or a group, message,
 // conversation or task, by its id. Without a finding there is no visible reason.
 // Findings that were made before an error are returned with the error.
 func Diagnose(ctx context.Context, b *parley.Broker, what string) ([]Finding, error) {
@@ -79,10 +79,10 @@ func (d *diagnosis) unreadable(err error) error {
 }
 
 func (d *diagnosis) look(ctx context.Context, what string) (err error) {
-	if d.queues, err = d.b.Admin().Queues(ctx); err != nil {
+	if d.queues, err = backend.Offered(d.b.Admin().Queues(ctx)); err != nil {
 		return err
 	}
-	if d.workers, err = d.b.Admin().Workers(ctx); err != nil {
+	if d.workers, err = backend.Offered(d.b.Admin().Workers(ctx)); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(d.queues, func(q parley.QueueStatus) bool { return q.Name == what }); i >= 0 {
@@ -94,12 +94,12 @@ func (d *diagnosis) look(ctx context.Context, what string) (err error) {
 		if err == nil {
 			return d.one(ctx, id)
 		}
-		list, err := d.be.Schedules(ctx, what)
-		if errors.Is(err, parley.ErrNoSchedule) {
-			return fmt.Errorf("%q is neither a queue nor a schedule nor an id: %w", what, parley.ErrUnknownQueue)
+		list, err := backend.Offered(d.be.Plans(ctx, what))
+		if errors.Is(err, backend.ErrNoPlan) {
+			return fmt.Errorf("%q is neither a queue nor a plan nor an id: %w", what, parley.ErrUnknownQueue)
 		}
 		for _, s := range list {
-			err = errors.Join(err, d.schedule(ctx, s))
+			err = errors.Join(err, d.plan(ctx, s))
 		}
 		return err
 	}
@@ -109,7 +109,7 @@ func (d *diagnosis) look(ctx context.Context, what string) (err error) {
 			return err
 		}
 	}
-	for _, look := range []func(context.Context) error{d.withheld, d.promotions, d.duties, d.conversations, d.schedules, d.locks} {
+	for _, look := range []func(context.Context) error{d.withheld, d.promotions, d.jobs, d.conversations, d.plans, d.locks, d.recurring} {
 		if err := look(ctx); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (d *diagnosis) now(ctx context.Context) (time.Time, error) {
 	return time.Now().Add(*d.ahead), nil
 }
 
-// lateFactor is how many of its usual periods a duty may be late before it
+// lateFactor is how many of its usual periods a maintenance job may be late before it
 // counts as stopped.
 const lateFactor = 10
 
@@ -174,28 +174,28 @@ const lateFactor = 10
 // counts as stopped.
 const withheldLate = 20 * time.Second
 
-// duties looks for what should have been done by now.
-func (d *diagnosis) duties(ctx context.Context) error {
-	overdue, err := d.be.Overdue(ctx)
+// maintenance jobs looks for what should have been done by now.
+func (d *diagnosis) jobs(ctx context.Context) error {
+	overdue, err := backend.Offered(d.be.Overdue(ctx))
 	if err != nil {
 		return err
 	}
-	for duty := range backend.Duty(backend.DutyCount) {
-		if late := overdue[duty]; late > lateFactor*duty.Period() {
-			d.stopped(duty.String(), late)
+	for job := range backend.Job(backend.JobCount) {
+		if late := overdue[job]; late > lateFactor*job.Period() {
+			d.stopped(job.String(), late)
 		}
 	}
 	return nil
 }
 
-func (d *diagnosis) stopped(duty string, late time.Duration) {
-	who := "no worker runs: start a program that opens a Broker, without Options.NoDuties"
+func (d *diagnosis) stopped(job string, late time.Duration) {
+	who := "no worker runs: start a program that opens a Broker, without Options.NoMaintenance"
 	for _, w := range d.workers {
 		if w.Left >= 0 {
-			who = "see the logs of " + w.Owner + ", which runs, for duties that fail, and look for transactions that stay open"
+			who = "see the logs of " + w.Owner + ", which runs, for jobs that fail, and look for transactions that stay open"
 		}
 	}
-	d.add(true, codeDuty, "duty "+duty, who, "what this background duty does has been due for %s", round(late))
+	d.add(true, codeDuty, "job "+job, who, "what this background job does has been due for %s", round(late))
 }
 
 func round(t time.Duration) time.Duration {

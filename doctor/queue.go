@@ -141,8 +141,8 @@ func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
 		if c.Handle == place {
 			group = c.Group
 		}
-		if c.Held > 0 {
-			if err := d.heldBack(ctx, parley.WithheldStream{From: c.Endpoint, Count: c.Held, Status: c.Status}); err != nil {
+		if c.Withheld > 0 {
+			if err := d.heldBack(ctx, parley.WithheldStream{From: c.Endpoint, Count: c.Withheld, Status: c.Status}); err != nil {
 				return err
 			}
 		}
@@ -210,7 +210,7 @@ func (d *diagnosis) inQueue(ctx context.Context, q parley.QueueStatus, id, group
 // ready says whether a group can be received or is held by an open transaction.
 func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus, before int) error {
 	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
-	if _, ok := d.be.(backend.TransactionHolder); ok && !q.Disabled {
+	if d.be.Capabilities().HoldsInTransaction && !q.Disabled {
 		if free, err := d.free(ctx, g, q); err != nil || !free {
 			return err
 		}
@@ -250,7 +250,7 @@ func (d *diagnosis) free(ctx context.Context, g parley.GroupStatus, q parley.Que
 
 // withheld looks at messages that wait for their target.
 func (d *diagnosis) withheld(ctx context.Context) error {
-	list, err := d.be.Withheld(ctx, 100)
+	list, err := backend.Offered(d.be.Withheld(ctx, 100))
 	for _, s := range list {
 		if err := d.heldBack(ctx, s); err != nil {
 			return err
@@ -274,28 +274,28 @@ func (d *diagnosis) queueOf(ctx context.Context, service string) (queue string, 
 }
 
 func (d *diagnosis) heldBack(ctx context.Context, s parley.WithheldStream) error {
-	queue, known, err := d.queueOf(ctx, s.From.Far)
+	queue, known, err := d.queueOf(ctx, s.From.FarService)
 	if err != nil {
 		return err
 	}
 	obj := "conversation " + s.From.Handle.String()
 	switch {
 	case !known:
-		d.add(true, codeNoService, obj, "define the service", "%d messages wait for service %q, which is not defined: %s", s.Count, s.From.Far, s.Status)
+		d.add(true, codeNoService, obj, "define the service", "%d messages wait for service %q, which is not defined: %s", s.Count, s.From.FarService, s.Status)
 	case slices.ContainsFunc(d.queues, func(q parley.QueueStatus) bool { return q.Name == queue && q.Disabled }):
-		d.add(true, codeWithheld, obj, "enable "+objQueue(queue), "%d messages for service %q wait: %s", s.Count, s.From.Far, s.Status)
+		d.add(true, codeWithheld, obj, "enable "+objQueue(queue), "%d messages for service %q wait: %s", s.Count, s.From.FarService, s.Status)
 	case s.Waiting > withheldLate:
-		d.add(true, codeWithheld, obj, "", "%d messages for service %q wait, which could take them: %s", s.Count, s.From.Far, s.Status)
+		d.add(true, codeWithheld, obj, "", "%d messages for service %q wait, which could take them: %s", s.Count, s.From.FarService, s.Status)
 		d.stopped("withheld", s.Waiting)
 	default:
-		d.add(false, codeWithheld, obj, "", "%d messages for service %q wait for their delivery: %s", s.Count, s.From.Far, s.Status)
+		d.add(false, codeWithheld, obj, "", "%d messages for service %q wait for their delivery: %s", s.Count, s.From.FarService, s.Status)
 	}
 	return nil
 }
 
 // promotions looks for promotions that have no effect any more.
 func (d *diagnosis) promotions(ctx context.Context) error {
-	list, err := d.be.Promotions(ctx, backend.CountLimit)
+	list, err := backend.Offered(d.be.Promotions(ctx, backend.CountLimit))
 	for _, p := range list {
 		if p.Ended {
 			d.promotion(p)
@@ -312,7 +312,7 @@ func (d *diagnosis) promotion(p backend.PromotionStatus) {
 
 // dead looks for dead letters by the id of the message or its group.
 func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
-	list, err := d.be.DeadLetters(ctx, 0, 1000)
+	list, err := backend.Offered(d.be.DeadLetters(ctx, 0, 1000))
 	for _, x := range list {
 		if x.Message.ID == id || x.Message.Group == id {
 			d.add(true, codeDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)
@@ -323,11 +323,11 @@ func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
 
 // conversations looks at the oldest conversation.
 func (d *diagnosis) conversations(ctx context.Context) error {
-	list, err := d.be.Conversations(ctx, parley.ConversationQuery{Limit: 1})
+	list, err := backend.Offered(d.be.Conversations(ctx, parley.ConversationQuery{Limit: 1}))
 	for _, c := range list {
 		if c.Initiator && c.Age > old {
 			d.add(false, codeOld, "conversation "+c.Handle.String(), "end conversations, or give them a lifetime (DialogOptions.Lifetime)",
-				"the oldest conversation, of %q with %q, is from %d days ago", c.Service, c.Far, int(c.Age.Hours()/24))
+				"the oldest conversation, of %q with %q, is from %d days ago", c.Service, c.FarService, int(c.Age.Hours()/24))
 		}
 	}
 	return err

@@ -7,29 +7,30 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
-// schedules looks at all schedules that are not over.
-func (d *diagnosis) schedules(ctx context.Context) error {
-	list, err := d.be.Schedules(ctx, "")
+// plans looks at all plans that are not over.
+func (d *diagnosis) plans(ctx context.Context) error {
+	list, err := backend.Offered(d.be.Plans(ctx, ""))
 	for _, s := range list {
-		if err := d.schedule(ctx, s); err != nil {
+		if err := d.plan(ctx, s); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// idleFor is for how long nothing happens in a schedule that is worked on.
+// idleFor is how long nothing has to happen in a plan for a finding.
 const idleFor = 10 * time.Second
 
-func (d *diagnosis) schedule(ctx context.Context, s parley.ScheduleStatus) error {
-	obj := objSchedule(s.Name)
-	waiting := s.Counts[parley.TaskQueued] + s.Counts[parley.TaskFailed]
+func (d *diagnosis) plan(ctx context.Context, s backend.PlanStatus) error {
+	obj := objPlan(s.Name)
+	waiting := s.Counts[backend.TaskQueued] + s.Counts[backend.TaskFailed]
 	switch {
 	case s.Over:
 	case s.Halted:
-		d.add(true, codeHalted, obj, "parley schedule retry or skip "+s.Name+", with the id of the dead task",
+		d.add(true, codeHalted, obj, "parley plan retry or skip "+s.Name+", with the id of the dead task",
 			"halted before phase %d, since a task is dead, and %d tasks wait: %s", s.Phase, waiting, firstLine(s.Error))
 	case s.Running > 0 && waiting > 0:
 		later, err := d.later(ctx, s)
@@ -37,7 +38,7 @@ func (d *diagnosis) schedule(ctx context.Context, s parley.ScheduleStatus) error
 			return err
 		}
 		if later > 0 {
-			d.add(false, codeBarrier, obj, "parley schedule running",
+			d.add(false, codeBarrier, obj, "parley plan running",
 				"%d tasks or more wait for phase %d, of which %d are running", later, s.Phase, s.Running)
 		}
 	case waiting > 0:
@@ -46,7 +47,7 @@ func (d *diagnosis) schedule(ctx context.Context, s parley.ScheduleStatus) error
 			return err
 		}
 		if idle > idleFor {
-			d.add(true, codeNoPool, obj, "start a TaskPool with a handler for its tasks",
+			d.add(true, codeNoPool, obj, "start a phases.Pool with a handler for its tasks",
 				"%d tasks wait, none is running, and nothing has happened for %s", waiting, round(idle))
 		}
 	}
@@ -54,8 +55,8 @@ func (d *diagnosis) schedule(ctx context.Context, s parley.ScheduleStatus) error
 }
 
 // later counts tasks of later phases, among those that were submitted last.
-func (d *diagnosis) later(ctx context.Context, s parley.ScheduleStatus) (n int, err error) {
-	return n, d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
+func (d *diagnosis) later(ctx context.Context, s backend.PlanStatus) (n int, err error) {
+	return n, d.eachTask(ctx, s.Name, func(t backend.TaskStatus) bool {
 		if t.Phase > s.Phase && !t.State.Terminal() {
 			n++
 		}
@@ -64,15 +65,15 @@ func (d *diagnosis) later(ctx context.Context, s parley.ScheduleStatus) (n int, 
 }
 
 // idle is how long ago a task of the open phase was submitted or has ended; zero
-// if one that failed waits for its time.
-func (d *diagnosis) idle(ctx context.Context, s parley.ScheduleStatus) (time.Duration, error) {
-	if s.Counts[parley.TaskQueued] == 0 {
+// if a failed task waits for its next attempt.
+func (d *diagnosis) idle(ctx context.Context, s backend.PlanStatus) (time.Duration, error) {
+	if s.Counts[backend.TaskQueued] == 0 {
 		return 0, nil
 	}
 	var last time.Time
 	queued := false
-	err := d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
-		queued = queued || t.State == parley.TaskQueued && t.Phase == s.Phase
+	err := d.eachTask(ctx, s.Name, func(t backend.TaskStatus) bool {
+		queued = queued || t.State == backend.TaskQueued && t.Phase == s.Phase
 		for _, at := range []time.Time{t.Submitted, t.Started, t.Ended} {
 			if at.After(last) {
 				last = at
@@ -87,11 +88,11 @@ func (d *diagnosis) idle(ctx context.Context, s parley.ScheduleStatus) (time.Dur
 	return now.Sub(last), err
 }
 
-// eachTask calls f for the tasks of a schedule until it returns false.
-func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(parley.TaskStatus) bool) error {
+// eachTask calls f for the tasks of a plan until it returns false.
+func (d *diagnosis) eachTask(ctx context.Context, plan string, f func(backend.TaskStatus) bool) error {
 	const page = 1000
 	for after := (parley.ID{}); ; {
-		list, err := d.be.TaskLog(ctx, parley.TaskQuery{Schedule: schedule, After: after, Limit: page})
+		list, err := d.be.TaskLog(ctx, backend.TaskQuery{Plan: plan, After: after, Limit: page})
 		if err != nil {
 			return err
 		}
@@ -107,14 +108,14 @@ func (d *diagnosis) eachTask(ctx context.Context, schedule string, f func(parley
 	}
 }
 
-// task looks for a task in all schedules.
+// task looks for a task in all plans.
 func (d *diagnosis) task(ctx context.Context, id parley.ID) (known bool, err error) {
-	list, err := d.be.Schedules(ctx, "")
+	list, err := backend.Offered(d.be.Plans(ctx, ""))
 	for _, s := range list {
 		if err != nil || known {
 			break
 		}
-		err = d.eachTask(ctx, s.Name, func(t parley.TaskStatus) bool {
+		err = d.eachTask(ctx, s.Name, func(t backend.TaskStatus) bool {
 			if t.ID == id {
 				known = true
 				d.tell(s, t)
@@ -122,27 +123,27 @@ func (d *diagnosis) task(ctx context.Context, id parley.ID) (known bool, err err
 			return !known
 		})
 		if err == nil && known {
-			err = d.schedule(ctx, s)
+			err = d.plan(ctx, s)
 		}
 	}
 	return known, err
 }
 
-func (d *diagnosis) tell(s parley.ScheduleStatus, t parley.TaskStatus) {
-	obj := "task " + t.ID.String() + " of " + objSchedule(s.Name)
+func (d *diagnosis) tell(s backend.PlanStatus, t backend.TaskStatus) {
+	obj := "task " + t.ID.String() + " of " + objPlan(s.Name)
 	switch {
 	case t.State.Terminal():
-		d.add(t.State == parley.TaskDead, codeTaskOver, obj, "", "it is %s, after %d attempts: %s", t.State, t.Attempts, firstLine(t.Error))
-	case t.State == parley.TaskRunning:
+		d.add(t.State == backend.TaskDead, codeTaskOver, obj, "", "it is %s, after %d attempts: %s", t.State, t.Attempts, firstLine(t.Error))
+	case t.State == backend.TaskRunning:
 		d.add(false, codeTaskHeld, obj, "", "held by %s", t.Owner)
 	case t.Phase > s.Phase:
-		d.add(false, codeBarrier, obj, "parley schedule show "+s.Name, "a task of phase %d waits for phase %d", t.Phase, s.Phase)
+		d.add(false, codeBarrier, obj, "parley plan show "+s.Name, "a task of phase %d waits for phase %d", t.Phase, s.Phase)
 	}
 }
 
 // locks looks for requests of application locks that wait.
 func (d *diagnosis) locks(ctx context.Context) error {
-	list, err := d.be.AppLocks(ctx, "")
+	list, err := backend.Offered(d.be.AppLocks(ctx, ""))
 	holders := make(map[string][]string)
 	for _, l := range list {
 		if !l.Waiting {
@@ -158,7 +159,7 @@ func (d *diagnosis) locks(ctx context.Context) error {
 	return err
 }
 
-func objSchedule(name string) string { return fmt.Sprintf("schedule %q", name) }
+func objPlan(name string) string { return fmt.Sprintf("plan %q", name) }
 
 // objLock shortens a name, which may be any text.
 func objLock(name string) string {

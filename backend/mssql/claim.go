@@ -146,7 +146,7 @@ func (s *server) walk(
 			kinds[c.what] = append(kinds[c.what], c)
 		}
 		return err
-	}, s.many.walk, r.Queue, promotions.window, level, levelSince, order.window, priority, since)
+	}, s.many.Walk, r.Queue, promotions.window, level, levelSince, order.window, priority, since)
 	if err == nil {
 		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
@@ -184,9 +184,9 @@ func (s *server) take(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 	for i, x := range list {
 		rows[i] = idRow{int32(i + 1), x.id[:], x.kind()}
 	}
-	q, args := s.many.take, []any{s.idTable(rows), r.MaxGroups}
+	q, args := s.many.Take, []any{s.idTable(rows), r.MaxGroups}
 	if r.Lease > 0 {
-		q, args = s.many.lease, append(args, r.Lease, r.Owner)
+		q, args = s.many.Lease, append(args, r.Lease, r.Owner)
 	}
 	var kind int64
 	var had []backend.ID
@@ -228,7 +228,7 @@ func (s *server) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 	if r.Lease > 0 {
 		grown = 1
 	}
-	c, err = tx.ReadHolds(ctx, r, had, s.many.read,
+	c, err = tx.ReadHolds(ctx, r, had, s.many.Read,
 		s.idTable(idRows(had, orphans)), max(r.MaxMessages, 1), max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.LockOnly, grown)
 	if err != nil || len(c.Holds) == len(had) {
 		return c, err
@@ -254,13 +254,13 @@ func (s *server) readPosts(ctx context.Context, tx *sqlstore.Tx, r backend.Claim
 		err := p.Scan(rows)
 		posts = append(posts, p)
 		return err
-	}, s.many.held, s.idTable(idRows(had, nil)))
+	}, s.many.Held, s.idTable(idRows(had, nil)))
 	if err != nil {
 		return nil, err
 	}
 	left := r.MaxBytes
 	for i, p := range posts {
-		left -= len(p.Body)
+		left -= len(p.Body) + len(p.Headers)
 		if i > 0 && left < 0 && !r.LockOnly { // it does not fit: give it back
 			if r.Lease > 0 {
 				if _, err := tx.Exec(ctx, tx.Q().PostUnlease, p.ID); err != nil {

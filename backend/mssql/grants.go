@@ -28,12 +28,15 @@ func (s *server) grants() *sqlstore.Grants {
 					"ALTER, CONTROL ON SCHEMA::" + schema,
 				}, nil
 			case backend.RolePoster:
-				return []string{"EXECUTE ON OBJECT::" + prefix + "post_message"}, nil
+				return []string{
+					"EXECUTE ON OBJECT::" + prefix + "post_message",
+					"EXECUTE ON OBJECT::" + prefix + "post_message_with_headers",
+				}, nil
 			}
 			// Lists are passed as tables of these types.
 			return []string{
 				"EXECUTE ON TYPE::" + prefix + "ids",
-				"EXECUTE ON TYPE::" + prefix + "batch",
+				"EXECUTE ON TYPE::" + prefix + "payloads",
 			}, nil
 		},
 	}

@@ -32,10 +32,11 @@ type texts struct {
 	finishAtOnce bool // the guard, and the look at what is left
 }
 
-func realTexts() texts {
+func realTexts(t *testing.T) texts {
+	all := allStatements(t)
 	return texts{
-		guard: statements("", "parley_").GuardLock, send: sendSQL, walk: walkSQL, take: takeSQL, read: readSQL,
-		remove: removeSQL, finish: finishSQL,
+		guard: all["GuardLock"], send: all["Send"], walk: all["Walk"], take: all["Take"], read: all["Read"],
+		remove: all["Remove"], finish: all["Finish"],
 	}
 }
 
@@ -124,7 +125,7 @@ func (x texts) system(t *testing.T, versions bool) *system {
 // TestProtocol finds nothing in the real statements.
 func TestProtocol(t *testing.T) {
 	for _, versions := range []bool{false, true} {
-		found, states := realTexts().system(t, versions).explore("")
+		found, states := realTexts(t).system(t, versions).explore("")
 		t.Logf("versions %v: %d states", versions, states)
 		if states < 10000 {
 			t.Errorf("only %d states were visited", states)
@@ -170,7 +171,7 @@ func TestBrokenProtocol(t *testing.T) {
 		{"the read goes on to the end", func(x *texts) { replace(&x.read, "AND y.seq <= s.last", "") }, []bool{false, true}, "a gap in the order"},
 	} {
 		for _, versions := range test.versions {
-			x := realTexts()
+			x := realTexts(t)
 			test.broken(&x)
 			found, states := x.system(t, versions).explore(test.want)
 			if _, ok := found[test.want]; !ok {
@@ -184,7 +185,7 @@ func TestBrokenProtocol(t *testing.T) {
 // senders of different streams would wait for each other.
 func TestRangeLocks(t *testing.T) {
 	for _, broken := range []bool{false, true} {
-		x := realTexts()
+		x := realTexts(t)
 		s := x.system(t, false)
 		s.apart = true
 		look := &s.senders[2].reads[1]

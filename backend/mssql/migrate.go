@@ -15,8 +15,8 @@ func (s *server) hasten(ctx context.Context, tx backend.Execer) (undo func(), er
 }
 
 // drain waits for the transactions that have rows locked which senders and receivers
-// lock: whoever has a row of a table has an intent lock on the table, with which an
-// exclusive one is incompatible ("Transaction locking and row versioning guide").
+// lock. A transaction that has a row of a table has an intent lock on the table, with
+// which an exclusive one is incompatible ("Transaction locking and row versioning guide").
 // Those who come later wait behind it, so it gives up after a second and tries again.
 func (s *server) drain(ctx context.Context) error {
 	for _, table := range []string{"stream", "grp", "post", "task"} {

@@ -26,8 +26,8 @@
 // # Application locks
 //
 // They are rows, and with Options.Locks those of sp_getapplock as well: the locks of
-// a session are then free as soon as the server has lost its connection, and nobody
-// else is given them before.
+// a session are then free as soon as the server has lost its connection, and no other
+// owner is given them before.
 //
 // # Ids and names
 //
@@ -38,7 +38,7 @@
 // # Wake-ups
 //
 // Processes that share a database notice each other's commits by asking for the
-// database's oldest active row version every few milliseconds while somebody
+// database's oldest active row version every few milliseconds while a receiver
 // waits. That changes with each message, and costs no read of a table.
 package mssql
 
@@ -68,7 +68,7 @@ type Options struct {
 	// MaxConns limits the pool of Open; default 16. New leaves the pool as it is.
 	MaxConns int
 	// PollEvery is how often to look whether another process has sent something,
-	// while somebody waits for messages. Default 10 milliseconds.
+	// while a receiver waits for messages. Default 10 milliseconds.
 	PollEvery time.Duration
 }
 
@@ -78,17 +78,18 @@ type Store struct {
 	server *server
 }
 
-var (
-	_ backend.Backend           = (*Store)(nil)
-	_ backend.Joiner            = (*Store)(nil)
-	_ backend.Listener          = (*Store)(nil)
-	_ backend.TransactionHolder = (*Store)(nil)
-	_ backend.Pool              = (*Store)(nil)
-	_ backend.Printer           = (*Store)(nil)
-)
+var _ backend.Backend = (*Store)(nil)
+
+// Capabilities implements backend.Backend.
+func (s *Store) Capabilities() backend.Capabilities {
+	c := s.Pooled.Capabilities()
+	c.Listener = s
+	return c
+}
 
 func init() {
-	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlserver")
+	backend.Register(backend.Version,
+		func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlserver")
 }
 
 // Open opens a pool. Besides the driver's parameters the name may have
@@ -147,10 +148,11 @@ func newStore(s *server, o Options) *Store {
 	s.invalid = err
 	o.Prefix = prefix
 	s.options = o
-	s.ids, s.batch = dot+prefix+"ids", dot+prefix+"batch"
+	s.ids, s.batch = dot+prefix+"ids", dot+prefix+"payloads"
 	d := &sqlstore.Dialect{
-		Statements:  statements(dot, prefix),
-		Own:         s.many.own(),
+		Texts:       statements,
+		Own:         &s.many,
+		Token:       s.token,
 		Prefix:      prefix,
 		Schema:      dot,
 		Qualify:     true,
@@ -162,10 +164,11 @@ func newStore(s *server, o Options) *Store {
 		Join:        s.join,
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
-		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post_message",
-		RemoveLast:  "DROP TYPE IF EXISTS parley_batch; DROP TYPE IF EXISTS parley_ids",
-		Hasten:      s.hasten,
-		Drain:       s.drain,
+		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post_message_with_headers; " +
+			"DROP PROCEDURE IF EXISTS parley_post_message",
+		RemoveLast: "DROP TYPE IF EXISTS parley_payloads; DROP TYPE IF EXISTS parley_batch; DROP TYPE IF EXISTS parley_ids",
+		Hasten:     s.hasten,
+		Drain:      s.drain,
 		// sqlcmd has it off, and filtered indexes want it on. A column that a batch adds is
 		// not known to the rest of it.
 		PrintFirst:   "SET QUOTED_IDENTIFIER ON;\n",
@@ -191,7 +194,6 @@ func newStore(s *server, o Options) *Store {
 		SubmitBatch:  s.submit,
 	}
 	if o.Locks == LocksNative {
-		s.nativeStatements(&d.Statements)
 		d.OpenLine, d.TxKeeper = s.openLine, s.txKeeper
 	}
 	store, err := sqlstore.New(d)

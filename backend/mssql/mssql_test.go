@@ -71,7 +71,7 @@ func TestSchema(t *testing.T) {
 func TestJoin(t *testing.T) {
 	db := connect(t)
 	f := backendtest.New(t, open(t, db, mssql.Options{}))
-	joiner := f.Backend.(backend.Joiner)
+	joiner := f.Backend.Capabilities().Joiner
 	join := func(tx backend.Execer) error {
 		_, err := joiner.Join(f.Ctx, tx)
 		return err

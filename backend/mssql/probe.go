@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -284,18 +285,18 @@ func (p *prober) reset(ctx context.Context) (string, error) {
 
 // parameters are those of the statements that are explained.
 var parameters = map[string]string{
-	"send":    "@p1 binary(16), @p2 binary(16), @p3 nvarchar(4000), @p4 varbinary(max), @p5 bigint, @p6 bigint, @p7 bigint",
-	"guards":  "@p1 $ids",
-	"append":  "@p1 $batch",
-	"walk":    "@p1 bigint, @p2 bigint, @p3 bigint, @p4 bigint, @p5 bigint, @p6 bigint, @p7 bigint",
-	"take":    "@p1 $ids, @p2 bigint",
-	"lease":   "@p1 $ids, @p2 bigint, @p3 bigint, @p4 nvarchar(4000)",
-	"held":    "@p1 $ids",
-	"read":    "@p1 $ids, @p2 bigint, @p3 bigint, @p4 binary(16), @p5 bigint, @p6 bigint",
-	"remove":  "@p1 $ids",
-	"finish":  "@p1 $ids",
-	"extend":  "@p1 $ids, @p2 $ids, @p3 bigint",
-	"reclaim": "@p1 $ids, @p2 $ids",
+	"Send":    "@p1 binary(16), @p2 binary(16), @p3 nvarchar(4000), @p4 varbinary(max), @p5 bigint, @p6 bigint, @p7 bigint, @p8 nvarchar(max)",
+	"Guards":  "@p1 $ids",
+	"Append":  "@p1 $batch",
+	"Walk":    "@p1 bigint, @p2 bigint, @p3 bigint, @p4 bigint, @p5 bigint, @p6 bigint, @p7 bigint",
+	"Take":    "@p1 $ids, @p2 bigint",
+	"Lease":   "@p1 $ids, @p2 bigint, @p3 bigint, @p4 nvarchar(4000)",
+	"Held":    "@p1 $ids",
+	"Read":    "@p1 $ids, @p2 bigint, @p3 bigint, @p4 binary(16), @p5 bigint, @p6 bigint",
+	"Remove":  "@p1 $ids",
+	"Finish":  "@p1 $ids",
+	"Extend":  "@p1 $ids, @p2 $ids, @p3 bigint",
+	"Reclaim": "@p1 $ids, @p2 $ids",
 }
 
 // plans notes how the server would run the statements that lock, on tables as small as
@@ -312,13 +313,10 @@ func (p *prober) plans(ctx context.Context) {
 		return
 	}
 	types := strings.NewReplacer("$ids", p.s.ids, "$batch", p.s.batch)
-	texts := make(map[string]string)
-	for stmt, own := range p.s.many.own() {
-		texts[own[0]] = (*stmt).Text
-	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		answer, err := explain(ctx, conn, "DECLARE "+types.Replace(parameters[name])+";\n"+texts[name])
-		p.say("plan of "+name, answer, err)
+		stmt := reflect.ValueOf(p.s.many).FieldByName(name).Interface().(*sqlstore.Stmt)
+		answer, err := explain(ctx, conn, "DECLARE "+types.Replace(parameters[name])+";\n"+stmt.Text)
+		p.say("plan of "+strings.ToLower(name), answer, err)
 	}
 }
 

@@ -15,11 +15,7 @@ var _ conformance.Prober = (*Store)(nil)
 // TestProbeExplains: the statements whose plans are asked for exist, and have the parameters
 // that are declared for them.
 func TestProbeExplains(t *testing.T) {
-	var m many
-	texts := make(map[string]string)
-	for _, own := range m.own() {
-		texts[own[0]] = own[1]
-	}
+	texts := allStatements(t)
 	placeholder := regexp.MustCompile(`@p\d+`)
 	for name, declared := range parameters {
 		want := slices.Compact(slices.Sorted(slices.Values(placeholder.FindAllString(texts[name], -1))))

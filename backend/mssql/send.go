@@ -16,7 +16,7 @@ type idRow struct {
 	Num int64
 }
 
-// batchRow is a row of the table type parley_batch.
+// batchRow is a row of the table type parley_payloads.
 type batchRow struct {
 	N        int32
 	Stream   []byte
@@ -25,6 +25,7 @@ type batchRow struct {
 	Kind     int16
 	Type     string
 	Body     []byte
+	Headers  string // "" for none
 	Queue    int64
 	Group    []byte
 	Priority int16
@@ -48,18 +49,18 @@ func (s *server) batchTable(rows []batchRow) driver.TVP {
 	return driver.TVP{TypeName: s.batch, Value: rows}
 }
 
-// send sends one message in one call if nobody is in the way and nothing refuses it.
-// What writes is not given a context that can end: cancelled, it would leave a part of
-// itself in a transaction that goes on.
+// send sends one message in one call if no other transaction is in the way and nothing
+// refuses it. What writes is not given a context that can end: cancelled, it would leave
+// a part of itself in a transaction that goes on.
 func (s *server) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
-	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, s.many.send,
-		m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain)
+	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, s.many.Send,
+		m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain, m.Headers)
 	return sent, done, err
 }
 
 // streams locks guards and reads their streams.
 func (s *server) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
-	return tx.Streams(ctx, s.many.guards, s.idTable(idRows(ids, nil)))
+	return tx.Streams(ctx, s.many.Guards, s.idTable(idRows(ids, nil)))
 }
 
 // append writes messages to streams whose guards are ours, in one statement.
@@ -68,10 +69,11 @@ func (s *server) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch)
 	for i, m := range b.Messages {
 		rows[i] = batchRow{
 			N: int32(i + 1), Stream: m.Stream.ID[:], Seq: m.Seq, ID: m.ID[:], Kind: int16(m.Kind), Type: m.Type, Body: m.Body,
-			Queue: m.Stream.Queue, Group: m.Stream.Group[:], Priority: int16(m.Stream.Priority),
+			Headers: m.Headers,
+			Queue:   m.Stream.Queue, Group: m.Stream.Group[:], Priority: int16(m.Stream.Priority),
 		}
 	}
-	_, err := tx.Exec(context.WithoutCancel(ctx), s.many.append, s.batchTable(rows))
+	_, err := tx.Exec(context.WithoutCancel(ctx), s.many.Append, s.batchTable(rows))
 	return err
 }
 
@@ -80,10 +82,10 @@ func (s *server) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Post
 	rows := make([]batchRow, len(posts))
 	for i, x := range posts {
 		rows[i] = batchRow{
-			N: int32(i + 1), ID: x.ID[:], Type: x.Type, Body: x.Body, Queue: x.Queue,
+			N: int32(i + 1), ID: x.ID[:], Type: x.Type, Body: x.Body, Headers: x.Headers, Queue: x.Queue,
 			Priority: int16(x.Rank), Stream: x.ID[:], Group: x.ID[:],
 		}
 	}
-	_, err := tx.Exec(ctx, s.many.posts, s.batchTable(rows))
+	_, err := tx.Exec(ctx, s.many.Posts, s.batchTable(rows))
 	return err
 }

@@ -17,7 +17,7 @@ func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settle
 	for _, part := range []struct {
 		list []sqlstore.Removal
 		q    *sqlstore.Stmt
-	}{{x.Messages, s.many.remove}, {x.Posts, s.many.removePosts}} {
+	}{{x.Messages, s.many.Remove}, {x.Posts, s.many.RemovePosts}} {
 		if len(part.list) == 0 {
 			continue
 		}
@@ -41,7 +41,7 @@ func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settle
 func plain(list []sqlstore.Removal) bool {
 	for _, r := range list {
 		m := r.Message
-		if r.Dead || r.Retain || r.Keep > 0 || r.Uniq() != "" || m.Attempts+m.Suspicion > 0 || m.Kind <= backend.KindError {
+		if r.Dead || r.Retain || r.Keep > 0 || r.Uniq() != "" || m.Attempts+m.Deaths > 0 || m.Kind <= backend.KindError {
 			return false
 		}
 	}
@@ -51,21 +51,21 @@ func plain(list []sqlstore.Removal) bool {
 // finish puts the ready order right.
 func (s *server) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
 	var ours int
-	_, err = tx.Row(ctx, []any{&ours}, s.many.finish, s.idTable(idRows(streams, nil)))
+	_, err = tx.Row(ctx, []any{&ours}, s.many.Finish, s.idTable(idRows(streams, nil)))
 	return ours < len(streams), err
 }
 
 // extend prolongs leases.
 func (s *server) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	groups, posts := s.fences(holds)
-	_, err = tx.Row(ctx, []any{&lost}, s.many.extend, groups, posts, d)
+	_, err = tx.Row(ctx, []any{&lost}, s.many.Extend, groups, posts, d)
 	return lost, err
 }
 
 // reclaim takes leases into the transaction and returns those that it had.
 func (s *server) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
 	groups, posts := s.fences(holds)
-	return tx.IDs(ctx, s.many.reclaim, groups, posts)
+	return tx.IDs(ctx, s.many.Reclaim, groups, posts)
 }
 
 // fences are holds as arguments: groups with their fences, and posts with theirs.

@@ -15,6 +15,6 @@ func (s *server) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.I
 			N: int32(i + 1), Stream: schedule[:], Seq: int64(t.Phase), ID: t.ID[:], Type: t.Type, Body: t.Body, Group: schedule[:],
 		}
 	}
-	_, err := tx.Exec(ctx, s.many.submit, s.batchTable(rows), schedule, first, caller)
+	_, err := tx.Exec(ctx, s.many.Submit, s.batchTable(rows), schedule, first, caller)
 	return err
 }

@@ -30,7 +30,7 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		c.Holds, err = p.holdPosts(ctx, tx, r, f.posts)
 	case len(f.groups) > 0:
 		if c, err = p.read(ctx, tx, r, f.groups); err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
-			c.Contended = true // what was found has just been taken by somebody else
+			c.Contended = true // another receiver has just taken what was found
 		}
 	default:
 		c.Contended = f.waiting
@@ -52,7 +52,7 @@ const nowhere = math.MaxInt64
 // find locks what ranks first. Streams and posts are two orders. What is locked
 // cannot be given back before the transaction ends, nor can it be seen what others
 // have locked; so a walk in one order goes no farther than where the other one
-// goes on, and if all up to there is in somebody's hands, it is the other's turn.
+// goes on, and if all up to there is in receivers' hands, it is the other's turn.
 func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
 	if f, err = p.findAlone(ctx, tx, r); err != nil || len(f.posts)+len(f.groups) > 0 {
 		return f, err
@@ -62,7 +62,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	var promotions, streams, posts bool
 	_, err = tx.Row(ctx, []any{&version, &enabled, sqlstore.Bool(&promotions), &ready, &post,
 		sqlstore.Bool(&streams), sqlstore.Bool(&posts)},
-		p.hot.head, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue)
+		p.hot.Head, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue, r.Queue)
 	if err == nil {
 		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
@@ -73,7 +73,7 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	if promotions {
 		var id backend.ID
 		var isPost bool
-		ok, err := tx.Row(ctx, []any{sqlstore.ID(&id), sqlstore.Bool(&isPost)}, p.hot.promoted, r.Queue, 1)
+		ok, err := tx.Row(ctx, []any{sqlstore.ID(&id), sqlstore.Bool(&isPost)}, p.hot.Promoted, r.Queue, 1)
 		if err != nil {
 			return f, err
 		}
@@ -98,12 +98,12 @@ func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			if f.groups, err = p.walk(ctx, tx, r, next); err != nil || len(f.groups) > 0 || next == nowhere {
 				return f, err
 			}
-			at, err = p.after(ctx, tx, p.hot.readyAfter, r.Queue, next)
+			at, err = p.after(ctx, tx, p.hot.ReadyAfter, r.Queue, next)
 		} else {
 			if f.posts, err = p.takePosts(ctx, tx, r, at); err != nil || len(f.posts) > 0 || at == nowhere {
 				return f, err
 			}
-			next, err = p.after(ctx, tx, p.hot.postAfter, r.Queue, at)
+			next, err = p.after(ctx, tx, p.hot.PostAfter, r.Queue, at)
 		}
 		if err != nil {
 			return f, err
@@ -128,7 +128,7 @@ func (p *pool) after(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, que
 
 // walk locks groups of streams that do not come after a place.
 func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, to int64) (groups []backend.ID, err error) {
-	list, err := tx.IDs(ctx, p.hot.walk, r.Queue, to, r.MaxGroups)
+	list, err := tx.IDs(ctx, p.hot.Walk, r.Queue, to, r.MaxGroups)
 	return once(list), err
 }
 
@@ -149,7 +149,7 @@ func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		po, err := scanPost(rows)
 		posts = append(posts, po)
 		return err
-	}, p.hot.posts, r.Queue, to, r.MaxGroups)
+	}, p.hot.Posts, r.Queue, to, r.MaxGroups)
 	return posts, err
 }
 
@@ -157,7 +157,7 @@ func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	po := new(sqlstore.Post)
 	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
-		&po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Suspicion, sqlstore.Text(&po.LastError)}
+		sqlstore.Text(&po.Headers), &po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Deaths, sqlstore.Text(&po.LastError)}
 	return po, rows.Scan(append(columns, more...)...)
 }
 
@@ -172,14 +172,14 @@ func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 			po, err := scanPost(rows, &version, &enabled)
 			f.posts = append(f.posts, po)
 			return err
-		}, p.hot.postsOnly, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
+		}, p.hot.PostsOnly, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
 	} else if _, ok := p.flow.Load(r.Queue); ok {
 		err = tx.Rows(ctx, func(rows *sql.Rows) error {
 			var id backend.ID
 			err := rows.Scan(sqlstore.ID(&id), &version, &enabled)
 			f.groups = append(f.groups, id)
 			return err
-		}, p.hot.flow, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
+		}, p.hot.Flow, r.Queue, r.Queue, r.Queue, r.Queue, r.MaxGroups)
 		f.groups = once(f.groups)
 	}
 	if err == nil && len(f.posts)+len(f.groups) > 0 {
@@ -197,7 +197,7 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	var enabled sql.NullInt64
 	var seen backend.ID
 	ok, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen)},
-		p.hot.claimOne, r.Queue, sqlstore.Null(r.Handle), sqlstore.Null(r.Group), sqlstore.Null(r.Group), r.Queue)
+		p.hot.ClaimOne, r.Queue, sqlstore.Null(r.Handle), sqlstore.Null(r.Group), sqlstore.Null(r.Group), r.Queue)
 	if err != nil {
 		return c, err
 	}
@@ -208,7 +208,7 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		return c, err
 	}
 	if !seen.IsZero() {
-		locked, err := tx.IDs(ctx, p.hot.lockOne, seen)
+		locked, err := tx.IDs(ctx, p.hot.LockOne, seen)
 		if err != nil {
 			return c, err
 		}
@@ -231,7 +231,7 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	if r.Lease <= 0 {
 		owner = ""
 	}
-	_, err := execAll(ctx, tx, p.hot.leasePosts, leases, r.Lease, r.Lease, r.Lease, owner)
+	_, err := execAll(ctx, tx, p.hot.LeaseLocked, leases, r.Lease, r.Lease, r.Lease, owner)
 	return holds, err
 }
 
@@ -293,11 +293,11 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		hold.Promoted, hold.Level = g.version.Valid, int(g.level.Int64)
 		for _, s := range g.streams {
 			for _, m := range s.messages {
-				if full = full || len(hold.Messages) < r.MaxMessages && len(c.Holds)+len(hold.Messages) > 0 && len(m.Body) > room; full {
+				if full = full || len(hold.Messages) < r.MaxMessages && len(c.Holds)+len(hold.Messages) > 0 && size(m) > room; full {
 					break
 				}
 				if len(hold.Messages) < r.MaxMessages {
-					room -= len(m.Body)
+					room -= size(m)
 					sqlstore.AddMessage(hold, m.Message, g.name, m.uniq)
 				}
 			}
@@ -319,10 +319,10 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		c.Holds = append(c.Holds, hold)
 	}
 	if len(leased) > 0 {
-		_, err = execAll(ctx, tx, p.hot.leaseGroups, leased, r.Lease, r.Owner)
+		_, err = execAll(ctx, tx, p.hot.LeaseGroups, leased, r.Lease, r.Owner)
 	}
 	if err == nil && len(tokens) > 0 {
-		_, err = execAll(ctx, tx, p.hot.unleaseGroups, tokens)
+		_, err = execAll(ctx, tx, p.hot.UnleaseGroups, tokens)
 	}
 	if err != nil {
 		return c, err
@@ -331,7 +331,7 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	return c, err
 }
 
-// contents reads what there is in groups, in their order. Those that somebody has
+// contents reads what there is in groups, in their order. Groups that were
 // blocked or leased before we locked them are left out: they are locked in vain.
 func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (list []*content, astray []sqlstore.Source, vain bool, err error) {
 	byID := make(map[backend.ID]*content, len(groups))
@@ -347,9 +347,9 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		err := rows.Scan(sqlstore.ID(&g.id), sqlstore.Text(&g.name), &g.fence, &g.lease, sqlstore.Bool(&blocked), sqlstore.Bool(&leased),
 			&g.level, &g.version, sqlstore.Bool(&g.sticky),
 			sqlstore.ID(&f.Stream), &streamKind, &priority, sqlstore.ID(&f.Handle), sqlstore.ID(&at), sqlstore.ID(&f.Conversation),
-			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.Far), sqlstore.Text(&f.Contract), &closed, &next,
-			&seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Int(&since), sqlstore.Text(&m.uniq),
-			sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError))
+			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.FarService), sqlstore.Text(&f.Contract), &closed, &next,
+			&seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Text(&m.Headers), sqlstore.Int(&since),
+			sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError))
 		if err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		s.add(m, seq.Int64, kind.Int64, since)
 		c.streams = append(c.streams, &s)
 		return nil
-	}, p.hot.read, groups)
+	}, p.hot.Read, groups)
 	for _, id := range groups {
 		if c := byID[id]; c != nil {
 			slices.SortFunc(c.streams, received)
@@ -389,11 +389,14 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	return list, astray, vain, err
 }
 
+// size is what a message takes of a claim's bytes.
+func size(m message) int { return len(m.Body) + len(m.Headers) }
+
 // add completes a message and adds it.
 func (s *stream) add(m message, seq, kind, since int64) {
 	whole := s.facts
-	whole.ID, whole.Type, whole.Body = m.ID, m.Type, m.Body
-	whole.Attempts, whole.Suspicion, whole.LastError = m.Attempts, m.Suspicion, m.LastError
+	whole.ID, whole.Type, whole.Body, whole.Headers = m.ID, m.Type, m.Body, m.Headers
+	whole.Attempts, whole.Deaths, whole.LastError = m.Attempts, m.Deaths, m.LastError
 	whole.Seq, whole.Kind, whole.Enqueued = seq, backend.Kind(kind), time.UnixMicro(since)
 	s.messages = append(s.messages, message{&whole, m.uniq})
 }
@@ -419,8 +422,8 @@ func (p *pool) more(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 				break
 			}
 			first := s.messages[0]
-			known += len(first.Body)
-			largest = max(largest, len(first.Body))
+			known += size(first)
+			largest = max(largest, size(first))
 			n := min(room, s.next-first.Seq)
 			room -= max(n, 1)
 			if n > 1 {
@@ -445,16 +448,16 @@ func (p *pool) more(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			var id backend.ID
 			var seq, kind, since int64
 			m := message{Message: new(backend.Message)}
-			err := rows.Scan(sqlstore.ID(&id), &seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), &since,
-				sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Suspicion), sqlstore.Text(&m.LastError))
+			err := rows.Scan(sqlstore.ID(&id), &seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body),
+				sqlstore.Text(&m.Headers), &since, sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError))
 			if err != nil {
 				return err
 			}
-			known += len(m.Body)
-			largest = max(largest, len(m.Body))
+			known += size(m)
+			largest = max(largest, size(m))
 			byID[id].add(m, seq, kind, since)
 			return nil
-		}, p.hot.messages, want)
+		}, p.hot.Messages, want)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func TestStatements(t *testing.T) {
 			"post one with a key":          6,
 			"post a hundred with ten keys": 6,
 			"post one with a new key":      8,
-			"post a hundred with new keys": 10,
+			"post a hundred with new keys": 8,
 			"claim and settle a group, in one transaction":   7,
 			"claim and settle ten keys, in one transaction":  6,
 			"claim and settle ten posts, in one transaction": 2,
@@ -75,7 +75,7 @@ func TestResave(t *testing.T) {
 			f.OK(tx.Savepoint(f.Ctx, "work"))
 			post(tx, "first")
 			count.Take()
-			f.OK(tx.Resave(f.Ctx, "work"))
+			f.OK(tx.(backend.Resaver).Resave(f.Ctx, "work"))
 			if list := count.Take(); len(list) != 1 {
 				t.Errorf("to set a savepoint anew took %q", list)
 			}
@@ -227,7 +227,7 @@ func TestHeldGroups(t *testing.T) {
 	})
 }
 
-// unlocked returns how many groups nobody has locked.
+// unlocked returns how many groups no transaction has locked.
 func unlocked(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	tx, err := db.Begin()
@@ -276,6 +276,7 @@ func TestDueBatches(t *testing.T) {
 		}
 		run(`INSERT INTO parley_post (post_id, queue_id, priority, since, type, blocked, blocked_until)
 		     SELECT RANDOM_BYTES(16), 1, 5, n, 'm', 1, 1 + n * 7919 % 5000` + numbers)
+		run(`ANALYZE TABLE parley_queue, parley_delayed, parley_timer, parley_post`) // else when the server has time
 		none := make([]byte, 16)
 		q := s.Q()
 		for _, x := range []struct {

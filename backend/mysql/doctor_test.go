@@ -15,6 +15,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, server string) {
 		t.Parallel()
 		base := database(t, server)

@@ -33,7 +33,7 @@ func classify(err error) error {
 	switch number(err) {
 	case 1205, // ER_LOCK_WAIT_TIMEOUT
 		1213, // ER_LOCK_DEADLOCK; on a cluster also at COMMIT: another node was first
-		1317, // ER_QUERY_INTERRUPTED: somebody's KILL QUERY
+		1317, // ER_QUERY_INTERRUPTED: an operator's KILL QUERY
 		3024, // ER_QUERY_TIMEOUT: max_execution_time
 		1969, // ER_STATEMENT_TIMEOUT of MariaDB: max_statement_time
 		1020, // ER_CHECKREAD: innodb_snapshot_isolation of MariaDB

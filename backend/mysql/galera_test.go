@@ -28,6 +28,7 @@ import (
 // TestGalera has the programs that use a store move from a node of a cluster that
 // is killed to another one. The cluster is started for this test alone.
 func TestGalera(t *testing.T) {
+	t.Parallel()
 	addresses := os.Getenv("PARLEY_TEST_GALERA")
 	if addresses == "" {
 		startGalera(t)
@@ -113,7 +114,7 @@ func TestGalera(t *testing.T) {
 }
 
 // testTurns migrates on all nodes at once, without the lock that Percona XtraDB Cluster
-// refuses and that other nodes would not see: somebody else has that one.
+// refuses and that other nodes would not see: another connection has that one.
 func testTurns(t *testing.T, nodes []string) {
 	base := database(t, nodes[0])
 	var dbs []*sql.DB

@@ -27,8 +27,9 @@ func (p *pool) grants() *sqlstore.Grants {
 				return []string{"SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, CREATE VIEW, SHOW VIEW," +
 					" CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON " + database + ".*"}, err
 			case backend.RolePoster:
-				name, err := p.named(ctx, "post")
-				return []string{"EXECUTE ON PROCEDURE " + name}, err
+				database, err := p.database(ctx)
+				call := "EXECUTE ON PROCEDURE " + database + "." + p.prefix
+				return []string{call + "post", call + "post_with_headers"}, err
 			}
 			return nil, nil
 		},

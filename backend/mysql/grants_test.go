@@ -67,8 +67,10 @@ func TestPoster(t *testing.T) {
 		for _, key := range []string{"", "k", "k"} {
 			_, err := poster.Exec("CALL parley_post('qp', 'DEFAULT', 'x', ?)", key)
 			f.OK(err)
+			_, err = poster.Exec(`CALL parley_post_with_headers('qp', 'DEFAULT', 'x', ?, '{"a": "b"}')`, key)
+			f.OK(err)
 		}
-		f.Equal("posts", len(f.Drain(f.QP)), 3)
+		f.Equal("posts", len(f.Drain(f.QP)), 6)
 		for _, q := range []string{
 			"SELECT body FROM parley_post", "SELECT body FROM parley_messages", "DELETE FROM parley_post",
 			"INSERT INTO parley_post (post_id, queue_id) VALUES (x'00', 1)",
@@ -79,7 +81,9 @@ func TestPoster(t *testing.T) {
 		stranger := account(t, server, db, base, base+"_stranger", func(account string) string {
 			return "--\nGRANT SELECT ON " + base + ".parley_meta TO " + account
 		})
-		_, err := stranger.Exec("CALL parley_post('qp', 'DEFAULT', 'x', '')")
-		f.Is(b.Classify(err), backend.ErrDenied)
+		for _, call := range []string{"CALL parley_post('qp', 'DEFAULT', 'x', '')", "CALL parley_post_with_headers('qp', 'DEFAULT', 'x', '', '{}')"} {
+			_, err := stranger.Exec(call)
+			f.Is(b.Classify(err), backend.ErrDenied)
+		}
 	})
 }

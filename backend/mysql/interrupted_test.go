@@ -89,7 +89,7 @@ var interrupted = []struct {
 	{"defer a timer", func(f *backendtest.Fixture) (func() error, int64, []string) {
 		d := f.Open()
 		f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, time.Microsecond) })
-		f.TendUntil(backend.DutyTimers, 1)
+		f.MaintainUntil(backend.JobTimers, 1)
 		h := f.One(f.Request(f.QA))
 		return settling(f, backend.Outcome{Hold: h, Defer: time.Microsecond}), f.QA, []string{"<DialogTimer>"}
 	}},
@@ -99,7 +99,7 @@ var interrupted = []struct {
 		h := f.One(f.Request(f.QB))
 		f.OK(settling(f, backend.Outcome{Hold: h, Defer: time.Microsecond})())
 		return func() error {
-			_, _, err := f.Backend.Tend(f.Ctx, backend.DutyDeferred, 100)
+			_, _, err := f.Backend.Maintain(f.Ctx, backend.JobDeferred, 100)
 			return err
 		}, f.QB, []string{"1"}
 	}},
@@ -124,7 +124,7 @@ func received(f *backendtest.Fixture, work func() error, err error, queue int64)
 		f.OK(work())
 	}
 	for range 3 {
-		f.Tend(backend.DutyDeferred)
+		f.Maintain(backend.JobDeferred)
 	}
 	return f.Drain(queue)
 }

@@ -25,7 +25,7 @@ type joined struct {
 	tx     backend.Execer
 	server *server
 	lastID
-	again bool // the last statement found that its row is there
+	again bool // the last statement was to insert rows, of which one is there
 }
 
 // text returns what is sent for a statement. Nothing is known of this session; but
@@ -51,6 +51,7 @@ func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Re
 		n, err := res.RowsAffected()
 		j.again = err == nil && n == 0
 	}
+	j.again = j.again || q == j.p.hot.NewKeys
 	return res, err
 }
 
@@ -60,7 +61,7 @@ func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Re
 func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	all := j.p.store.Q()
 	lock := ""
-	if q == all.StreamRead || j.again && (q == all.KeyRead || q == all.UniqueRead) {
+	if q == all.StreamRead || j.again && (q == all.KeyRead || q == all.UniqueRead || q == j.p.hot.Keys) {
 		lock = " LOCK IN SHARE MODE"
 	}
 	text, args, err := j.text(q, lock, args)

@@ -58,7 +58,7 @@ const patience = time.Second
 
 func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 	id := backend.NewID()
-	seen := func() (bool, error) { return tx.Row(ctx, []any{new(any)}, p.hot.probe, id) }
+	seen := func() (bool, error) { return tx.Row(ctx, []any{new(any)}, p.hot.Probe, id) }
 	if _, err := seen(); err != nil {
 		return unknown, err
 	}
@@ -72,7 +72,7 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 		return unknown, err
 	}
 	defer conn.Close()
-	text, args, err := inline(p.hot.probed.Text, []any{id[:]}, 0)
+	text, args, err := inline(p.hot.Probed.Text, []any{id[:]}, 0)
 	if err != nil {
 		return unknown, err
 	}
@@ -87,7 +87,7 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 		return unknown, err
 	}
 	there, err := seen()
-	if text, args, e := inline(p.hot.unprobe.Text, []any{id[:]}, 0); e == nil {
+	if text, args, e := inline(p.hot.Unprobe.Text, []any{id[:]}, 0); e == nil {
 		conn.ExecContext(context.WithoutCancel(ctx), text, args...) // else the row stays, and does no harm
 	}
 	if err != nil || !there {

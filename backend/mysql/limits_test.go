@@ -14,6 +14,7 @@ import (
 // TestServerEndsTransactions: a handler that takes longer than the server leaves a
 // transaction idle is not repeated for ever.
 func TestServerEndsTransactions(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, server string) {
 		settings := []string{"wait_timeout"}
 		if strings.HasSuffix(t.Name(), "/mariadb") {

@@ -23,7 +23,7 @@ func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err 
 		_, err := conn.ExecContext(context.WithoutCancel(ctx), `
 			SET SESSION lock_wait_timeout = @parley_lock_wait, SESSION innodb_lock_wait_timeout = @parley_row_wait`)
 		if err != nil {
-			a.t.discard() // nobody else shall have it
+			a.t.discard() // it shall not go back to the pool
 		}
 	}, err
 }

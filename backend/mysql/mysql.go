@@ -76,16 +76,11 @@ type Store struct {
 	pool *pool
 }
 
-var (
-	_ backend.Backend           = (*Store)(nil)
-	_ backend.Joiner            = (*Store)(nil)
-	_ backend.TransactionHolder = (*Store)(nil)
-	_ backend.Printer           = (*Store)(nil)
-	_ backend.Pool              = (*Store)(nil)
-)
+var _ backend.Backend = (*Store)(nil)
 
 func init() {
-	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) },
+	backend.Register(backend.Version,
+		func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) },
 		"mysql", "mariadb")
 }
 
@@ -104,7 +99,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("parley: mysql: %w", err)
 	}
 	s := newStore(sqlstore.OpenPool(committed{connector}, opt.MaxConns), opt)
-	s.pool.side = sql.OpenDB(connector)
+	s.pool.side = sql.OpenDB(sqlstore.Bounded(connector))
 	s.pool.side.SetMaxIdleConns(1)
 	conn, _, err := s.pool.conn(ctx)
 	if err != nil {
@@ -163,8 +158,11 @@ func newStore(db *sql.DB, o Options) *Store {
 	p := &pool{db: db, known: make(map[any]*session)}
 	p.prefix, _, p.invalid = sqlstore.Names(o.Prefix, "", "unlock")
 	d := &sqlstore.Dialect{
-		Statements:  statements(p.prefix),
-		Own:         p.hot.own(),
+		Texts:       statements,
+		Own:         &p.hot,
+		Lock:        "FOR UPDATE",
+		Token:       token,
+		Adapt:       adapt,
 		Prefix:      p.prefix,
 		Placeholder: func(int) string { return "?" },
 		Now:         now,
@@ -177,8 +175,9 @@ func newStore(db *sql.DB, o Options) *Store {
 		Migrations:  sqlstore.Files(schema),
 		// "If the current transaction has a savepoint with the same name, the old
 		// savepoint is deleted and a new one is set."
-		Replaces:    true,
-		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
+		Replaces: true,
+		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post_with_headers;\n" +
+			"DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
 		RemoveLast:  "DROP TABLE IF EXISTS parley_turn;", // which keeps others away until then
 		Script:      script,
 		Hasten:      p.hasten,
@@ -197,7 +196,6 @@ func newStore(db *sql.DB, o Options) *Store {
 		PostPlain:   p.post,
 		PostValues:  true,
 		KeyStreams:  p.keyStreams,
-		NewKeys:     p.newKeys,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,
@@ -253,6 +251,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	}
 	defer conn.Close()
 	v, err := variables(ctx, conn, "version", "version_comment", "transaction_isolation", "tx_isolation", "autocommit",
+		"innodb_snapshot_isolation",
 		"sql_mode", "innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "binlog_format", "max_allowed_packet",
 		"max_connections", "innodb_lock_wait_timeout", "wait_timeout", "read_only", "super_read_only", "wsrep_on",
 		"group_replication_group_name", "group_replication_single_primary_mode")

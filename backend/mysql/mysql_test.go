@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
+	"sync"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -19,13 +20,17 @@ var servers = []struct{ name, variable string }{
 	{"mysql", "PARLEY_TEST_MYSQL"},
 }
 
-// each runs a test on both servers.
+// each runs a test on both servers, which work side by side.
 func each(t *testing.T, test func(t *testing.T, server string)) {
+	var both sync.WaitGroup
 	for _, s := range servers {
-		t.Run(s.name, func(t *testing.T) {
-			test(t, backendtest.Server(t, s.name, s.variable, "the URL of a database for tests"))
+		both.Go(func() {
+			t.Run(s.name, func(t *testing.T) {
+				test(t, backendtest.Server(t, s.name, s.variable, "the URL of a database for tests"))
+			})
 		})
 	}
+	both.Wait()
 }
 
 // name is what the driver calls a database.
@@ -98,20 +103,25 @@ func emptied(t testing.TB, server, base string, set func(*driver.Config)) func(t
 	return func(t *testing.T) (*mysql.Store, *sql.DB) {
 		t.Helper()
 		db := connect(t, server, base, set)
-		plain := connect(t, server, base, nil)
-		tables := backendtest.Texts(t, plain, `
-			SELECT table_name FROM information_schema.tables
-			 WHERE table_schema = database() AND table_type = 'BASE TABLE'
-			   AND table_name NOT IN ('parley_meta', 'parley_lock_stripe')`)
-		if len(tables) < 20 {
-			t.Fatalf("tables %q", tables)
-		}
-		for _, name := range tables {
-			if _, err := plain.Exec("DELETE FROM " + name); err != nil {
-				t.Fatal(err)
-			}
-		}
+		empty(t, connect(t, server, base, nil))
 		return open(t, db, nil), db
+	}
+}
+
+// empty removes all rows but those that a migration makes.
+func empty(t *testing.T, db *sql.DB) {
+	t.Helper()
+	tables := backendtest.Texts(t, db, `
+		SELECT table_name FROM information_schema.tables
+		 WHERE table_schema = database() AND table_type = 'BASE TABLE'
+		   AND table_name NOT IN ('parley_meta', 'parley_lock_stripe')`)
+	if len(tables) < 20 {
+		t.Fatalf("tables %q", tables)
+	}
+	for _, name := range tables {
+		if _, err := db.Exec("DELETE FROM " + name); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 // TestWorkersOnSmallPools: workers make progress on every pool of connections.
 func TestWorkersOnSmallPools(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, server string) {
 		stores := make(map[string]func(t *testing.T) backend.Backend)
 		for name, conns := range map[string]int{"default": 16, "1": 1, "2": 2, "3": 3} {

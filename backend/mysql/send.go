@@ -16,17 +16,17 @@ const batchBytes = 1 << 20
 // send sends one message in three statements. The guard is ours if it is refused. In
 // a transaction of the application's it is left to what sends several: at REPEATABLE
 // READ the second statement would lock what it reads, the queue and the catalog's
-// version among it, and whoever ends or defines something would wait.
+// version among it, and every End and Define would wait.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
 	if tx.Joined() {
 		return sent, false, nil
 	}
-	n, err := tx.Exec(ctx, p.hot.advance, m.From)
+	n, err := tx.Exec(ctx, p.hot.Advance, m.From)
 	if err != nil || n == 0 {
 		return sent, false, err
 	}
 	sent.Seq = inserted(tx) - 1
-	n, err = tx.Exec(ctx, p.hot.insert, sent.Seq, m.ID, m.Kind, m.Type, m.Body, m.From, version)
+	n, err = tx.Exec(ctx, p.hot.Insert, sent.Seq, m.ID, m.Kind, m.Type, m.Body, sqlstore.NullText(m.Headers), m.From, version)
 	if err != nil {
 		return sent, false, err
 	}
@@ -35,7 +35,7 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 		return sent, false, err
 	}
 	sent.Queue = inserted(tx)
-	_, err = tx.Exec(ctx, p.hot.place, m.From)
+	_, err = tx.Exec(ctx, p.hot.Place, m.From)
 	if err == nil && m.Retain {
 		err = tx.RetainSent(ctx, m, sent.Seq)
 	}
@@ -50,7 +50,7 @@ func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) 
 		err := s.Scan(rows)
 		streams[s.ID] = s
 		return err
-	}, p.hot.states, list)
+	}, p.hot.States, list)
 	return streams, err
 }
 
@@ -58,9 +58,9 @@ func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) 
 func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
 	rows := make(tuples, len(b.Messages))
 	for i, m := range b.Messages {
-		rows[i] = []any{m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, expression(now)}
+		rows[i] = []any{m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, sqlstore.NullText(m.Headers), expression(now)}
 	}
-	if err := insertRows(ctx, tx, p.hot.append, rows, 5); err != nil {
+	if err := insertRows(ctx, tx, p.hot.Append, rows, 5); err != nil {
 		return err
 	}
 	marks := make(tuples, len(b.Streams))
@@ -74,22 +74,23 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 			next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
 			rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
 		}
-		if _, err := tx.Exec(ctx, p.hot.next, next, rank, ids(next.when)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Next, next, rank, ids(next.when)); err != nil {
 			return err
 		}
 	}
-	return insertRows(ctx, tx, p.hot.mark, marks, -1)
+	return insertRows(ctx, tx, p.hot.Mark, marks, -1)
 }
 
-// insertRows inserts rows, as many in one statement as their bodies, which are in
-// a column of each, let it.
+// insertRows inserts rows, as many in one statement as their bodies and headers, which are
+// in a column of each and the next one, let it.
 func insertRows(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, rows tuples, body int) error {
 	from, size := 0, 0
 	for i, row := range rows {
 		n := 200
 		if body >= 0 {
 			b, _ := row[body].([]byte)
-			n += 2 * len(b)
+			headers, _ := row[body+1].(string)
+			n += 2 * (len(b) + len(headers))
 		}
 		if size > 0 && size+n > batchBytes {
 			if _, err := tx.Exec(ctx, q, rows[from:i]); err != nil {
@@ -107,21 +108,42 @@ func insertRows(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, rows tup
 func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
 	rows := make(tuples, len(posts))
 	for i, x := range posts {
-		rows[i] = []any{x.ID, x.Queue, x.Rank, x.Type, x.Body, expression(now)}
+		rows[i] = []any{x.ID, x.Queue, x.Rank, x.Type, x.Body, sqlstore.NullText(x.Headers), expression(now)}
 	}
-	return insertRows(ctx, tx, p.hot.postMany, rows, 4)
+	return insertRows(ctx, tx, p.hot.PostMany, rows, 4)
 }
 
-// keyStreams locks the streams of keys, in two statements.
+// keyStreams locks the streams of keys, in two statements, after it has made those keys that
+// are new. A transaction that waits for a key in another's hands has no guard yet, and one
+// that has a guard waits for guards alone: a savepoint would give no lock back.
 func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
-	streams := make(map[sqlstore.Key]*sqlstore.Stream)
 	found, err := p.findKeys(ctx, tx, keys)
-	if err != nil || len(found) == 0 {
-		return streams, err
+	if err != nil {
+		return nil, err
+	}
+	streams := make(map[sqlstore.Key]*sqlstore.Stream)
+	var fresh []sqlstore.Key
+	for _, k := range keys {
+		if found[k].IsZero() {
+			fresh = append(fresh, k)
+		}
+	}
+	if len(fresh) > 0 {
+		made, others, err := p.newKeys(ctx, tx, fresh)
+		if err != nil {
+			return nil, err
+		}
+		for k, id := range made {
+			streams[k] = sqlstore.NewKeyStream(k, id)
+		}
+		maps.Copy(found, others)
 	}
 	of := make(map[backend.ID]sqlstore.Key)
 	for k, id := range found {
 		of[id] = k
+	}
+	if len(of) == 0 {
+		return streams, nil
 	}
 	locked, err := p.streams(ctx, tx, sqlstore.SortIDs(slices.Collect(maps.Keys(of))))
 	for id, s := range locked {
@@ -143,32 +165,32 @@ func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Ke
 		err := rows.Scan(&k.Queue, &k.Name, sqlstore.ID(&id))
 		found[k] = id
 		return err
-	}, p.hot.keys, wanted)
+	}, p.hot.Keys, wanted)
 	return found, err
 }
 
-// newKeys makes keys in three statements, and in four if somebody else makes one of
-// them at the same time.
-func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
-	made := make(map[sqlstore.Key]backend.ID)
-	rows := make([][]any, len(keys))
+// newKeys makes keys in three statements. Those that another transaction has made meanwhile
+// it returns too, for which it needs a fourth.
+func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (made, others map[sqlstore.Key]backend.ID, err error) {
+	made = make(map[sqlstore.Key]backend.ID)
+	rows := make(tuples, len(keys))
 	for i, k := range keys {
 		made[k] = backend.NewID()
 		rows[i] = []any{k.Queue, k.Name, made[k]}
 	}
 	n, err := p.insertKeys(ctx, tx, keys, rows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if n < int64(len(keys)) {
-		found, err := p.findKeys(ctx, tx, keys)
-		if err != nil {
-			return nil, err
+		if others, err = p.findKeys(ctx, tx, keys); err != nil {
+			return nil, nil, err
 		}
-		maps.DeleteFunc(made, func(k sqlstore.Key, id backend.ID) bool { return found[k] != id })
+		maps.DeleteFunc(made, func(k sqlstore.Key, id backend.ID) bool { return others[k] != id })
+		maps.DeleteFunc(others, func(k sqlstore.Key, id backend.ID) bool { return made[k] == id })
 	}
 	if len(made) == 0 {
-		return nil, nil
+		return nil, others, nil
 	}
 	var groups, streams tuples
 	for _, k := range keys {
@@ -177,29 +199,31 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 			streams = append(streams, []any{id, keyStream, id, k.Queue, 0, 0, 0, 0, expression(now)})
 		}
 	}
-	if _, err := tx.Exec(ctx, p.hot.newGroups, groups); err != nil {
-		return nil, err
+	if _, err := tx.Exec(ctx, p.hot.NewGroups, groups); err != nil {
+		return nil, nil, err
 	}
-	_, err = tx.Exec(ctx, p.hot.newStreams, streams)
-	return made, err
+	_, err = tx.Exec(ctx, p.hot.NewStreams, streams)
+	return made, others, err
 }
 
 // insertKeys returns how many of the keys were new.
-func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows [][]any) (inserted int64, err error) {
-	if len(keys) == 1 { // with several, who wants one of them would wait for another
-		defer p.keygate.enter(ctx, keys[0])()
-	}
-	if tx.Joined() {
-		return tx.Exec(ctx, p.hot.newKeysJoined, tuples(rows))
-	}
-	for some := range slices.Chunk(rows, 500) { // each is a SELECT
-		n, err := tx.Exec(ctx, p.hot.newKeys, table{columns: []string{"queue_id", "name", "stream_id"}, rows: some})
-		if err != nil {
-			return inserted, err
+func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, err error) {
+	if len(keys) > 1 { // with several, who wants one of them would wait at the gate for another
+		for some := range slices.Chunk(rows, 500) {
+			n, err := tx.Exec(ctx, p.hot.NewKeys, some)
+			if err != nil {
+				return inserted, err
+			}
+			inserted += n
 		}
-		inserted += n
+		return inserted, nil
 	}
-	return inserted, nil
+	defer p.newKeyTurns.enter(ctx, keys[0])()
+	if tx.Joined() {
+		return tx.Exec(ctx, p.hot.NewKeys, rows)
+	}
+	k, id := keys[0], rows[0][2]
+	return tx.Exec(ctx, p.hot.NewKey, k.Queue, k.Name, id, k.Queue, k.Name)
 }
 
 // keyStream is the kind of a key's stream.

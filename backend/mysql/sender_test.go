@@ -44,7 +44,7 @@ func TestJoinedSender(t *testing.T) {
 			s.sent(own, log.Key(key), "9")
 		})
 
-		// The dialog is over, and nobody has begun another one.
+		// The dialog is over, and no sender has begun another one.
 		s.sent(other, last.Key(key), "11")
 		s.refused(own, log.Key(key), "a dialog that is to be begun", nil)
 		s.sent(own, log.Key(key), "12")

@@ -19,6 +19,7 @@ import (
 // TestSettings runs the backend's tests on handles with settings that change the
 // meaning of much, in databases of other character sets.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name, charset string
 		set           func(*driver.Config)

@@ -18,7 +18,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 		return err
 	}
 	if len(s.Messages) > 0 {
-		n, err := tx.Exec(ctx, p.hot.remove, table(keysOf(s.Messages)))
+		n, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(s.Messages)))
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		retained[r.Message.Handle] = append(retained[r.Message.Handle], r)
 	}
 	for handle, list := range retained {
-		if _, err := tx.Exec(ctx, p.hot.retain, handle, keysOf(list)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Retain, handle, keysOf(list)); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		keyed[k] = append(keyed[k], r)
 	}
 	for k, list := range keyed {
-		if _, err := tx.Exec(ctx, p.hot.keep, k.queue, k.name, k.keep, keysOf(list)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Keep, k.queue, k.name, k.keep, keysOf(list)); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		posts[r.Keep] = append(posts[r.Keep], r.Message.ID)
 	}
 	for keep, list := range posts {
-		if _, err := execAll(ctx, tx, p.hot.keepPosts, list, keep); err != nil {
+		if _, err := execAll(ctx, tx, p.hot.KeepPosts, list, keep); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 
 // removePosts removes posts in one statement.
 func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
-	return tx.Exec(ctx, p.hot.removePosts, tableOf("post_id", list))
+	return tx.Exec(ctx, p.hot.RemovePosts, tableOf("post_id", list))
 }
 
 // finish puts the ready order right: the guards, then a look, then what it says.
@@ -95,7 +95,7 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 		err := rows.Scan(sqlstore.ID(&id))
 		locked = append(locked, id)
 		return err
-	}, p.hot.guards, streams)
+	}, p.hot.Guards, streams)
 	if err != nil || len(locked) == 0 {
 		return len(streams) > 0 && err == nil, err
 	}
@@ -126,20 +126,20 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 			since.when, since.then = append(since.when, id), append(since.then, first.Int64)
 		}
 		return nil
-	}, p.hot.look, locked)
+	}, p.hot.Look, locked)
 	if err == nil && len(empty.rows) > 0 {
-		_, err = tx.Exec(ctx, p.hot.dropMarkers, table(empty))
+		_, err = tx.Exec(ctx, p.hot.DropMarkers, table(empty))
 	}
 	if err == nil && len(stand.rows) > 0 {
-		_, err = tx.Exec(ctx, p.hot.restand, since, stand)
+		_, err = tx.Exec(ctx, p.hot.Restand, since, stand)
 	}
 	if err == nil && len(notes) > 0 {
-		_, err = tx.Exec(ctx, p.hot.dropNotes, tableOf("stream_id", notes))
+		_, err = tx.Exec(ctx, p.hot.DropNotes, tableOf("stream_id", notes))
 	}
 	return len(locked) < len(streams), err
 }
 
-// whole returns an error if a row's statement was interrupted before its witness: see lookSQL.
+// whole returns an error if a row's statement was interrupted before its witness: see Look in sql/settle.sql.
 func whole(witness sql.NullInt64) error {
 	if witness.Valid {
 		return nil
@@ -149,7 +149,7 @@ func whole(witness sql.NullInt64) error {
 
 // restore puts streams to their places in the ready order.
 func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
-	locked, err := tx.IDs(ctx, p.hot.guards, ids(streams))
+	locked, err := tx.IDs(ctx, p.hot.Guards, ids(streams))
 	if err != nil || len(locked) == 0 {
 		return 0, err
 	}
@@ -166,9 +166,9 @@ func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, s
 			rows = append(rows, []any{queue, group, id, priority, first.Int64})
 		}
 		return err
-	}, p.hot.belong, group, ids(locked))
+	}, p.hot.Belong, group, ids(locked))
 	if err == nil && len(rows) > 0 {
-		_, err = tx.Exec(ctx, p.hot.restore, rows)
+		_, err = tx.Exec(ctx, p.hot.Restore, rows)
 	}
 	return len(locked), err
 }
@@ -189,8 +189,8 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 		fences     either
 		lock, took *sqlstore.Stmt
 	}{
-		{fences("group_id", groups), p.hot.reclaimGroups, p.hot.tookGroups},
-		{fences("post_id", posts), p.hot.reclaimPosts, p.hot.tookPosts},
+		{fences("group_id", groups), p.hot.ReclaimGroups, p.hot.TookGroups},
+		{fences("post_id", posts), p.hot.ReclaimPosts, p.hot.TookPosts},
 	} {
 		if len(x.fences.rows) == 0 {
 			continue
@@ -211,15 +211,15 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 }
 
 // extend prolongs leases. A row that is locked is in its owner's own transaction,
-// or in that of somebody who has taken it over: it is not waited for.
+// or in that of a receiver that has taken it over: it is not waited for.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	groups, posts := sqlstore.SplitHolds(holds)
 	for _, x := range []struct {
 		fences               either
 		lock, extend, leased *sqlstore.Stmt
 	}{
-		{fences("group_id", groups), p.hot.reclaimGroups, p.hot.extendGroups, p.hot.leasedGroups},
-		{fences("post_id", posts), p.hot.reclaimPosts, p.hot.extendPosts, p.hot.leasedPosts},
+		{fences("group_id", groups), p.hot.ReclaimGroups, p.hot.ExtendGroups, p.hot.LeasedGroups},
+		{fences("post_id", posts), p.hot.ReclaimPosts, p.hot.ExtendPosts, p.hot.LeasedPosts},
 	} {
 		if len(x.fences.rows) == 0 {
 			continue

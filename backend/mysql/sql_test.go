@@ -33,6 +33,14 @@ func TestPostProcedure(t *testing.T) {
 			return string(e.SQLState[:])
 		}
 		backendtest.PlainPosts(f, post, state, "PA001", "PA002")
+		g := backendtest.New(t, open(t, db, nil))
+		backendtest.PlainHeaders(g, func(headers sql.NullString, key string) error {
+			_, err := db.Exec(`CALL parley_post_with_headers(?, ?, ?, ?, ?)`, "qp", "m", nil, key, headers)
+			return err
+		}, func(oldest int) {
+			_, err := db.Exec(fmt.Sprintf(`UPDATE parley_meta SET oldest_program = %d`, oldest))
+			g.OK(err)
+		}, state, "PA006", "PA007")
 	})
 }
 

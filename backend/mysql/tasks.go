@@ -18,12 +18,12 @@ func (p *pool) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.ID,
 	for i, t := range tasks {
 		rows[i] = []any{t.ID, schedule, first + int64(i), t.Phase, t.Type, t.Body, caller, expression(now)}
 	}
-	return insertRows(ctx, tx, p.hot.submit, rows, 5)
+	return insertRows(ctx, tx, p.hot.Submit, rows, 5)
 }
 
 // start starts tasks that were never claimed.
 func (p *pool) start(ctx context.Context, tx *sqlstore.Tx, c backend.TaskClaim, tasks []backend.ID) (int64, error) {
-	return execAll(ctx, tx, p.hot.start, tasks, c.Owner, c.Lease)
+	return execAll(ctx, tx, p.hot.Start, tasks, c.Owner, c.Lease)
 }
 
 // finishTasks stores what became of tasks, in two statements: no server returns the
@@ -41,7 +41,7 @@ func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.
 			err := rows.Scan(sqlstore.ID(&id), &fence)
 			held[id] = fence
 			return err
-		}, p.hot.holdTasks, fences)
+		}, p.hot.HoldTasks, fences)
 		if err != nil {
 			return nil, err
 		}
@@ -83,9 +83,9 @@ func (p *pool) finishHeld(ctx context.Context, tx *sqlstore.Tx, ends []backend.T
 			live.then[i] = 1
 		}
 		if e.Outcome.State == backend.TaskQueued {
-			due.then[i], back.then[i] = 1, 1 // see Portable
+			due.then[i], back.then[i] = 1, 1 // see TaskReturn
 		}
 	}
-	_, err := tx.Exec(ctx, p.hot.finishTasks, state, live, due, back, text, tasks)
+	_, err := tx.Exec(ctx, p.hot.FinishTasks, state, live, due, back, text, tasks)
 	return err
 }

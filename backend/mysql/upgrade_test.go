@@ -11,6 +11,7 @@ import (
 
 // TestUpgrade: what MySQL and MariaDB have in their tables is the same.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, server string) {
 		backendtest.Upgrade(t, func(t *testing.T) backendtest.Site { return site(t, server) }, func(column *sql.ColumnType, value any) string {
 			if column.Name() == "urgency" {

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"strings"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -16,6 +17,7 @@ func site(t *testing.T, server string) backendtest.Site {
 	several := connect(t, server, name, func(c *driver.Config) { c.MultiStatements = true })
 	return backendtest.Site{
 		RandomID: "RANDOM_BYTES(16)",
+		Empty:    func(t *testing.T) { empty(t, db) },
 		DB:       db,
 		Open: func(t *testing.T) backendtest.Versioned {
 			b := mysql.New(db, nil)
@@ -24,8 +26,15 @@ func site(t *testing.T, server string) backendtest.Site {
 		},
 		Exec: func(t *testing.T, text string) {
 			t.Helper()
-			if _, err := several.Exec(text); err != nil {
-				t.Fatal(err)
+			// What stands between two lines with DELIMITER is one statement, as for the command mysql.
+			for part := range strings.SplitSeq(text, "DELIMITER ") {
+				part, procedure := strings.CutPrefix(part, "//\n")
+				if procedure {
+					part = strings.TrimSuffix(strings.TrimSpace(part), "//")
+				}
+				if _, err := several.Exec(strings.TrimPrefix(part, ";\n")); err != nil {
+					t.Fatal(err)
+				}
 			}
 		},
 	}

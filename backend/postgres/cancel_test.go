@@ -9,13 +9,13 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-// TestCancelBesideDuty cancels a post that somebody has locked for a moment, as a
-// duty does, and one that stays locked.
+// TestCancelBesideDuty cancels a post that another transaction has locked for a moment,
+// as a maintenance job does, and one that stays locked.
 func TestCancelBesideDuty(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "postgres", server(t))
 	name := schema(t, db)
-	b, err := parley.New(ctx, open(t, db, postgres.Options{Schema: name}), &parley.Options{NoDuties: true})
+	b, err := parley.New(ctx, open(t, db, postgres.Options{Schema: name}), &parley.Options{NoMaintenance: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,18 +30,18 @@ func TestCancelBesideDuty(t *testing.T) {
 	cancel := func() error {
 		return b.InTx(ctx, func(tx *parley.Tx) error { return tx.CancelPost(ctx, "q", id) })
 	}
-	duty, err := db.BeginTx(ctx, nil)
+	job, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer duty.Rollback()
-	if _, err := duty.Exec("SELECT 1 FROM " + name + ".parley_delayed FOR UPDATE"); err != nil {
+	defer job.Rollback()
+	if _, err := job.Exec("SELECT 1 FROM " + name + ".parley_delayed FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	if err := cancel(); !errors.Is(err, parley.ErrNotPending) {
 		t.Errorf("cancelled while it was locked: %v", err)
 	}
-	time.AfterFunc(60*time.Millisecond, func() { duty.Rollback() })
+	time.AfterFunc(60*time.Millisecond, func() { job.Rollback() })
 	if err := cancel(); err != nil {
 		t.Errorf("not cancelled, though it was locked for a moment only: %v", err)
 	}

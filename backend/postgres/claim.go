@@ -52,7 +52,7 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 	c, err = p.read(ctx, tx, r, f.groups)
 	c.More = f.more || len(f.groups) == limits[limit(r.MaxGroups)] || len(c.Holds) > 0 && c.Holds[0].Promoted
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
-		c.Contended = true // what was found has just been taken by somebody else
+		c.Contended = true // another receiver has just taken what was found
 	}
 	return c, err
 }
@@ -76,7 +76,7 @@ func (p *pool) look(
 	v, _ := p.kinds.Load(r.Queue)
 	k, _ := v.(kind)
 	if k == unknown || k == streams {
-		f, err = p.find(ctx, r, &p.hot.streamClaims, func(q *sqlstore.Stmt) (*found, error) {
+		f, err = p.find(ctx, r, &p.hot.StreamClaims, func(q *sqlstore.Stmt) (*found, error) {
 			return p.walkStreams(ctx, tx, r, q)
 		})
 		if err != nil || f != nil {
@@ -99,7 +99,7 @@ func (p *pool) look(
 }
 
 // lookBoth finds what ranks first of streams, posts and promotions. The head of
-// one order may be in somebody's hands, which no snapshot shows, and what comes
+// one order may be in a receiver's hands, which no snapshot shows, and what comes
 // behind it rank below the other order: then the other is tried, and the better
 // of both is taken. What was locked on the way is given back by a savepoint. A
 // transaction that is only for this claim has one on queues where this has
@@ -111,7 +111,7 @@ func (p *pool) lookBoth(
 		if w.Promoted {
 			prefer += noPromotions
 		}
-		return p.find(ctx, r, &p.hot.claims, func(q *sqlstore.Stmt) (*found, error) {
+		return p.find(ctx, r, &p.hot.Claims, func(q *sqlstore.Stmt) (*found, error) {
 			return p.walk(ctx, tx, r, q, prefer)
 		})
 	}
@@ -200,7 +200,7 @@ func (f *found) group(id backend.ID) {
 }
 
 // kind is what the queue holds, as far as that can be claimed. Posts that are held
-// by lease do not make it both, but streams in somebody's hands do.
+// by lease do not make it both, but streams in a receiver's hands do.
 func (f *found) kind() kind {
 	switch {
 	case f.promotions || f.streams && f.post.since.Valid:
@@ -236,20 +236,20 @@ func (f *found) nothing() bool {
 func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk func(*sqlstore.Stmt) (*found, error)) (*found, error) {
 	n := limit(r.MaxGroups)
 	if r.Walk != nil || p.shortcuts.Has(r.Queue) {
-		return walk(w.near[n])
+		return walk(w[near][n])
 	}
 	if t, ok := p.deep.Load(r.Queue); ok {
 		if time.Since(t.(time.Time)) < time.Second {
-			return walk(w.deep[n])
+			return walk(w[deep][n])
 		}
 		p.deep.Delete(r.Queue)
 	}
-	f, err := walk(w.near[n])
+	f, err := walk(w[near][n])
 	if err != nil || f == nil || !f.end.Valid {
 		return f, err
 	}
 	p.deep.Store(r.Queue, time.Now())
-	return walk(w.deep[n])
+	return walk(w[deep][n])
 }
 
 // walkPromotions looks for a promotion behind those that the first statement has seen. If
@@ -259,7 +259,7 @@ func (p *pool) walkPromotions(
 ) (f *found, err error) {
 	f = new(found)
 	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
-		return p.page(ctx, tx, f, p.hot.promotions[width], r.Queue, at)
+		return p.page(ctx, tx, f, p.hot.Promotions[width], r.Queue, at)
 	}
 	f.rest, err = p.shortcuts.Promotions(r.Queue, w, from, page)
 	return f, err
@@ -276,7 +276,7 @@ func (p *pool) walkOrder(
 		from = min(from, sqlstore.Place(near.post.priority.Int64, near.post.since.Int64))
 	}
 	page := func(at int64, width int) (found, next sql.NullInt64, err error) {
-		found, next, err = p.page(ctx, tx, f, p.hot.pages[width], r.Queue, at, r.MaxGroups)
+		found, next, err = p.page(ctx, tx, f, p.hot.Pages[width], r.Queue, at, r.MaxGroups)
 		w.Waiting = w.Waiting || f.waiting
 		return found, next, err
 	}
@@ -348,12 +348,12 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	var version int64
 	var enabled sql.NullInt64
 	some := false
-	q, args := p.fixed(p.hot.postClaims[limit(r.MaxGroups)], r.Queue, bytesOf(r))
+	q, args := p.fixed(p.hot.PostClaims[limit(r.MaxGroups)], r.Queue, bytesOf(r))
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		some = true
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, sqlstore.Bool(&f.waiting), sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
-			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
+			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err == nil && !po.ID.IsZero() {
 			f.posts = append(f.posts, po)
@@ -387,7 +387,7 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
 			&f.streams, &f.promotions, &f.promotionsEnd, &f.end, sqlstore.Bool(&f.waiting),
 			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
-			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Suspicion),
+			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
 			sqlstore.Text(&po.LastError), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {
 			return err
@@ -424,7 +424,7 @@ func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	var enabled sql.NullInt64
 	var seen, group backend.ID
 	found, err := tx.Row(ctx, []any{&version, &enabled, sqlstore.ID(&seen), sqlstore.ID(&group)},
-		p.hot.claimOne, r.Queue, sqlstore.Null(r.Group), sqlstore.Null(r.Handle))
+		p.hot.ClaimOne, r.Queue, sqlstore.Null(r.Group), sqlstore.Null(r.Handle))
 	if err != nil {
 		return c, err
 	}
@@ -450,16 +450,48 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	if len(leases) == 0 {
 		return holds, nil
 	}
-	_, err := tx.Exec(ctx, p.hot.leasePosts, uuids(leases), r.Lease, r.Owner)
+	_, err := tx.Exec(ctx, p.hot.LeaseLocked, uuids(leases), r.Lease, r.Owner)
 	return holds, err
 }
 
 // read is the second statement of a claim, for groups that are locked.
 func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (backend.Claim, error) {
-	read := p.hot.read
+	read := p.hot.Read[0]
 	if r.MaxMessages > mostRead {
-		read = p.hot.readMany
+		read = p.hot.Read[1]
 	}
 	return tx.ReadHolds(ctx, r, groups, read,
 		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.Lease, r.Owner, r.LockOnly)
 }
+
+// window is how far a claim of n groups walks into an order at first. If all of that
+// is in flight, a statement with a window of deepWindow follows, and then pages of
+// pageWindow from there on.
+func window(n int) int { return 8*n + 50 }
+
+const (
+	deepWindow = 5000
+	pageWindow = 2000
+)
+
+// limits are the numbers of groups that a claim can ask for. They stand in the
+// text of the statement, which there is once for each, and so does the window: a
+// limit in a parameter is a tenth of the rows to the planner. So with a million
+// rows it plans anew for each execution, or, when it does not, expects the
+// statement to be so costly that it compiles it first (jit_above_cost), which
+// takes half a second; and without a limit it prefers sorting all there is to
+// walking an index. Each text costs the server nearly a megabyte in every session
+// that uses it.
+var limits = [...]int{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000}
+
+// limit returns which of the limits is the greatest that is not above n.
+func limit(n int) int {
+	i, _ := slices.BinarySearch(limits[:], n+1)
+	return max(i-1, 0)
+}
+
+// mostRead is how many messages of each group a read may be asked for, if it shall not
+// be planned anew each time. With a limit in a parameter the planner expects a tenth of
+// a stream; one of 100,000 messages makes the plan that serves all values so dear that it is
+// never taken. So the parameter is hidden behind a limit that the planner can see.
+const mostRead = 1000

@@ -23,7 +23,7 @@ func TestCloseBesideListener(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if _, err := first.Attendances(ctx); err != nil {
+				if _, err := first.ReaderRecords(ctx); err != nil {
 					t.Error(err)
 				}
 			})

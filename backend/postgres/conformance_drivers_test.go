@@ -44,9 +44,13 @@ func TestConformancePgBouncer(t *testing.T) {
 	conformanceOf(t, nil, "postgres", dsn, postgres.Options{Listen: direct, Pooler: postgres.PoolerAlways})
 }
 
-// conformanceOf runs the checks that match on stores that share a *sql.DB, as the
-// parts of a program may. Those of Open have one each.
+// conformanceOf runs the checks that match on stores that share a *sql.DB.
 func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o postgres.Options) {
+	conformance.RunMatching(t, sharing(t, driver, dsn, o), match)
+}
+
+// sharing is a schema of its own for the suite. All handles but those with a limit share a *sql.DB.
+func sharing(t *testing.T, driver, dsn string, o postgres.Options) conformance.Store {
 	db := connect(t, driver, dsn)
 	db.SetMaxIdleConns(16)
 	on := func(db *sql.DB, schema string) (backend.Backend, error) {
@@ -70,7 +74,7 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 		direct := connect(t, "postgres", server(t))
 		own, fresh = schema(t, direct), schema(t, direct)
 	}
-	conformance.RunMatching(t, conformance.Store{
+	return conformance.Store{
 		Process:    own,
 		Disposable: true,
 		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
@@ -80,5 +84,9 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 			return on(db, own)
 		},
 		Fresh: func(context.Context) (backend.Backend, error) { return open(fresh) },
-	}, match)
+		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
+			name := schema(t, connect(t, "postgres", server(t)))
+			return func(context.Context) (backend.Backend, error) { return open(name) }
+		}),
+	}
 }

@@ -13,7 +13,18 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
+// TestConformance runs the suite on handles that share a *sql.DB, as the parts of a program
+// may: to connect takes PostgreSQL longer than most checks take.
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	o := postgres.Options{Listen: server(t)}
+	s := sharing(t, "postgres", server(t), o)
+	s.Beside = []conformance.Store{sharing(t, "postgres", server(t), o)}
+	conformance.Run(t, s)
+}
+
+// TestConformanceOpen runs the suite on handles of Open, each with a pool of its own.
+func TestConformanceOpen(t *testing.T) {
 	t.Parallel()
 	conformanceOpened(t, nil, func() postgres.Options { return postgres.Options{} })
 }
@@ -38,9 +49,18 @@ func TestConformanceMixedLocks(t *testing.T) {
 	})
 }
 
-// conformanceOpened runs the checks that match on stores that Open opens, each
-// with the next options.
+// conformanceOpened runs the checks that match on stores that are opened each with the next
+// options.
 func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.Options) {
+	s := checked(t, next)
+	if match == nil {
+		s.Beside = []conformance.Store{checked(t, next)}
+	}
+	conformance.RunMatching(t, s, match)
+}
+
+// checked is a schema of its own for the suite.
+func checked(t *testing.T, next func() postgres.Options) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	var fresh string
 	if dsn == "" {
@@ -52,7 +72,7 @@ func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.
 		o := next()
 		return postgres.Open(ctx, dsn, &o)
 	}
-	conformance.RunMatching(t, conformance.Store{
+	return conformance.Store{
 		Process:    dsn,
 		Disposable: true,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) },
@@ -66,5 +86,5 @@ func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.
 			dsn := backendtest.WithParam(t, server(t), "parley_schema", schema(t, connect(t, "postgres", server(t))))
 			return func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) }
 		}),
-	}, match)
+	}
 }

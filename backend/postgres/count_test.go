@@ -33,7 +33,7 @@ func TestStatements(t *testing.T) {
 		"post one with a key":          1,
 		"post a hundred with ten keys": 3,
 		"post one with a new key":      2,
-		"post a hundred with new keys": 6,
+		"post a hundred with new keys": 4,
 		"claim and settle a group, in one transaction":   4,
 		"claim and settle ten keys, in one transaction":  4,
 		"claim and settle ten posts, in one transaction": 2,

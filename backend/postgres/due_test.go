@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDuePlans: whoever asks every second whether anything is due does not read
-// what is not.
+// TestDuePlans: a process that asks every second whether anything is due does not
+// read what is not.
 func TestDuePlans(t *testing.T) {
 	ctx := context.Background()
 	db, _ := database(t, "due")

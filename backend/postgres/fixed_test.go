@@ -9,7 +9,7 @@ import (
 // never.
 func TestFixed(t *testing.T) {
 	p := New(nilDB(t), &Options{Pooler: PoolerNever}).pool
-	q := p.hot.claims.near[limit(10)]
+	q := p.hot.Claims[near][limit(10)]
 	a, args := p.fixed(q, 7, 1<<20, preferHead)
 	if len(args) != 0 || strings.Contains(a.Text, "$") || !strings.Contains(a.Text, "x.queue_id = (SELECT 7::bigint)") {
 		t.Errorf("arguments %v, %s", args, a.Text)
@@ -35,7 +35,7 @@ func TestFixed(t *testing.T) {
 
 	pooled := New(nilDB(t), nil).pool
 	pooled.pooled.Store(true)
-	q = pooled.hot.claims.near[0]
+	q = pooled.hot.Claims[near][0]
 	if b, args := pooled.fixed(q, 7, 1<<20, preferHead); b != q || len(args) != 3 {
 		t.Errorf("behind a pooler: %v", args)
 	}

@@ -33,8 +33,8 @@ func (p *pool) grants() *sqlstore.Grants {
 			case backend.RoleOwner:
 				list[0] = "USAGE, CREATE ON SCHEMA " + schema
 			case backend.RolePoster:
-				name, err := p.named(ctx, "post(text, text, bytea, text)")
-				return append(list, "EXECUTE ON FUNCTION "+name+""), err
+				call := "EXECUTE ON FUNCTION " + schema + "." + p.options.Prefix
+				return append(list, call+"post(text, text, bytea, text)", call+"post(text, text, bytea, text, text)"), nil
 			}
 			return list, nil
 		},

@@ -66,7 +66,7 @@ var (
 
 // rarely are rights for what takes too long to wait for.
 var rarely = []string{
-	"DELETE key",                  // of a worker, whose duty removes keys that have not been used for a minute
+	"DELETE key",                  // of a worker, whose job removes keys that have not been used for a minute
 	"UPDATE walk",                 // of a worker, where a table has more than a page to walk through
 	"UPDATE held",                 // of a worker, that sends again what a dialog in error has left
 	"INSERT key", "INSERT stream", // of an operator, who requeues a dead letter whose key has been removed
@@ -147,6 +147,10 @@ func TestPoster(t *testing.T) {
 		_, err := db.Exec("SELECT "+name+".parley_post('qp', 'DEFAULT', 'x', $1)", key)
 		return err
 	}
+	headed := func(db *sql.DB, key string) error {
+		_, err := db.Exec("SELECT "+name+`.parley_post('qp', 'DEFAULT', 'x', $1, '{"a": "b"}')`, key)
+		return err
+	}
 	for _, q := range []string{
 		"CREATE TEMP TABLE parley_queue (queue_id bigint, name text, enabled smallint)",
 		"CREATE FUNCTION pg_temp.replace(text, text, text) RETURNS text LANGUAGE sql AS 'SELECT NULL'",
@@ -157,9 +161,11 @@ func TestPoster(t *testing.T) {
 	}
 	for _, key := range []string{"", "k", "k"} {
 		f.OK(post(poster, key))
+		f.OK(headed(poster, key))
 	}
-	f.Equal("posts", len(f.Drain(f.QP)), 3)
+	f.Equal("posts", len(f.Drain(f.QP)), 6)
 	denied(t, "a post of a role without EXECUTE", post(stranger, ""))
+	denied(t, "a post with headers of a role without EXECUTE", headed(stranger, ""))
 	for _, q := range []string{
 		"SELECT body FROM " + name + ".parley_post", "SELECT body FROM " + name + ".parley_messages",
 		"INSERT INTO " + name + ".parley_post (post_id) VALUES (gen_random_uuid())", "DELETE FROM " + name + ".parley_post",

@@ -18,7 +18,7 @@ func TestWakeAfterRollbackToSavepoint(t *testing.T) {
 	name := schema(t, db)
 	var brokers [2]*parley.Broker
 	for i := range brokers {
-		b, err := parley.New(ctx, open(t, db, postgres.Options{Schema: name}), &parley.Options{NoDuties: true, Poll: time.Hour})
+		b, err := parley.New(ctx, open(t, db, postgres.Options{Schema: name}), &parley.Options{NoMaintenance: true, Poll: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func (s shelf) holders(a advisory) map[int]int {
 }
 
 // try is pg_try_advisory_lock: shared ones of several owners go together, and an
-// owner is in nobody's way but others'.
+// owner is in the way of other owners only.
 func (s shelf) try(owner int, a advisory) bool {
 	for _, mode := range []bool{false, true} {
 		if a.shared && mode {

@@ -12,6 +12,7 @@ import (
 // TestServerEndsTransactions: a handler that takes longer than the server leaves a
 // transaction idle or open is not repeated for ever.
 func TestServerEndsTransactions(t *testing.T) {
+	t.Parallel()
 	for _, setting := range []string{"idle_in_transaction_session_timeout", "transaction_timeout"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()

@@ -94,9 +94,15 @@ func (p *pool) online(ctx context.Context, script string, still func(context.Con
 		if todo, err := still(ctx); err != nil || !todo {
 			return err
 		}
-		for statement := range strings.SplitSeq(comments.ReplaceAllString(script, ""), ";\n") {
-			statement = strings.TrimSpace(statement)
-			if statement == "" {
+		whole := ""
+		for part := range strings.SplitSeq(comments.ReplaceAllString(script, ""), ";\n") {
+			whole += part
+			if strings.Count(whole, "$$")%2 == 1 { // a function, whose own statements end like this
+				whole += ";\n"
+				continue
+			}
+			statement := strings.TrimSpace(whole)
+			if whole = ""; statement == "" {
 				continue
 			}
 			statement = strings.ReplaceAll(statement, p.options.Prefix, p.qualified(""))

@@ -64,8 +64,8 @@ func database(t *testing.T, prefix string) (db *sql.DB, name string) {
 // hundred thousand rows, with plans that know nothing of the arguments, as those
 // of prepared statements, in the situations that spoil plans: right after the
 // rows came in, when the planner believes the tables empty; when it knows them;
-// and after they were emptied, filled again, and nobody has told it. Whatever
-// the plan looks like, it must not touch more than a few thousand pages.
+// and after they were emptied and filled again, when its statistics do not show
+// that. Whatever the plan looks like, it must not touch more than a few thousand pages.
 func TestPlans(t *testing.T) {
 	ctx := context.Background()
 	db, name := database(t, "plans")
@@ -146,29 +146,29 @@ func TestPlans(t *testing.T) {
 			return q
 		}
 		for _, x := range []execution{
-			{h.claims.near[limit(10)], []any{1, 1 << 20, 0}},
-			{h.claims.near[limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
-			{fixed(h.claims.near[limit(10)], 1, 1<<20, preferHead), nil},
-			{fixed(h.claims.near[limit(10)], 2, 1<<20, preferHead), nil},
-			{h.streamClaims.near[limit(10)], []any{3}},
-			{fixed(h.streamClaims.near[limit(10)], 2), nil},
-			{fixed(h.streamClaims.near[limit(10)], 3), nil},
-			{fixed(h.postClaims[limit(10)], 4, 1<<20), nil},
-			{h.pages[0], []any{1, 5, 0, 10}},
-			{h.pages[0], []any{1, 5, rows / 2, 10}},
-			{h.pages[0], []any{2, 900, 0, 10}},
-			{h.pages[0], []any{3, 900, 0, 10}},
-			{h.promotions[0], []any{1, 900, 0}},
-			{h.read, []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
-			{h.send, []any{one, one, "m", "body", 2, 0}},
-			{h.sendState, []any{stream}},
-			{h.append, []any{stream, ones, stream, ones, ones, ones, stream, ones, ones, stream, ones}},
-			{h.postKeyed, []any{1, "k", one, "m", "body", 5, 0}},
-			{h.remove, []any{stream, zeros, stream}},
-			{h.finish, []any{stream}},
-			{h.removePosts, []any{post}},
-			{h.leasePosts, []any{post, 1, ""}},
-			{h.extend, []any{group, zeros, post, zeros, 1}},
+			{h.Claims[near][limit(10)], []any{1, 1 << 20, 0}},
+			{h.Claims[near][limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
+			{fixed(h.Claims[near][limit(10)], 1, 1<<20, preferHead), nil},
+			{fixed(h.Claims[near][limit(10)], 2, 1<<20, preferHead), nil},
+			{h.StreamClaims[near][limit(10)], []any{3}},
+			{fixed(h.StreamClaims[near][limit(10)], 2), nil},
+			{fixed(h.StreamClaims[near][limit(10)], 3), nil},
+			{fixed(h.PostClaims[limit(10)], 4, 1<<20), nil},
+			{h.Pages[0], []any{1, 5, 0, 10}},
+			{h.Pages[0], []any{1, 5, rows / 2, 10}},
+			{h.Pages[0], []any{2, 900, 0, 10}},
+			{h.Pages[0], []any{3, 900, 0, 10}},
+			{h.Promotions[0], []any{1, 900, 0}},
+			{h.Read[0], []any{group, 100, 1 << 20, nil, int64(time.Minute / time.Microsecond), "", 0}},
+			{h.Send[0], []any{one, one, "m", "body", 2, 0, nil}},
+			{h.SendState, []any{stream}},
+			{h.Append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
+			{h.PostKeyed, []any{1, "k", one, "m", "body", 5, 0, nil}},
+			{h.Remove, []any{stream, zeros, stream}},
+			{h.Finish, []any{stream}},
+			{h.RemovePosts, []any{post}},
+			{h.LeaseLocked, []any{post, 1, ""}},
+			{h.Extend, []any{group, zeros, post, zeros, 1}},
 			{q.Waiting, []any{1, 1}},
 			{q.Stale, []any{1}},
 			{q.GroupRead, []any{one}},
@@ -186,7 +186,7 @@ func TestPlans(t *testing.T) {
 			{q.MessageRead, []any{one, 0, 100}},
 			{q.MessageFind, []any{one}},
 			{q.MarkersAstray, []any{one}},
-			{h.restore, []any{stream, one}},
+			{h.Restore, []any{stream, one}},
 			{q.MarkerRead, []any{one}},
 			{q.HeadPost, []any{1}},
 			{q.PostRead, []any{one}},
@@ -209,7 +209,7 @@ func TestPlans(t *testing.T) {
 			limit := 9000
 			switch x.q {
 			case q.Stale:
-				// A duty, whose thousand rows need two lookups each; it may sort
+				// A maintenance job, whose thousand rows need two lookups each; it may sort
 				// them too, if that is what the planner wants.
 				limit = 14000
 			case q.EndpointsAfter, q.GroupsAfter:
@@ -227,8 +227,8 @@ func TestPlans(t *testing.T) {
 		}
 		// A claim that walks far does not look up each group that is held by lease.
 		for queue, q := range map[int64]*sqlstore.Stmt{
-			1: fixed(h.claims.deep[limit(10)], 1, 1<<20, preferHead),
-			3: fixed(h.streamClaims.deep[limit(10)], 3),
+			1: fixed(h.Claims[deep][limit(10)], 1, 1<<20, preferHead),
+			3: fixed(h.StreamClaims[deep][limit(10)], 3),
 		} {
 			first := fmt.Sprintf(` WHERE group_id IN (SELECT group_id FROM parley_ready WHERE queue_id = %d ORDER BY priority DESC, since LIMIT 1000)`, queue)
 			run(`UPDATE parley_grp SET lease_until = 9000000000000000000` + first)

@@ -125,34 +125,40 @@ func (r *poolerRow) Next(to []driver.Value) error {
 // none waits for a server while it keeps another, and each finds out that there is a
 // pooler.
 func TestManyStartBehindPooler(t *testing.T) {
-	const stores = 60
 	for _, servers := range []int{0, 1, 2, 8} {
 		for _, turns := range []bool{false, true} {
-			p := newPooler(servers, turns)
-			done := make(chan error, stores)
-			for range stores {
-				go func() {
-					db := sql.OpenDB(p)
-					defer db.Close()
-					s := New(db, nil)
-					err := s.pool.probe(context.Background())
-					if got := s.pool.pooled.Load(); err == nil && got != (servers > 0) {
-						err = fmt.Errorf("a pooler is seen: %t", got)
-					}
-					done <- err
-				}()
+			t.Run(fmt.Sprintf("%d servers, in turn %t", servers, turns), func(t *testing.T) {
+				t.Parallel()
+				manyStart(t, newPooler(servers, turns), servers > 0)
+			})
+		}
+	}
+}
+
+func manyStart(t *testing.T, p *pooler, pooled bool) {
+	const stores = 60
+	done := make(chan error, stores)
+	for range stores {
+		go func() {
+			db := sql.OpenDB(p)
+			defer db.Close()
+			s := New(db, nil)
+			err := s.pool.probe(context.Background())
+			if got := s.pool.pooled.Load(); err == nil && got != pooled {
+				err = fmt.Errorf("a pooler is seen: %t", got)
 			}
-			stuck := time.After(20 * time.Second)
-			for range stores {
-				select {
-				case err := <-done:
-					if err != nil {
-						t.Errorf("%d servers, in turn %t: %v", servers, turns, err)
-					}
-				case <-stuck:
-					t.Fatalf("%d servers, in turn %t: stores wait for each other", servers, turns)
-				}
+			done <- err
+		}()
+	}
+	stuck := time.After(20 * time.Second)
+	for range stores {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
 			}
+		case <-stuck:
+			t.Fatal("stores wait for each other")
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 // TestWorkersOnSmallPools: workers make progress on every pool of connections, also on
 // one that is smaller than database/sql knows.
 func TestWorkersOnSmallPools(t *testing.T) {
+	t.Parallel()
 	stores := map[string]func(t *testing.T) backend.Backend{
 		"pgxpool of 4": func(t *testing.T) backend.Backend {
 			name := schema(t, connect(t, "postgres", server(t)))

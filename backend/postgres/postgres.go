@@ -27,7 +27,7 @@
 //
 // They are rows, and with Options.Locks advisory locks as well: the locks of a
 // session are then free as soon as the server has lost its connection, and
-// nobody else is given them before.
+// no other owner is given them before.
 //
 // # Wake-ups
 //
@@ -95,18 +95,21 @@ type Store struct {
 	pool *pool
 }
 
-var (
-	_ backend.Backend           = (*Store)(nil)
-	_ backend.Joiner            = (*Store)(nil)
-	_ backend.Listener          = (*Store)(nil)
-	_ backend.TransactionHolder = (*Store)(nil)
-	_ backend.Printer           = (*Store)(nil)
-	_ backend.Pool              = (*Store)(nil)
-	_ backend.Logging           = (*Store)(nil)
-)
+var _ backend.Backend = (*Store)(nil)
+
+// Capabilities implements backend.Backend.
+func (s *Store) Capabilities() backend.Capabilities {
+	c := s.Pooled.Capabilities()
+	c.Listener, c.Logging = s, s
+	if s.pool.keeps { // behind a pool of pgx may be another one, which keeps what this one closes
+		c.IdleClosed = nil
+	}
+	return c
+}
 
 func init() {
-	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) },
+	backend.Register(backend.Version,
+		func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) },
 		"postgres", "postgresql")
 }
 
@@ -123,7 +126,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if opt.Listen == "" {
 		opt.Listen = dsn
 	}
-	connector, err := pq.NewConnector(dsn)
+	connector, err := pq.NewConnector(prompt(dsn))
 	if err != nil {
 		return nil, unusable(dsn)
 	}
@@ -134,6 +137,24 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		return nil, s.Classify(err)
 	}
 	return s, nil
+}
+
+// prompt bounds how long connecting takes, unless the name or the environment does:
+// lib/pq waits without limit for a server that accepts and never answers, whatever the
+// context is.
+func prompt(dsn string) string {
+	if c, err := pq.NewConfig(dsn); err != nil || c.ConnectTimeout > 0 {
+		return dsn
+	}
+	const limit = "10" // seconds
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme == "" {
+		return dsn + " connect_timeout=" + limit
+	}
+	q := u.Query()
+	q.Set("connect_timeout", limit)
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // unusable says why the driver does not take a URL, by what it says of the same one
@@ -205,10 +226,13 @@ func newStore(db *sql.DB, o Options) *Store {
 	_, libpq := db.Driver().(*pq.Driver)
 	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema, reserved)
 	o.Prefix = prefix
-	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, invalid: err, pings: pings{time.Minute, 10 * time.Second}}
+	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, keeps: isPGX(db.Driver()), invalid: err, pings: pings{time.Minute, 10 * time.Second}}
 	d := &sqlstore.Dialect{
-		Statements:  statements(dot, prefix),
-		Own:         p.hot.own(),
+		Texts:       statements,
+		Own:         &p.hot,
+		Axes:        axes,
+		Lock:        lockClause,
+		Token:       p.token,
 		Prefix:      prefix,
 		Schema:      dot,
 		Placeholder: func(n int) string { return fmt.Sprintf("$%d", n) },
@@ -220,7 +244,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{tx, p} },
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
-		RemoveFirst: "DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text)",
+		RemoveFirst: "DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text, text);\n" +
+			"DROP FUNCTION IF EXISTS parley_post(text, text, bytea, text)",
 		Hasten:      p.hasten,
 		Online:      p.online,
 		Rebuild:     p.rebuild,
@@ -238,7 +263,6 @@ func newStore(db *sql.DB, o Options) *Store {
 		PostPlain:   p.post,
 		PostKeyed:   p.postKeyed,
 		KeyStreams:  p.keyStreams,
-		NewKeys:     p.newKeys,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
 		RemovePosts: p.removePosts,
@@ -251,7 +275,6 @@ func newStore(db *sql.DB, o Options) *Store {
 		SubmitBatch: p.submit,
 		FinishTasks: p.finishTasks,
 	}
-	p.nativeStatements(&d.Statements)
 	if o.Locks == LocksNative {
 		d.OpenLine, d.TxKeeper = p.openLine, p.txKeeper
 	}

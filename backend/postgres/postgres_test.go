@@ -153,7 +153,7 @@ func TestOptions(t *testing.T) {
 func TestListenPGX(t *testing.T) {
 	db := connect(t, "pgx", server(t))
 	f := backendtest.New(t, open(t, db, postgres.Options{}))
-	listener := f.Backend.(backend.Listener)
+	listener := f.Backend.Capabilities().Listener
 	woken := make(chan int64, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error)
@@ -164,7 +164,7 @@ func TestListenPGX(t *testing.T) {
 		case q := <-woken:
 			f.Equal("woken for queue", q, want)
 		case <-time.After(10 * time.Second):
-			t.Fatal("nobody was woken")
+			t.Fatal("the listener was not woken")
 		}
 	}
 	wake(0)
@@ -172,7 +172,7 @@ func TestListenPGX(t *testing.T) {
 	wake(3)
 	wake(4)
 	tx := f.Begin()
-	f.OK(tx.(backend.CommitNotifier).NotifyAtCommit(t.Context(), []int64{5}))
+	f.OK(tx.NotifyAtCommit(t.Context(), []int64{5}))
 	f.OK(tx.Commit(t.Context()))
 	wake(5)
 	cancel()
@@ -222,7 +222,7 @@ func TestListenAgain(t *testing.T) {
 				t.Errorf("woken for %d", q)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatal("nobody was woken after the connection was lost")
+			t.Fatal("the listener was not woken after the connection was lost")
 		}
 		if _, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' || $1 || '%'`, name); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestPlannedOnce(t *testing.T) {
 	if version < 140000 {
 		t.Skip("before PostgreSQL 14 pg_prepared_statements does not count plans")
 	}
-	b, err := parley.New(ctx, New(db, &Options{Pooler: PoolerNever}), &parley.Options{NoDuties: true})
+	b, err := parley.New(ctx, New(db, &Options{Pooler: PoolerNever}), &parley.Options{NoMaintenance: true})
 	must(err)
 	defer b.Close()
 	must(b.Migrate(ctx))

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"maps"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
@@ -10,28 +11,30 @@ import (
 
 // send sends one message in one statement.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
-	q := p.hot.send
+	q := p.hot.Send[0]
 	if m.Retain {
-		q = p.hot.sendRetain
+		q = p.hot.Send[1]
 	}
-	done, err = tx.Row(ctx, []any{&sent.Seq, &sent.Queue}, q, m.From, m.ID, m.Type, m.Body, m.Kind, version)
+	done, err = tx.Row(ctx, []any{&sent.Seq, &sent.Queue}, q, m.From, m.ID, m.Type, m.Body, m.Kind, version,
+		sqlstore.NullText(m.Headers))
 	return sent, done, err
 }
 
 // streams locks guards and reads their streams.
 func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
-	return tx.Streams(ctx, p.hot.sendState, uuids(ids))
+	return tx.Streams(ctx, p.hot.SendState, uuids(ids))
 }
 
 // append writes messages to streams whose guards are ours, in one statement.
 func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
 	var to, ids []backend.ID
 	var seqs, kinds []int64
-	var types []string
+	var types, headers []string
 	var bodies [][]byte
 	for _, m := range b.Messages {
 		to, seqs, ids = append(to, m.Stream.ID), append(seqs, m.Seq), append(ids, m.ID)
-		kinds, types, bodies = append(kinds, m.Kind), append(types, m.Type), append(bodies, m.Body)
+		kinds, types = append(kinds, m.Kind), append(types, m.Type)
+		bodies, headers = append(bodies, m.Body), append(headers, m.Headers)
 	}
 	var streams, groups []backend.ID
 	var next, queues, ranks []int64
@@ -39,8 +42,8 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 		streams, groups = append(streams, s.ID), append(groups, s.Group)
 		next, queues, ranks = append(next, s.Next), append(queues, s.Queue), append(ranks, int64(s.Priority))
 	}
-	_, err := tx.Exec(ctx, p.hot.append,
-		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies),
+	_, err := tx.Exec(ctx, p.hot.Append,
+		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies), texts(headers),
 		uuids(streams), ints(next), ints(queues), uuids(groups), ints(ranks))
 	return err
 }
@@ -49,23 +52,51 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
 	ids := make([]backend.ID, len(posts))
 	queues, ranks := make([]int64, len(posts)), make([]int, len(posts))
-	types, bodies := make([]string, len(posts)), make([][]byte, len(posts))
+	types, headers, bodies := make([]string, len(posts)), make([]string, len(posts)), make([][]byte, len(posts))
 	for i, x := range posts {
-		ids[i], queues[i], ranks[i], types[i], bodies[i] = x.ID, x.Queue, x.Rank, x.Type, x.Body
+		ids[i], queues[i], ranks[i], types[i], bodies[i], headers[i] = x.ID, x.Queue, x.Rank, x.Type, x.Body, x.Headers
 	}
-	_, err := tx.Exec(ctx, p.hot.postMany, uuids(ids), ints(queues), ints(ranks), texts(types), byteas(bodies))
+	_, err := tx.Exec(ctx, p.hot.PostMany, uuids(ids), ints(queues), ints(ranks), texts(types), byteas(bodies), texts(headers))
 	return err
 }
 
 // postKeyed adds one post in one statement if its key is known, and in two if not.
 func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
 	var seq int64
-	done, err = tx.Row(ctx, []any{&seq}, p.hot.postKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version)
+	done, err = tx.Row(ctx, []any{&seq}, p.hot.PostKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version,
+		sqlstore.NullText(x.Headers))
 	if err != nil || done {
 		return done, err
 	}
 	var id backend.ID
-	return tx.Row(ctx, []any{sqlstore.ID(&id)}, p.hot.postNewKey, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version, backend.NewID())
+	return tx.Row(ctx, []any{sqlstore.ID(&id)}, p.hot.PostNewKey, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version,
+		backend.NewID(), sqlstore.NullText(x.Headers))
+}
+
+// keyStreams locks the streams of keys in one statement, and in three if it has to make some.
+func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
+	streams, err := p.lockKeys(ctx, tx, keys)
+	if err != nil || len(streams) == len(keys) {
+		return streams, err
+	}
+	made, err := p.newKeys(ctx, tx, keys) // it passes over those that there are
+	if err != nil {
+		return nil, err
+	}
+	var others []sqlstore.Key
+	for _, k := range keys {
+		if id, ok := made[k]; ok {
+			streams[k] = sqlstore.NewKeyStream(k, id)
+		} else {
+			others = append(others, k)
+		}
+	}
+	if len(others) == 0 {
+		return streams, nil
+	}
+	locked, err := p.lockKeys(ctx, tx, others)
+	maps.Copy(streams, locked)
+	return streams, err
 }
 
 // newKeys makes keys in one statement.
@@ -81,12 +112,12 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 		err := rows.Scan(&k.Queue, &k.Name, sqlstore.ID(&id))
 		made[k] = id
 		return err
-	}, p.hot.newKeys, ints(queues), texts(names), uuids(ids))
+	}, p.hot.NewKeys, ints(queues), texts(names), uuids(ids))
 	return made, err
 }
 
-// keyStreams locks the streams of keys in one statement.
-func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
+// lockKeys locks the streams of keys if there are all of the keys, in one statement.
+func (p *pool) lockKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
 	var queues []int64
 	var names []string
 	for _, k := range keys {
@@ -100,6 +131,6 @@ func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 		s.Queue = keys[n-1].Queue
 		streams[keys[n-1]] = s
 		return err
-	}, p.hot.keyState, ints(queues), texts(names))
+	}, p.hot.KeyState, ints(queues), texts(names))
 	return streams, err
 }

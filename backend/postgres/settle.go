@@ -40,7 +40,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 			locked = append(locked, id)
 		}
 		return err
-	}, p.hot.remove, uuids(streams), ints(seqs), uuids(guards))
+	}, p.hot.Remove, uuids(streams), ints(seqs), uuids(guards))
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 			handles = append(handles, r.Message.Handle)
 		}
 		streams, seqs := keysOf(c.Retained)
-		if _, err := tx.Exec(ctx, p.hot.retain, uuids(handles), uuids(streams), ints(seqs)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Retain, uuids(handles), uuids(streams), ints(seqs)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 		posts[k] = append(posts[k], r.Message.ID)
 	}
 	for k, ids := range posts {
-		if _, err := tx.Exec(ctx, p.hot.keepPosts, uuids(ids), k.keep); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.KeepPosts, uuids(ids), k.keep); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 			names = append(names, r.Message.Key)
 		}
 		streams, seqs := keysOf(list)
-		if _, err := tx.Exec(ctx, p.hot.keep, uuids(streams), ints(seqs), texts(names), k.queue, k.keep); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Keep, uuids(streams), ints(seqs), texts(names), k.queue, k.keep); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (p *pool) keepCopies(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Sett
 
 // removePosts removes posts in one statement.
 func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
-	return tx.Exec(ctx, p.hot.removePosts, uuids(ids))
+	return tx.Exec(ctx, p.hot.RemovePosts, uuids(ids))
 }
 
 // finish puts the ready order right: one statement if settle has taken the
@@ -119,12 +119,12 @@ func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.I
 func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
 	locked, all := tx.TakeGuarded(streams)
 	if !all {
-		if locked, err = tx.IDs(ctx, p.hot.guards, uuids(streams)); err != nil {
+		if locked, err = tx.IDs(ctx, p.hot.Guards, uuids(streams)); err != nil {
 			return false, err
 		}
 	}
 	if len(locked) > 0 {
-		if _, err := tx.Exec(ctx, p.hot.finish, uuids(locked)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Finish, uuids(locked)); err != nil {
 			return false, err
 		}
 	}
@@ -133,22 +133,22 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 
 // restore puts streams to their places in the ready order.
 func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
-	locked, err := tx.IDs(ctx, p.hot.guards, uuids(streams))
+	locked, err := tx.IDs(ctx, p.hot.Guards, uuids(streams))
 	if err == nil && len(locked) > 0 {
-		_, err = tx.Exec(ctx, p.hot.restore, uuids(locked), group)
+		_, err = tx.Exec(ctx, p.hot.Restore, uuids(locked), group)
 	}
 	return len(locked), err
 }
 
 // extend prolongs leases.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
-	_, err = tx.Row(ctx, []any{&lost}, p.hot.extend, append(fences(holds), d)...)
+	_, err = tx.Row(ctx, []any{&lost}, p.hot.Extend, append(fences(holds), d)...)
 	return lost, err
 }
 
 // reclaim takes leases into the transaction and returns those that it had.
 func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
-	return tx.IDs(ctx, p.hot.reclaim, fences(holds)...)
+	return tx.IDs(ctx, p.hot.Reclaim, fences(holds)...)
 }
 
 // fences are holds as arguments: groups and their fences, posts and theirs.

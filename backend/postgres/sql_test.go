@@ -47,9 +47,17 @@ func TestPostFunction(t *testing.T) {
 		case q := <-woken:
 			f.Equal("woken for queue", q, f.QP)
 		case <-time.After(5 * time.Second):
-			t.Fatal("nobody was woken")
+			t.Fatal("the listener was not woken")
 		}
 	}
+	g := backendtest.New(t, b)
+	backendtest.PlainHeaders(g, func(headers sql.NullString, key string) error {
+		_, err := db.Exec(`SELECT `+name+`.parley_post($1, $2, $3, $4, $5)`, "qp", "m", nil, key, headers)
+		return err
+	}, func(oldest int) {
+		_, err := db.Exec(fmt.Sprintf(`UPDATE %s.parley_meta SET oldest_program = %d`, name, oldest))
+		g.OK(err)
+	}, state, "PA006", "PA007")
 }
 
 // TestViews looks at everything there is to see.

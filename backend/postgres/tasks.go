@@ -21,7 +21,7 @@ func (p *pool) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.ID,
 		for i, t := range some {
 			ids[i], phases[i], types[i], bodies[i] = t.ID, t.Phase, t.Type, t.Body
 		}
-		_, err := tx.Exec(ctx, p.hot.submit, schedule, first, caller, uuids(ids), ints(phases), texts(types), byteas(bodies))
+		_, err := tx.Exec(ctx, p.hot.Submit, schedule, first, caller, uuids(ids), ints(phases), texts(types), byteas(bodies))
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.
 		}
 		ids[i], fences[i], delays[i], errors[i] = e.Hold.Task, e.Hold.Fence, e.Outcome.Delay.Microseconds(), e.Outcome.Error
 	}
-	had, err := tx.IDs(ctx, p.hot.finishTasks, uuids(ids), ints(fences), ints(states), ints(live), ints(delays), texts(errors))
+	had, err := tx.IDs(ctx, p.hot.FinishTasks, uuids(ids), ints(fences), ints(states), ints(live), ints(delays), texts(errors))
 	if err != nil || len(had) == n {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // site is a schema without tables.
 func site(t *testing.T) backendtest.Site { return siteOn(t, connect(t, "postgres", server(t))) }
 
-// lonely is a site in a database of its own, where nobody else has a snapshot.
+// lonely is a site in a database of its own, where no other test has a snapshot.
 func lonely(t *testing.T) backendtest.Site {
 	db, name := connect(t, "postgres", server(t)), backendtest.Name()
 	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
@@ -45,6 +46,18 @@ func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 			t.Cleanup(func() { b.Close() })
 			return b
 		},
+		Empty: func(t *testing.T) {
+			t.Helper()
+			tables := backendtest.Texts(t, db, `
+				SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables
+				 WHERE schemaname = '`+name+`' AND tablename NOT IN ('parley_meta', 'parley_lock_stripe')`)
+			if len(tables) < 20 {
+				t.Fatalf("tables %q", tables)
+			}
+			if _, err := db.Exec("TRUNCATE " + strings.Join(tables, ", ")); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Exec: func(t *testing.T, text string) {
 			t.Helper()
 			if _, err := db.Exec("SET search_path = " + name + "; " + text + "; RESET search_path"); err != nil {
@@ -54,7 +67,10 @@ func siteOn(t *testing.T, db *sql.DB) backendtest.Site {
 	}
 }
 
-func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	backendtest.Versions(t, site)
+}
 
 func TestDue(t *testing.T) { backendtest.Due(t, site) }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,6 +121,12 @@ func waiterOf(driverConn any) (w waiter, ok bool) {
 	}, true
 }
 
+// isPGX reports whether a driver is that of pgx.
+func isPGX(d driver.Driver) bool {
+	t := reflect.TypeOf(d) // nil if a connector says nothing of its driver
+	return t != nil && t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pgx/")
+}
+
 // canWait reports whether the pool's own connections can listen.
 func (p *pool) canWait(ctx context.Context) (ok bool) {
 	if p.libpq || p.probe(ctx) != nil || p.pooled.Load() {
@@ -143,7 +150,14 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 	if err != nil {
 		return
 	}
-	defer sqlstore.Discard(conn) // it listens: it must not go back to the pool
+	// It must not go back to the pool while it listens. Behind the pool may be a pgxpool, to
+	// which a connection that is discarded goes back all the same.
+	defer sqlstore.Discard(conn)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		conn.ExecContext(ctx, "UNLISTEN *") // if there is still a connection
+	}()
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
 		return
 	}
@@ -173,8 +187,6 @@ func wakeAll(payload string, wake func(int64)) {
 		}
 	}
 }
-
-const notifySQL = `SELECT pg_notify($1, $2)`
 
 // Notify implements backend.Listener: one notification for several queues, in a
 // transaction of its own. A commit that notifies takes a lock that the whole
@@ -213,12 +225,7 @@ type Tx struct {
 	pool *pool
 }
 
-var (
-	_ backend.Tx             = (*Tx)(nil)
-	_ backend.CommitNotifier = (*Tx)(nil)
-)
-
-// NotifyAtCommit implements backend.CommitNotifier.
+// NotifyAtCommit implements backend.Tx.
 func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if !t.Open() {
 		return backend.ErrTxDone
@@ -226,6 +233,6 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	_, err := t.Row(ctx, []any{new(any)}, t.pool.hot.notify, t.pool.channel, payload(queues))
+	_, err := t.Row(ctx, []any{new(any)}, t.pool.hot.Notify, t.pool.channel, payload(queues))
 	return err
 }

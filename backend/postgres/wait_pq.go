@@ -18,7 +18,7 @@ type pings struct{ every, limit time.Duration }
 func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
 	d := &listenDialer{ctx: ctx}
 	defer context.AfterFunc(ctx, d.cut)()
-	l := pq.NewDialListener(d, p.listen, 50*time.Millisecond, 5*time.Second, nil)
+	l := pq.NewDialListener(d, prompt(p.listen), 50*time.Millisecond, 5*time.Second, nil)
 	defer func() {
 		d.cut()
 		l.Close()

@@ -103,7 +103,7 @@ func TestCloseWhileListenerIsCut(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s, p := listeningStore(t, word)
 			s.pool.pings = pings{10 * time.Millisecond, time.Hour}
-			b, err := parley.New(t.Context(), s, &parley.Options{NoDuties: true})
+			b, err := parley.New(t.Context(), s, &parley.Options{NoMaintenance: true})
 			if err != nil {
 				t.Fatal(err)
 			}

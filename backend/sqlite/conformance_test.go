@@ -12,14 +12,23 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := checked(t)
+	for range 7 { // most checks wait
+		s.Beside = append(s.Beside, checked(t))
+	}
+	conformance.Run(t, s)
+}
+
+// checked is a file of its own for the suite.
+func checked(t *testing.T) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's file
 	if dsn == "" {
 		dsn = "sqlite:" + filepath.Join(t.TempDir(), "conformance.db")
 	}
-	conformance.Run(t, conformance.Store{
+	return conformance.Store{
 		Process:    dsn,
 		Disposable: true,
-		NoPool:     true,
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			return sqlite.Open(ctx, dsn, nil)
 		},
@@ -30,5 +39,5 @@ func TestConformance(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "versions.db")
 			return func(ctx context.Context) (backend.Backend, error) { return sqlite.Open(ctx, "sqlite:"+file, nil) }
 		}),
-	})
+	}
 }

@@ -58,7 +58,7 @@ func TestSetUp(t *testing.T) {
 	find("sqlite:"+file, nil, "store.error", "store") // queues cannot be counted without it
 }
 
-// TestOldConversation: one that nobody has ended.
+// TestOldConversation: one that neither side has ended.
 func TestOldConversation(t *testing.T) {
 	file := path(t)
 	b, err := parley.New(t.Context(), open(t, file), nil)
@@ -101,7 +101,7 @@ func TestJournal(t *testing.T) {
 // TestStillWithheld: messages whose target could take them for a while.
 func TestStillWithheld(t *testing.T) {
 	file := path(t)
-	b, err := parley.New(t.Context(), open(t, file), &parley.Options{NoDuties: true})
+	b, err := parley.New(t.Context(), open(t, file), &parley.Options{NoMaintenance: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestStillWithheld(t *testing.T) {
 		}
 	}
 	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}},
-		Services: []parley.Service{{Name: "s", Queue: "q", Contracts: []string{parley.Default}}}}))
+		Services: []parley.Service{{Name: "s", Queue: "q", Contracts: []string{parley.DefaultContract}}}}))
 	must(b.Admin().DisableQueue(t.Context(), "q"))
 	must(b.InTx(t.Context(), func(tx *parley.Tx) error {
 		c, err := tx.Begin(t.Context(), "s", "s", nil)
@@ -140,7 +140,7 @@ func TestStillWithheld(t *testing.T) {
 	}
 	_, err = user(t, file).Exec("UPDATE parley_held SET since = since - ?", (30 * time.Second).Microseconds())
 	must(err)
-	if got := codes(); !slices.Equal(got, []string{"message.withheld", "duty.stopped"}) {
+	if got := codes(); !slices.Equal(got, []string{"message.withheld", "maintenance.stopped"}) {
 		t.Errorf("after half a minute doctor finds %v", got)
 	}
 }

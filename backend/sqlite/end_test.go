@@ -31,8 +31,8 @@ func TestEndBesideStatement(t *testing.T) {
 				func() error { _, err := tx.Once(ctx, "key", time.Hour); return err },
 				func() error { _, err := tx.Members(ctx, backend.NewID()); return err },
 				func() error { return tx.Demote(ctx, backend.NewID()) },
-				func() error { _, err := tx.Exhume(ctx, backend.NewID()); return err },
-				func() error { return tx.PutDown(ctx, backend.NewID()) },
+				func() error { _, err := tx.RemoveDead(ctx, backend.NewID()); return err },
+				func() error { return tx.ResetReader(ctx, backend.NewID()) },
 			}
 			for n := 0; ; n++ {
 				if n > 0 && verbs[n%len(verbs)]() != nil {

@@ -2,6 +2,9 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	driver "modernc.org/sqlite"
@@ -39,6 +42,23 @@ func classify(err error) error {
 		}
 	}
 	return nil
+}
+
+// placed says of an error which file could not be opened, and why. SQLite says neither.
+func placed(path string, err error) error {
+	var e *driver.Error
+	if !errors.As(err, &e) || e.Code()&0xff != lib.SQLITE_CANTOPEN {
+		return err
+	}
+	if _, why := os.Stat(filepath.Dir(path)); why != nil {
+		return fmt.Errorf("parley: sqlite: no folder for %q: %w", path, why)
+	}
+	file, why := os.OpenFile(path, os.O_RDWR, 0)
+	if why != nil {
+		return fmt.Errorf("parley: sqlite: %w", why)
+	}
+	file.Close()
+	return fmt.Errorf("parley: sqlite: %q: %w", path, err)
 }
 
 // endsTransaction reports whether an error may have made SQLite roll back by

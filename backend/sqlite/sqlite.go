@@ -41,7 +41,7 @@
 // # Wake-ups
 //
 // Processes that share a file notice each other's commits by polling PRAGMA
-// data_version every few milliseconds while somebody waits.
+// data_version every few milliseconds while a receiver waits.
 package sqlite
 
 import (
@@ -58,6 +58,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
+	"github.com/parleymq/parley/internal/testclock"
 )
 
 // Options are the settings of a store; nil is the same as none.
@@ -76,7 +77,7 @@ type Options struct {
 	// function. A writer that takes longer is logged. Default 5 seconds.
 	TurnTimeout time.Duration
 	// PollEvery is how often to look whether another process has written, while
-	// somebody waits for messages. Default 5 milliseconds.
+	// a receiver waits for messages. Zero means 5 milliseconds.
 	PollEvery time.Duration
 }
 
@@ -86,16 +87,18 @@ type Store struct {
 	file *file
 }
 
-var (
-	_ backend.Backend  = (*Store)(nil)
-	_ backend.Joiner   = (*Store)(nil)
-	_ backend.Listener = (*Store)(nil)
-	_ backend.Printer  = (*Store)(nil)
-	_ backend.Logging  = (*Store)(nil)
-)
+var _ backend.Backend = (*Store)(nil)
+
+// Capabilities implements backend.Backend.
+func (s *Store) Capabilities() backend.Capabilities {
+	c := s.Store.Capabilities()
+	c.SingleWriter, c.Listener, c.Logging, c.Migrator = true, s, s, s
+	return c
+}
 
 func init() {
-	backend.Register(func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlite")
+	backend.Register(backend.Version,
+		func(ctx context.Context, dsn string) (backend.Backend, error) { return Open(ctx, dsn, nil) }, "sqlite")
 }
 
 //go:embed schema/0*.sql
@@ -120,9 +123,13 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(&file{path: path, params: params}, opt)
+	now := clock
+	if c := testclock.Take(ctx); c != nil {
+		now = func() int64 { return after(&c.Last, c.Now) }
+	}
+	s := newStore(&file{path: path, params: params}, opt, now)
 	if err := s.file.open(ctx); err != nil {
-		return nil, s.Classify(err)
+		return nil, s.Classify(placed(path, err))
 	}
 	return s, nil
 }
@@ -133,10 +140,10 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // when it is first used; db is not used otherwise and is not closed. A database
 // in memory, which has no name, cannot be shared in this way: use Open.
 func New(db *sql.DB, o *Options) *Store {
-	return newStore(&file{user: db}, *cmp.Or(o, new(Options)))
+	return newStore(&file{user: db}, *cmp.Or(o, new(Options)), clock)
 }
 
-func newStore(f *file, o Options) *Store {
+func newStore(f *file, o Options, now func() int64) *Store {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 10 * time.Second
 	}
@@ -152,20 +159,21 @@ func newStore(f *file, o Options) *Store {
 	}
 	f.options = o
 	f.turn = turn{taken: make(chan struct{}, 1), limit: o.TurnTimeout, log: slog.New(slog.DiscardHandler)}
-	var m many
+	m := &f.many
 	d := &sqlstore.Dialect{
-		Statements:   statements(o.Prefix),
-		Own:          m.own(),
+		Texts:        statements,
+		Own:          m,
+		Token:        token,
 		Prefix:       o.Prefix,
 		Placeholder:  func(n int) string { return fmt.Sprintf("?%d", n) },
-		Clock:        clock,
+		Clock:        now,
 		ID:           func(id backend.ID) any { return id[:] },
 		Begin:        f.begin,
 		Read:         f.reader,
 		Join:         f.join,
 		Classify:     classify,
 		Migrations:   sqlstore.Files(schema),
-		RemoveFirst:  "DROP VIEW IF EXISTS parley_outbox",
+		RemoveFirst:  "DROP VIEW IF EXISTS parley_outbox_with_headers; DROP VIEW IF EXISTS parley_outbox",
 		Exclude:      func(context.Context, backend.Execer) error { return nil }, // there is one writer
 		Info:         f.info,
 		Close:        f.close,

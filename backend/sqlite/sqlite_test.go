@@ -39,10 +39,12 @@ func user(t *testing.T, file string) *sql.DB {
 }
 
 func TestBackend(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, path(t)) })
 }
 
 func TestBackendInMemory(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, ":memory:") })
 }
 
@@ -181,7 +183,7 @@ func TestWriteInsideTransaction(t *testing.T) {
 	_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
 	f.OK(err)
 	f.Is(post(inside), backend.ErrWouldDeadlock)
-	_, _, err = f.Backend.Tend(inside, backend.DutyGroups, 1)
+	_, _, err = f.Backend.Maintain(inside, backend.JobGroups, 1)
 	f.OK(err) // nothing to write
 	f.Is(f.Backend.Migrate(inside), nil)
 	f.Is(f.Backend.Extend(inside, []*backend.Hold{{}}, time.Second), backend.ErrWouldDeadlock)
@@ -296,7 +298,7 @@ func TestListen(t *testing.T) {
 		select {
 		case <-woken:
 		case <-time.After(5 * time.Second):
-			t.Fatalf("nobody was woken by %s", what)
+			t.Fatalf("the listener was not woken by %s", what)
 		}
 	}
 	wake("the beginning, before which a commit may have been missed")
@@ -325,6 +327,19 @@ func TestOutbox(t *testing.T) {
 		return "", err
 	}
 	backendtest.PlainPosts(f, post, func(err error) string { return fmt.Sprint(err != nil) }, "true", "true")
+	g := backendtest.New(t, open(t, file))
+	insert := "INSERT INTO parley_outbox_with_headers (queue, type, body, key, headers) VALUES (?, ?, ?, ?, ?)"
+	backendtest.PlainHeaders(g, func(headers sql.NullString, key string) error {
+		_, err := db.Exec(insert, "qp", "m", nil, key, headers)
+		return err
+	}, func(oldest int) {
+		_, err := db.Exec("UPDATE parley_meta SET oldest_program = ?", oldest)
+		g.OK(err)
+	}, func(err error) string {
+		_, text, _ := strings.Cut(fmt.Sprint(err), "parley: ")
+		text, _, _ = strings.Cut(text, " (")
+		return text
+	}, "the headers are not valid", "programs that would lose headers may still be there")
 }
 
 func TestViews(t *testing.T) {

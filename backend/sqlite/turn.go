@@ -173,8 +173,8 @@ func (t *transaction) release(err error) {
 // deadlock reports whether ctx belongs to work inside another open transaction of
 // the same file, for which t would wait.
 func (f *file) deadlock(ctx context.Context, t *transaction) bool {
-	for tx := range backend.TxsFrom(ctx) {
-		outer, ok := tx.(*sqlstore.Tx)
+	for token := range backend.TokensFrom(ctx) {
+		outer, ok := token.(*sqlstore.Tx)
 		if !ok || outer.Store() != f.store || !outer.Open() {
 			continue
 		}

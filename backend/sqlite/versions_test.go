@@ -30,6 +30,9 @@ func site(t *testing.T) backendtest.Site {
 	}
 }
 
-func TestVersions(t *testing.T) { backendtest.Versions(t, site) }
-
 func TestDue(t *testing.T) { backendtest.Due(t, site) }
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	backendtest.Versions(t, site)
+}

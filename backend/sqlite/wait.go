@@ -27,7 +27,7 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 }
 
 // watch calls changed after each change until something goes wrong, and at once:
-// somebody may have looked before it could see changes.
+// a receiver may have looked before it could see changes.
 func (s *Store) watch(ctx context.Context, changed func()) error {
 	if err := s.file.open(ctx); err != nil {
 		return err

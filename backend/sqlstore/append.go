@@ -16,20 +16,21 @@ type Batch struct {
 
 // Appended is a message for a stream.
 type Appended struct {
-	Stream *Stream
-	Seq    int64
-	ID     backend.ID
-	Kind   int64
-	Type   string
-	Body   []byte
+	Stream  *Stream
+	Seq     int64
+	ID      backend.ID
+	Kind    int64
+	Type    string
+	Body    []byte
+	Headers string
 }
 
 // add gives the stream a message and counts its numbers on.
-func (b *Batch) add(s *Stream, id backend.ID, kind int64, typ string, body []byte) {
+func (b *Batch) add(s *Stream, id backend.ID, kind int64, typ string, body []byte, headers string) {
 	if !slices.Contains(b.Streams, s) {
 		b.Streams = append(b.Streams, s)
 	}
-	b.Messages = append(b.Messages, Appended{s, s.Next, id, kind, typ, body})
+	b.Messages = append(b.Messages, Appended{s, s.Next, id, kind, typ, body, headers})
 	s.Next++
 }
 
@@ -40,7 +41,7 @@ func (t *Tx) append(ctx context.Context, b *Batch) error {
 		return t.s.d.Append(ctx, t, b)
 	}
 	for _, m := range b.Messages {
-		if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, nil); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, NullText(m.Headers), nil); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ const walkTime = 20 * time.Millisecond
 // Rank is what a level of priority or promotion weighs in a place. A place is where an
 // entry stands in an order, as one number: what comes first is less. An instant has 16
 // digits.
-const Rank = 10_000_000_000_000_000
+const Rank int64 = 10_000_000_000_000_000
 
 // Place is where an entry of a level and an instant stands.
 func Place(level, since int64) int64 { return since - level*Rank }

@@ -34,7 +34,7 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 		var closed sql.NullInt64
 		f := &s.facts
 		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
-			Bool(&f.Initiator), Text(&f.Service), Text(&f.Far), Text(&f.Contract), &closed)
+			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed)
 		if !s.Handle.IsZero() {
 			s.Ended, s.elsewhere = at.IsZero() || closed.Valid, at != g.id
 		}
@@ -64,12 +64,12 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 			var since int64
 			var kind int
 			var uniq string
-			err := rows.Scan(&m.Seq, ID(&m.ID), &kind, &m.Type, Body(&m.Body), &since, Text(&uniq),
-				Int(&m.Attempts), Int(&m.Suspicion), Text(&m.LastError))
+			err := rows.Scan(&m.Seq, ID(&m.ID), &kind, &m.Type, Body(&m.Body), Text(&m.Headers), &since, Text(&uniq),
+				Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError))
 			if err != nil {
 				return err
 			}
-			if !bytes.take(len(m.Body)) {
+			if !bytes.take(len(m.Body) + len(m.Headers)) {
 				full = true
 				return errEnough
 			}
@@ -98,8 +98,8 @@ var errDisorder = errors.New("parley: the store returned messages out of order")
 //     claim, the level, version and stickiness of its promotion, and its key;
 //   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
 //     another group; such streams come without messages) and its id;
-//   - the message: seq, id, kind, type, body, since and unique value, and its
-//     attempts, suspicion and last error;
+//   - the message: seq, id, kind, type, body, headers, since and unique value, and its
+//     attempts, deaths and last error;
 //   - with the first message of a stream: priority, endpoint, conversation,
 //     initiator, service, far service and contract; and the stream's kind.
 //
@@ -122,10 +122,10 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 		m := new(backend.Message)
 		var f backend.Message
 		err := rows.Scan(&n, &fence, &lease, &level, &version, Bool(&sticky), &name, &state, ID(&m.Stream), &seq,
-			ID(&m.ID), &kind, Text(&m.Type), Body(&m.Body), Int(&since), Text(&uniq),
-			Int(&m.Attempts), Int(&m.Suspicion), Text(&m.LastError),
+			ID(&m.ID), &kind, Text(&m.Type), Body(&m.Body), Text(&m.Headers), Int(&since), Text(&uniq),
+			Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError),
 			&priority, ID(&f.Handle), ID(&f.Conversation), Bool(&initiator),
-			Text(&f.Service), Text(&f.Far), Text(&f.Contract), &streamKind)
+			Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &streamKind)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 		}
 		m.Seq, m.Kind, m.Enqueued = seq.Int64, backend.Kind(kind.Int64), time.UnixMicro(since)
 		m.Handle, m.Conversation, m.Initiator = facts.Handle, facts.Conversation, facts.Initiator
-		m.Service, m.Far, m.Contract = facts.Service, facts.Far, facts.Contract
+		m.Service, m.FarService, m.Contract = facts.Service, facts.FarService, facts.Contract
 		m.Priority, m.Group = facts.Priority, facts.Group
 		AddMessage(hold, m, name, uniq)
 		return nil
@@ -212,7 +212,7 @@ func (t *Tx) ClearAstray(ctx context.Context, sources []Source) (discarded int, 
 }
 
 // follow moves a stream of one message to the group where its endpoint is now.
-// Nobody else has business with its guard. The stream of a dialog is Move's.
+// No other verb locks its guard. The stream of a dialog is Move's.
 func (t *Tx) follow(ctx context.Context, s Source) error {
 	if s.Kind == streamDialog {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// budget is how many bytes of bodies a claim may still return.
+// budget is how many bytes of bodies and headers a claim may still return.
 type budget struct {
 	left int
 	used bool
 }
 
-// take reports whether a body fits. The first always does, and no limit is none.
+// take reports whether a message fits. The first always does, and no limit is none.
 func (b *budget) take(n int) bool {
 	if b.used && n > b.left {
 		return false
@@ -92,11 +92,11 @@ func (t *Tx) claimPost(ctx context.Context, r backend.ClaimRequest, pk pick, byt
 			return nil, err
 		}
 	}
-	if !r.LockOnly && !bytes.take(len(p.Body)) {
+	if !r.LockOnly && !bytes.take(len(p.Body)+len(p.Headers)) {
 		return nil, errEnough
 	}
 	if p.Lease != 0 {
-		if _, err := t.Exec(ctx, t.s.q.PostFail, p.Attempts, p.Suspicion+1, p.LastError, p.ID); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.PostFail, p.Attempts, p.Deaths+1, p.LastError, p.ID); err != nil {
 			return nil, err
 		}
 	}

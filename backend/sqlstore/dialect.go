@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -10,11 +11,23 @@ import (
 
 // Dialect is how one engine does it.
 type Dialect struct {
-	// Statements are the engine's statements, usually those of Portable with
-	// some fields replaced. They name tables with the prefix parley_.
-	Statements Statements[string]
-	// Own are further statements, for the engine's own operations.
-	Own Own
+	// Texts are the engine's own statements. Where it has none of a name, the portable one
+	// of the folder sql is used. They name tables with the prefix parley_.
+	Texts Texts
+	// Own is a pointer to a struct with further statements, for the engine's own operations: a
+	// field of type *Stmt is the statement of that name in Texts. An array has one for each
+	// value of the statement's axis; Axes says what the values put into the text.
+	Own  any
+	Axes map[string][]*strings.Replacer
+	// Lock is the clause that locks rows at the end of a statement; empty where Token has the
+	// locks, or where nothing has to be locked.
+	Lock string
+	// Token writes what stands for {verb arg} in a statement; see defaultToken for what there
+	// is. It may be nil.
+	Token func(verb, arg string) (text string, ok bool)
+	// Adapt puts a statement into the words that the engine's optimizer understands. It may
+	// be nil.
+	Adapt func(sql string, portable bool) string
 
 	// Prefix replaces parley_ in the names of tables and whatever else is made.
 	// Schema, if any, ends with a dot and stands before it in statements. Both
@@ -65,8 +78,8 @@ type Dialect struct {
 	// the engine takes several statements at once.
 	Script func(ctx context.Context, tx backend.Execer, script string) error
 
-	// Hasten limits for how long a statement of the transaction waits for a lock, which
-	// fails with ErrSerialization then, until undo is called; nil where there is a limit
+	// Hasten limits how long a statement of the transaction waits for a lock, after which
+	// it fails with ErrSerialization, until undo is called; nil where there is a limit
 	// anyway.
 	Hasten func(ctx context.Context, tx backend.Execer) (undo func(), err error)
 
@@ -161,14 +174,11 @@ type Dialect struct {
 	PostValues bool
 	// PostKeyed adds a post with a key, and does nothing if something refuses it.
 	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
-	// KeyStreams locks the streams of those of the keys that there are, and reads
-	// them. Keys that there are not come after all of these: whoever makes one holds
-	// it until he commits, and must not wait for guards then.
+	// KeyStreams makes those of the keys that are new, in their order, and then locks the
+	// streams of the others. So a transaction that waits for a key has no guard yet, and one
+	// that waits for a guard waits for no key. The streams of new keys get their ranks when
+	// something is appended to them.
 	KeyStreams func(ctx context.Context, tx *Tx, keys []Key) (map[Key]*Stream, error)
-	// NewKeys makes keys, with their groups and streams, in their order, and returns
-	// the ids of those that nobody else has made meanwhile. The streams get their
-	// ranks when something is appended to them.
-	NewKeys func(ctx context.Context, tx *Tx, keys []Key) (map[Key]backend.ID, error)
 
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
@@ -198,10 +208,6 @@ type Dialect struct {
 	ReleasePosts func(ctx context.Context, tx *Tx, posts []*backend.Hold) error
 }
 
-// Own has names and texts of statements, by where these go when they have been
-// made of them.
-type Own map[**Stmt][2]string
-
 // Session runs statements.
 type Session interface {
 	Exec(ctx context.Context, q *Stmt, args []any) (sql.Result, error)
@@ -223,7 +229,7 @@ type Resting interface{ Rest() }
 
 // Pointing is implemented by transactions that set, leave and return to savepoints
 // without a context that may end: where a statement can be done and be called
-// cancelled, nobody would know whether the savepoint is still there.
+// cancelled, it would be unknown whether the savepoint is still there.
 type Pointing interface {
 	Point(ctx context.Context, text string) error
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"time"
@@ -61,7 +62,7 @@ func (t *Tx) BeginDialog(ctx context.Context, version int64, d backend.NewDialog
 		return err
 	}
 	return t.putStream(ctx, Stream{
-		ID: d.Peer, Kind: streamDialog,
+		ID: d.FarHandle, Kind: streamDialog,
 		Group: d.Group, Queue: d.Queue, Endpoint: d.Handle, Priority: d.Priority,
 	})
 }
@@ -84,8 +85,8 @@ func (t *Tx) putEndpoint(ctx context.Context, e backend.Endpoint) error {
 	if e.Lifetime > 0 {
 		life = e.Lifetime
 	}
-	_, err := t.Exec(ctx, t.s.q.EndpointInsert, e.Handle, e.Conversation, e.Peer, e.Initiator,
-		e.Service, e.Far, e.Contract, e.Queue, e.Group, e.Priority, life)
+	_, err := t.Exec(ctx, t.s.q.EndpointInsert, e.Handle, e.Conversation, e.FarHandle, e.Initiator,
+		e.Service, e.FarService, e.Contract, e.Queue, e.Group, e.Priority, life)
 	if err == nil && e.Lifetime > 0 {
 		_, err = t.Exec(ctx, t.s.q.TimerPut, e.Handle, timerLifetime, e.Lifetime, e.Queue)
 	}
@@ -194,6 +195,7 @@ func (r run) endpoints(ctx context.Context, q *Stmt, args ...any) (list []*backe
 type endpointRow struct {
 	backend.Endpoint
 	until, closed sql.NullInt64
+	recorded      backend.ID // orders what has been recorded
 	kind, code    sql.NullInt64
 	byPeer        bool
 	text          string
@@ -202,15 +204,16 @@ type endpointRow struct {
 
 func (x *endpointRow) scan(rows *sql.Rows) error {
 	var ended bool // the stream, as closed says too
-	return rows.Scan(ID(&x.Handle), ID(&x.Conversation), ID(&x.Peer), Bool(&x.Initiator), &x.Service, &x.Far, &x.Contract,
+	return rows.Scan(ID(&x.Handle), ID(&x.Conversation), ID(&x.FarHandle), Bool(&x.Initiator), &x.Service, &x.FarService, &x.Contract,
 		&x.Queue, ID(&x.Group), &x.Priority, &x.until, &x.closed, Int(&x.NextSeq), closing(&ended, &x.Sealed),
-		&x.kind, Bool(&x.byPeer), &x.code, Text(&x.text), &x.now)
+		ID(&x.recorded), &x.kind, Bool(&x.byPeer), &x.code, Text(&x.text), &x.now)
 }
 
 // endpointState collects what the state of an endpoint follows from.
 type endpointState struct {
 	ended     bool
-	peerEnded bool // by END, with or without an error
+	peerEnded bool       // by END, with or without an error
+	errored   backend.ID // of the first error
 }
 
 // add takes one row of an endpoint into account.
@@ -226,12 +229,13 @@ func (st *endpointState) add(x *endpointRow, e *backend.Endpoint) {
 	case closingEnd:
 		st.peerEnded = true
 	case closingError:
-		if e.Error == nil {
+		if e.Error == nil || bytes.Compare(x.recorded[:], st.errored[:]) < 0 {
+			st.errored = x.recorded
 			e.Error = &backend.DialogError{Code: int(x.code.Int64), Text: x.text}
 		}
 		st.peerEnded = st.peerEnded || x.byPeer
 	case closingCleanup:
-		e.PeerCleaned = true
+		e.FarCleaned = true
 	}
 }
 
@@ -239,7 +243,7 @@ func (st *endpointState) add(x *endpointRow, e *backend.Endpoint) {
 // other side has ended without one before.
 func (st *endpointState) conclude(e *backend.Endpoint) {
 	switch {
-	case st.ended && (st.peerEnded || e.PeerCleaned):
+	case st.ended && (st.peerEnded || e.FarCleaned):
 		e.State = backend.Closed
 	case st.ended:
 		e.State = backend.DisconnectedOutbound
@@ -293,7 +297,7 @@ func (t *Tx) putNote(ctx context.Context, home Stream, m note) error {
 	if err := t.putStream(ctx, home); err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.id, 0, m.id, m.kind, m.kind.Type(), m.body, nil); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.id, 0, m.id, m.kind, m.kind.Type(), m.body, nil, nil); err != nil {
 		return err
 	}
 	return t.mark(ctx, home)

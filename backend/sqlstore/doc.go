@@ -3,7 +3,8 @@
 //
 // It knows no engine by name. An engine's package hands it a [Dialect]: whole
 // statements, and a few functions where the shape of the work differs. What is
-// the same everywhere is written once, in [Portable].
+// the same everywhere is written once, in the folder sql, where words in braces stand for
+// what an engine says in its own way: see [Dialect.Token].
 //
 // # Lock, then look
 //

@@ -27,10 +27,14 @@ type line struct {
 func (l line) String() string { return fmt.Sprintf("%s:%d", l.file, l.n) }
 
 // linesOf returns the lines of the Go and SQL files of a backend, tests included,
-// by file. Blank lines do not count; all others do, comments as well.
+// by file. Blank lines do not count; all others do, comments as well. What tests have
+// generated, in folders testdata, is no code.
 func linesOf(t *testing.T, dir fs.FS) (files [][]line) {
 	t.Helper()
 	err := fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "testdata" {
+			return fs.SkipDir
+		}
 		if err != nil || d.IsDir() || path.Ext(name) != ".go" && path.Ext(name) != ".sql" {
 			return err
 		}
@@ -152,7 +156,7 @@ func TestLinesAreDocumented(t *testing.T) {
 	for _, row := range rows {
 		count := map[string]int{}
 		for _, lines := range linesOf(t, os.DirFS(path.Join("..", row[1]))) {
-			if len(lines) > 0 && !strings.HasSuffix(lines[0].file, "_test.go") && !strings.HasPrefix(lines[0].file, "testdata/") {
+			if len(lines) > 0 && !strings.HasSuffix(lines[0].file, "_test.go") {
 				count[path.Ext(lines[0].file)] += len(lines)
 			}
 		}

@@ -22,7 +22,7 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	if err := t.ready(ctx); err != nil {
 		return done, err
 	}
-	// The guard comes first: whoever waits for it sees the stream closed, and
+	// The guard comes first: a sender that waits for it sees the stream closed, and
 	// what we read now is not older than what the last sender wrote.
 	if _, err := t.TryLock(ctx, t.s.q.GuardLock, end.Handle); err != nil {
 		return done, err
@@ -46,15 +46,15 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	}
 
 	// What waits for the target goes on waiting only if we end as friends.
-	if s.Held && (end.Kind != backend.EndPlain || e.Error != nil || st.peerEnded || e.PeerCleaned) {
+	if s.Held && (end.Kind != backend.EndPlain || e.Error != nil || st.peerEnded || e.FarCleaned) {
 		if err := t.release(ctx, s.ID); err != nil {
 			return done, err
 		}
 		s.Held = false
 	}
-	done.PeerGone = st.peerEnded || e.PeerCleaned || s.Queue == 0 && !s.Held
-	done.Unheard = st.peerEnded || e.PeerCleaned
-	if !done.PeerGone {
+	done.FarGone = st.peerEnded || e.FarCleaned || s.Queue == 0 && !s.Held
+	done.FarEnded = st.peerEnded || e.FarCleaned
+	if !done.FarGone {
 		if done.Queue, err = t.tellPeer(ctx, e, s, end); err != nil {
 			return done, err
 		}
@@ -68,17 +68,17 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 		}
 	}
 	switch {
-	case done.PeerGone && end.Keep <= 0:
-		removed, err := t.removeConversation(ctx, e.Handle, e.Peer, false)
+	case done.FarGone && end.Keep <= 0:
+		removed, err := t.removeConversation(ctx, e.Handle, e.FarHandle, false)
 		if err != nil || removed {
 			return done, err
 		}
 		done.Remains = true
 		_, err = t.Exec(ctx, t.s.q.EndpointFinish, 0, e.Handle)
 		return done, err
-	case done.PeerGone:
+	case done.FarGone:
 		// As long as it is kept the other side shows that we have ended as well.
-		_, err = t.Exec(ctx, t.s.q.ClosingInsert, e.Peer, end.MessageID, closingEnd, true, nil, nil)
+		_, err = t.Exec(ctx, t.s.q.ClosingInsert, e.FarHandle, end.MessageID, closingEnd, true, nil, nil)
 		if err == nil {
 			_, err = t.Exec(ctx, t.s.q.EndpointFinish, end.Keep, e.Handle)
 		}
@@ -102,11 +102,11 @@ func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *Stream, end b
 	case backend.EndCleanup:
 		kind = closingCleanup
 	}
-	peer, err := t.endpoint(ctx, e.Peer)
+	peer, err := t.endpoint(ctx, e.FarHandle)
 	if err != nil {
 		return 0, err
 	}
-	_, err = t.Exec(ctx, t.s.q.ClosingInsert, e.Peer, end.MessageID, kind, true, code, text)
+	_, err = t.Exec(ctx, t.s.q.ClosingInsert, e.FarHandle, end.MessageID, kind, true, code, text)
 	// A side that is in error has been told all it needs to know.
 	if err != nil || end.Kind == backend.EndCleanup || peer != nil && peer.State == backend.Errored {
 		return 0, err
@@ -123,7 +123,7 @@ func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *Stream, end b
 	case m.Kind == backend.KindError:
 		return s.Queue, t.putNote(ctx, *s, note{id: m.ID, kind: m.Kind, body: m.Body})
 	}
-	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, nil, nil); err != nil {
+	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, nil, nil, nil); err != nil {
 		return 0, err
 	}
 	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next+1, s.ID); err != nil {
@@ -133,8 +133,8 @@ func (t *Tx) tellPeer(ctx context.Context, e *backend.Endpoint, s *Stream, end b
 }
 
 // dropUnread removes the messages for an endpoint that we can see, and the
-// streams that were made for one message. It returns how many of them nobody
-// had in hand.
+// streams that were made for one message. It returns how many of them no
+// receiver had in hand.
 func (t *Tx) dropUnread(ctx context.Context, e *backend.Endpoint) (unread int, err error) {
 	read := t.inHand(e.Handle)
 	streams, err := t.streamsOf(ctx, e.Group, e.Handle)
@@ -200,7 +200,7 @@ func (t *Tx) dropMessages(ctx context.Context, id backend.ID) (keys []messageKey
 }
 
 // dropNote removes a stream that was made for one message, and its marker.
-// Nobody else has business with its guard.
+// No other verb locks its guard.
 func (t *Tx) dropNote(ctx context.Context, group, id backend.ID) error {
 	if _, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (t *Tx) noteDropped(k messageKey) {
 	t.dropped[k] = true
 }
 
-// removeConversation removes both sides of a conversation of which nobody
+// removeConversation removes both sides of a conversation of which no side
 // expects anything any more. It returns false, having changed nothing, when
 // something stands in the way: a guard that is locked, or messages that the
 // other side's receiver may have in hand. With force the caller holds the

@@ -35,7 +35,7 @@ var tableRights = []Rights{
 	{"post", "i", "siud", "siud"},
 	{"key", "si", "sid", "si"},
 	{"delayed", "i", "siud", "s"},
-	{"uniq", "si", "sid", "sd"},
+	{"uniq", "si", "sid", "sid"},
 	{"held", "i", "siud", "s"},
 	{"timer", "siu", "siud", "s"},
 	{"retained", "i", "sid", "s"},
@@ -51,6 +51,7 @@ var tableRights = []Rights{
 	{"fence", "", "siu", ""},
 	{"schedule", "", "siud", "sud"},
 	{"task", "", "siud", "sud"},
+	{"recurring", "", "siu", "siu"},
 }
 
 // views are what operators may also look at by SQL.

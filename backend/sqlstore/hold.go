@@ -132,7 +132,7 @@ func heldOf(h *backend.Hold) *held {
 
 // Reclaim implements backend.Tx. It ends the leases in the transaction, so that
 // they are as they were if it is rolled back, and over if it commits. Until
-// then nobody else can change the rows. Where that is so anyway, the leases of
+// then no other transaction can change the rows. Where that is so anyway, the leases of
 // posts end when it is known what becomes of them (release.go).
 func (t *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	if err := t.ready(ctx); err != nil {
@@ -175,9 +175,9 @@ func (t *Tx) reclaim(ctx context.Context, h *backend.Hold) error {
 			return err
 		}
 	}
-	// Whoever has taken over an expired lease in his transaction has the row
-	// locked, for long maybe, and is not waited for. As long as the lease has
-	// not expired, it is locked for a moment only: by a heartbeat or a duty.
+	// A transaction that has taken over an expired lease has the row locked,
+	// maybe for long, and is not waited for. As long as the lease has
+	// not expired, it is locked for a moment only: by a heartbeat or a maintenance job.
 	still, err := t.stillLeased(ctx, h)
 	if err != nil {
 		return err
@@ -270,10 +270,11 @@ type Post struct {
 	Since    int64
 	Type     string
 	Body     []byte
+	Headers  string
 	Uniq     sql.NullString
 
 	Attempts  int
-	Suspicion int
+	Deaths    int
 	LastError string
 
 	Fence   int64
@@ -284,8 +285,8 @@ type Post struct {
 
 // Scan reads the columns of PostRead.
 func (p *Post) Scan(rows *sql.Rows) error {
-	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), &p.Uniq,
-		&p.Attempts, &p.Suspicion, Text(&p.LastError), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
+	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), Text(&p.Headers), &p.Uniq,
+		&p.Attempts, &p.Deaths, Text(&p.LastError), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
 }
 
 func (p *Post) leased() bool { return p.Lease > p.Now }
@@ -333,7 +334,7 @@ func HoldPosts(r backend.ClaimRequest, posts []*Post) (holds []*backend.Hold, le
 	sortPosts(posts)
 	size := 0
 	for _, p := range posts {
-		size += len(p.Body)
+		size += len(p.Body) + len(p.Headers)
 		if len(holds) > 0 && (size > max(r.MaxBytes, 0) || r.LockOnly) {
 			break
 		}
@@ -361,12 +362,12 @@ func SplitHolds(holds []*backend.Hold) (groups, posts []*backend.Hold) {
 // a receiver died.
 func (p *Post) message() *backend.Message {
 	m := &backend.Message{
-		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Group: p.ID,
+		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Headers: p.Headers, Group: p.ID,
 		Enqueued: time.UnixMicro(p.Since), Priority: p.Priority,
-		Attempts: p.Attempts, Suspicion: p.Suspicion, LastError: p.LastError,
+		Attempts: p.Attempts, Deaths: p.Deaths, LastError: p.LastError,
 	}
 	if p.Lease != 0 {
-		m.Suspicion++
+		m.Deaths++
 	}
 	return m
 }

@@ -22,8 +22,8 @@ import (
 //
 //	-- step: online
 //
-// The step runs outside of transactions where the engine wants that, to lock nobody
-// out while it works. It may be run again from its start.
+// The step runs outside of transactions where the engine wants that, to lock no
+// program out while it works. It may be run again from its start.
 //
 // Every file can be run again on an engine where a change of the schema commits.
 type step struct {
@@ -73,12 +73,21 @@ func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error
 		o.Report = func(string) {}
 	}
 	m := &migration{s: s, o: o, until: time.Now().Add(o.Wait)}
-	// Most calls find that there is nothing to do, and need not take turns.
-	if s.check(ctx) == nil {
-		return m.rebuild(ctx)
+	done := s.check(ctx) == nil // as most calls find, which need not take turns
+	if done {
+		if err := m.rebuild(ctx); err != nil {
+			return err
+		}
 	}
 	for {
-		done, err := m.next(ctx)
+		var err error
+		if !done {
+			done, err = m.next(ctx)
+			done = done && err == nil
+		}
+		if err == nil && done {
+			err = m.finish(ctx)
+		}
 		if errors.Is(err, backend.ErrSerialization) && time.Now().Before(m.until) {
 			if err := pause(ctx); err != nil {
 				return err
@@ -92,12 +101,12 @@ func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error
 	}
 }
 
-// migration is a migration under way.
+// migration is a migration in progress.
 type migration struct {
 	s     *Store
 	o     backend.MigrateOptions
 	until time.Time
-	clear int // the contract step before which nobody is left to wait for
+	clear int // the contract step before which no transaction is left to wait for
 }
 
 func (m *migration) report(format string, args ...any) { m.o.Report(fmt.Sprintf(format, args...)) }
@@ -115,7 +124,7 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 			return m.s.compare(st)
 		}
 		list := m.s.d.steps(st.schema)
-		fresh := st.schema == 0 // nobody uses it yet
+		fresh := st.schema == 0 // no program uses it yet
 		switch first := list[0]; {
 		case first.contract && !fresh && m.clear != first.n:
 			wait = first
@@ -136,6 +145,9 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 				return err
 			}
 		}
+		if done = fresh; fresh {
+			return m.s.script(ctx, tx, m.s.d.anew())
+		}
 		return nil
 	})
 	switch {
@@ -146,8 +158,9 @@ func (m *migration) next(ctx context.Context) (done bool, err error) {
 	case wait.n == 0:
 		return false, nil
 	}
-	if err := m.await(ctx, wait); err != nil {
-		return false, err
+	m.report("schema %d waits for older transactions and leases", wait.n)
+	if err := m.await(ctx); err != nil {
+		return false, fmt.Errorf("schema version %d: %w", wait.n, err)
 	}
 	m.clear = wait.n
 	return false, nil
@@ -168,7 +181,7 @@ func (m *migration) online(ctx context.Context, x step) error {
 }
 
 // alone does work in a transaction while no other process migrates, in which no lock
-// is waited for so long that those who wait behind it would notice.
+// wait is long enough to be noticed by those that wait behind it.
 func (m *migration) alone(ctx context.Context, work func(*Tx) error) error {
 	return m.s.whole(ctx, func(tx *Tx) error {
 		if m.s.d.Hasten != nil {
@@ -196,16 +209,58 @@ func (m *migration) announce(ctx context.Context, tx *Tx, st state, x step) erro
 	return err
 }
 
+// finish has programs older than this one stop, waits for what they have in hand, and
+// then notes that none of them is left.
+func (m *migration) finish(ctx context.Context) error {
+	if !m.o.Finish {
+		return nil
+	}
+	var st state
+	var oldest int
+	err := m.s.outside(ctx, func(r run) (err error) {
+		if st, err = r.meta(ctx); err == nil {
+			_, err = r.Row(ctx, []any{&oldest}, r.s.q.SchemaOldest)
+		}
+		return err
+	})
+	program := m.s.program()
+	if err != nil || oldest >= program {
+		return err
+	}
+	if st.minProgram < program {
+		m.report("programs older than version %d are told to stop", program)
+		if err := m.tell(ctx, m.s.q.SchemaAnnounce); err != nil {
+			return err
+		}
+	}
+	m.report("waiting for their transactions and leases")
+	if err := m.await(ctx); err != nil {
+		return err
+	}
+	err = m.tell(ctx, m.s.q.SchemaFinish)
+	if err == nil {
+		m.report("no program older than version %d is left", program)
+	}
+	return err
+}
+
+// tell writes this program's version, while no other process migrates.
+func (m *migration) tell(ctx context.Context, q *Stmt) error {
+	return m.alone(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, q, m.s.program())
+		return err
+	})
+}
+
 // await waits for what older programs may have in hand: first their transactions, in
 // which a lease may begin, and then all leases that began before the last of these
 // was over.
-func (m *migration) await(ctx context.Context, x step) error {
-	m.report("schema %d waits for older transactions and leases", x.n)
+func (m *migration) await(ctx context.Context) error {
 	limited, cancel := context.WithDeadline(ctx, m.until)
 	defer cancel()
 	err := m.quiet(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("schema version %d: %w", x.n, errors.Join(backend.ErrMigrationWaits, err))
+		return errors.Join(backend.ErrMigrationWaits, err)
 	}
 	return err
 }
@@ -305,16 +360,33 @@ func (s *Store) MigrationSQL(from int) string {
 		}
 		b.WriteString(x.text)
 	}
+	if from == 0 {
+		b.WriteString("\n" + s.d.anew())
+	}
 	return b.String()
+}
+
+// anew is what follows the steps of a first installation: no program was there that would
+// lose headers, and none may come.
+func (d *Dialect) anew() string {
+	if len(d.Migrations) < withHeaders {
+		return ""
+	}
+	return d.alone(fmt.Sprintf("UPDATE parley_meta SET min_program = %d, oldest_program = %[1]d WHERE id = 1", withHeaders)) + ";\n"
+}
+
+// alone makes a statement by itself of one that a batch cannot have in it.
+func (d *Dialect) alone(statement string) string {
+	statement = d.Rewrite(statement)
+	if d.PrintAlone != "" {
+		statement = fmt.Sprintf(d.PrintAlone, statement)
+	}
+	return statement
 }
 
 // announcement is what comes before a contract step that is run by hand.
 func (d *Dialect) announcement(x step) string {
-	update := fmt.Sprintf("UPDATE parley_meta SET min_program = %d, catalog_version = catalog_version + 1", x.needs())
-	update = d.Rewrite(update)
-	if d.PrintAlone != "" {
-		update = fmt.Sprintf(d.PrintAlone, update)
-	}
+	update := d.alone(fmt.Sprintf("UPDATE parley_meta SET min_program = %d, catalog_version = catalog_version + 1 WHERE id = 1", x.needs()))
 	return fmt.Sprintf("-- What follows needs programs of version %d. First have older ones stop, and commit:\n%s;\n"+
 		"-- Then wait until their transactions and leases are over.\n", x.needs(), update)
 }
@@ -326,15 +398,12 @@ var removal string
 
 // Uninstall implements backend.Backend.
 func (s *Store) Uninstall(ctx context.Context) error {
-	defer s.versions.admitted.Store(false)
+	defer s.versions.forget()
 	return s.whole(ctx, func(tx *Tx) error {
 		if err := s.d.Exclude(ctx, tx.SQL()); err != nil {
 			return s.fail(ctx, err)
 		}
 		for _, file := range []string{s.d.RemoveFirst, removal, s.d.RemoveLast} {
-			if file == "" {
-				continue
-			}
 			if err := s.script(ctx, tx, s.d.Rewrite(file)); err != nil {
 				return err
 			}
@@ -345,9 +414,11 @@ func (s *Store) Uninstall(ctx context.Context) error {
 
 // script runs a file of the schema.
 func (s *Store) script(ctx context.Context, tx *Tx, text string) (err error) {
-	if s.d.Script != nil {
+	switch {
+	case text == "":
+	case s.d.Script != nil:
 		err = s.d.Script(ctx, tx.SQL(), text)
-	} else {
+	default:
 		_, err = tx.SQL().ExecContext(ctx, text)
 	}
 	return s.fail(ctx, err)

@@ -76,7 +76,7 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 		return err
 	}
 	// A stream that comes out of a blocked group has no marker, or one that a
-	// later send has made, whose place is that message's. Nobody but us, with the
+	// later send has made, whose place is that message's. Only we, with the
 	// guard, can put that right.
 	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})
 }

@@ -27,29 +27,27 @@ type Pooled struct {
 	db *sql.DB
 }
 
-var (
-	_ backend.TransactionHolder = Pooled{}
-	_ backend.Pool              = Pooled{}
-
-	_ backend.TransactionLimiter = Pooled{}
-)
-
 // OnPool says on which pool a store is.
 func OnPool(s *Store, db *sql.DB) Pooled { return Pooled{s, db} }
 
-// HoldsInTransaction implements backend.TransactionHolder.
-func (Pooled) HoldsInTransaction() {}
+// Capabilities implements backend.Backend.
+func (p Pooled) Capabilities() backend.Capabilities {
+	c := p.Store.Capabilities()
+	c.HoldsInTransaction, c.Pool, c.TransactionLimiter = true, p, p
+	c.IdleClosed = func() int64 { return p.db.Stats().MaxIdleClosed }
+	return c
+}
 
 // MaxConns implements backend.Pool.
 func (p Pooled) MaxConns() int { return p.conns() }
 
-// OpenPool opens a pool of so many connections, 16 if that is 0, and keeps them
-// open.
+// OpenPool opens a pool of conns connections, 16 if that is 0, and keeps them
+// open. It bounds how long connecting takes.
 func OpenPool(c driver.Connector, conns int) *sql.DB {
 	if conns <= 0 {
 		conns = 16
 	}
-	db := sql.OpenDB(c)
+	db := sql.OpenDB(Bounded(c))
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return db

@@ -12,7 +12,7 @@ import (
 // happen, with the time until the first of each is due; page returns the rows of one
 // queue that are due, behind a place; and move has them happen.
 type falling struct {
-	duty   backend.Duty
+	job    backend.Job
 	firsts *Stmt
 	page   *Stmt
 	kind   []any // what both statements take first, per mention of the table
@@ -55,16 +55,16 @@ const (
 	dueAgain = time.Second
 )
 
-// tendFalling has about limit things happen that are due, and returns in how long to
+// maintainFalling has about limit things happen that are due, and returns in how long to
 // look again.
-func (s *Store) tendFalling(ctx context.Context, f falling, limit int) (moved int, next time.Duration, err error) {
-	w := s.walkOf(f.duty)
+func (s *Store) maintainFalling(ctx context.Context, f falling, limit int) (moved int, next time.Duration, err error) {
+	w := s.walkOf(f.job)
 	if w == nil {
 		if w, next, err = s.beginWalk(ctx, f); err != nil {
 			return 0, 0, err
 		}
 		if len(w.queues) == 0 {
-			s.stalled(f.duty, false)
+			s.stalled(f.job, false)
 			return 0, next, nil
 		}
 	}
@@ -94,7 +94,7 @@ func (s *Store) tendFalling(ctx context.Context, f falling, limit int) (moved in
 	if len(w.queues) > 0 {
 		if !w.moved || time.Since(w.began) < dueAgain {
 			s.mu.Lock()
-			s.overdue[f.duty] = w
+			s.overdue[f.job] = w
 			s.mu.Unlock()
 		}
 		return moved, soon, nil
@@ -103,17 +103,17 @@ func (s *Store) tendFalling(ctx context.Context, f falling, limit int) (moved in
 	if err != nil {
 		return moved, 0, err
 	}
-	if pause := s.stalled(f.duty, len(left.queues) > 0 && !w.moved); len(left.queues) > 0 && (next == 0 || pause < next) {
+	if pause := s.stalled(f.job, len(left.queues) > 0 && !w.moved); len(left.queues) > 0 && (next == 0 || pause < next) {
 		next = pause
 	}
 	return moved, next, nil
 }
 
 // walkOf returns the walk that goes on, if there is one. It is the caller's alone.
-func (s *Store) walkOf(duty backend.Duty) (w *overdue) {
+func (s *Store) walkOf(job backend.Job) (w *overdue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, s.overdue[duty] = s.overdue[duty], nil
+	w, s.overdue[job] = s.overdue[job], nil
 	return w
 }
 
@@ -151,7 +151,7 @@ func (r run) firsts(ctx context.Context, q *Stmt, args []any, see func(queue int
 	}, q, args...)
 }
 
-// duePage reads the rows that come next in a queue, at most so many.
+// duePage reads up to most rows that come next in a queue.
 func (s *Store) duePage(ctx context.Context, f falling, q dueQueue, most int) (list []dueRow, err error) {
 	args := append([]any{}, f.kind...)
 	if !f.whole {
@@ -203,18 +203,18 @@ func (s *Store) unlocked(ctx context.Context, rows []dueRow, try *Stmt, kind []a
 }
 
 // dueGroups is where it is kept how long to leave due groups that are locked; what is
-// kept for their duty is for posts.
-const dueGroups = backend.Duty(backend.DutyCount)
+// kept for their maintenance job is for posts.
+const dueGroups = backend.Job(backend.JobCount)
 
 // stalled returns when to look again at what is due but locked: ever later while there
 // is nothing else.
-func (s *Store) stalled(duty backend.Duty, still bool) time.Duration {
+func (s *Store) stalled(job backend.Job, still bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pause := max(s.stall[duty], soon)
-	s.stall[duty] = 0
+	pause := max(s.stall[job], soon)
+	s.stall[job] = 0
 	if still {
-		s.stall[duty] = min(2*pause, time.Second)
+		s.stall[job] = min(2*pause, time.Second)
 	}
 	return pause
 }

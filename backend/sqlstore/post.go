@@ -17,9 +17,13 @@ func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) (
 	if len(posts) == 0 {
 		return nil, nil
 	}
+	given := slices.ContainsFunc(posts, func(p backend.Posting) bool { return p.Headers != "" })
+	if err := t.admitHeaders(ctx, given); err != nil {
+		return nil, err
+	}
 	values := t.s.d.PostValues && t.Joined()
 	if p := posts[0]; len(posts) == 1 && p.Key == "" && p.Delay <= 0 && p.Unique == "" && !values {
-		n, err := t.Exec(ctx, t.s.q.PostOne, p.ID, p.Rank, p.Type, p.Body, p.Queue, version)
+		n, err := t.Exec(ctx, t.s.q.PostOne, p.ID, p.Rank, p.Type, p.Body, NullText(p.Headers), p.Queue, version)
 		if err == nil && n == 0 {
 			if err = t.queueState(ctx, version, p.Queue); err == nil {
 				err = backend.ErrStaleCatalog // it has changed again
@@ -86,14 +90,16 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 	for _, x := range posts {
 		keys = append(keys, Key{x.Queue, x.Key})
 	}
-	streams, err := t.keyStreams(ctx, slices.Compact(keys))
-	if err != nil {
-		return err
+	streams := make(map[Key]*Stream)
+	if t.s.d.KeyStreams != nil {
+		if streams, err = t.s.d.KeyStreams(ctx, t, slices.Compact(keys)); err != nil {
+			return err
+		}
 	}
 	var b Batch
 	for _, x := range posts {
 		k := Key{x.Queue, x.Key}
-		if streams[k] == nil { // it is used for the first time, or was swept or made a moment ago
+		if streams[k] == nil { // it was swept a moment ago, or the engine makes one at a time
 			if streams[k], err = t.keyStream(ctx, x); err != nil {
 				return err
 			}
@@ -101,7 +107,7 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 		if s := streams[k]; s.Priority != x.Rank && !slices.Contains(b.Streams, s) {
 			s.Priority, s.reranked = x.Rank, true // that of the post that makes the marker
 		}
-		b.add(streams[k], x.ID, KindKeyed, x.Type, x.Body)
+		b.add(streams[k], x.ID, KindKeyed, x.Type, x.Body, x.Headers)
 	}
 	return t.append(ctx, &b)
 }
@@ -142,20 +148,19 @@ func postOrder(posts []backend.Posting) []int {
 
 // postOne adds one post whose queue has been looked at.
 func (t *Tx) postOne(ctx context.Context, p backend.Posting) (done backend.Posted, err error) {
-	var uniq any
+	uniq, headers := NullText(p.Unique), NullText(p.Headers)
 	if p.Unique != "" {
-		uniq = p.Unique
 		if done.Duplicate, err = t.claimUnique(ctx, p); err != nil || !done.Duplicate.IsZero() {
 			return done, err
 		}
 	}
 	switch {
 	case p.Delay > 0:
-		_, err = t.Exec(ctx, t.s.q.DelayedInsert, p.ID, p.Queue, p.Key, p.Rank, p.Type, p.Body, uniq, p.Delay)
+		_, err = t.Exec(ctx, t.s.q.DelayedInsert, p.ID, p.Queue, p.Key, p.Rank, p.Type, p.Body, headers, uniq, p.Delay)
 	case p.Key != "":
-		err = t.postKeyed(ctx, p, uniq)
+		err = t.postKeyed(ctx, p)
 	default:
-		_, err = t.Exec(ctx, t.s.q.PostInsert, p.ID, p.Queue, p.Rank, p.Type, p.Body, uniq)
+		_, err = t.Exec(ctx, t.s.q.PostInsert, p.ID, p.Queue, p.Rank, p.Type, p.Body, headers, uniq)
 	}
 	return done, err
 }
@@ -177,12 +182,13 @@ func (t *Tx) claimUnique(ctx context.Context, p backend.Posting) (other backend.
 }
 
 // postKeyed appends a post to the stream of its key, which it makes if need be.
-func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
+func (t *Tx) postKeyed(ctx context.Context, p backend.Posting) error {
 	s, err := t.keyStream(ctx, p)
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, p.ID, KindKeyed, p.Type, p.Body, uniq); err != nil {
+	_, err = t.Exec(ctx, t.s.q.MessageInsert, s.ID, s.Next, p.ID, KindKeyed, p.Type, p.Body, NullText(p.Headers), NullText(p.Unique))
+	if err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, t.s.q.StreamAdvance, s.Next+1, s.ID); err != nil {
@@ -197,61 +203,9 @@ func (t *Tx) postKeyed(ctx context.Context, p backend.Posting, uniq any) error {
 	return t.mark(ctx, *s)
 }
 
-// keyStreams locks the streams of keys and makes those that are new, as far as the
-// engine can do it for many at once. What it leaves out is for keyStream.
-func (t *Tx) keyStreams(ctx context.Context, keys []Key) (map[Key]*Stream, error) {
-	for range 3 {
-		if t.s.d.KeyStreams == nil {
-			break
-		}
-		streams, err := t.s.d.KeyStreams(ctx, t, keys)
-		if err != nil || t.s.d.NewKeys == nil || len(streams) == len(keys) {
-			return streams, err
-		}
-		done, err := t.newKeys(ctx, keys, streams)
-		if err != nil || done {
-			return streams, err
-		}
-	}
-	return make(map[Key]*Stream), nil
-}
-
-// newKeys makes those of the keys that have no streams: all of them, or none if
-// somebody else has just made one. That one's guard is locked first then: who has it
-// may wait for the others.
-func (t *Tx) newKeys(ctx context.Context, keys []Key, streams map[Key]*Stream) (done bool, err error) {
-	const point = "parley_keys"
-	var fresh []Key
-	for _, k := range keys {
-		if streams[k] == nil {
-			fresh = append(fresh, k)
-		}
-	}
-	several := len(fresh) > 1
-	if several {
-		if err := t.Savepoint(ctx, point); err != nil {
-			return false, err
-		}
-	}
-	made, err := t.s.d.NewKeys(ctx, t, fresh)
-	if err != nil {
-		return false, err
-	}
-	done = len(made) == len(fresh)
-	if several && !done {
-		if err := t.RollbackTo(ctx, point); err != nil {
-			return false, err
-		}
-	}
-	if several {
-		if err := t.Release(ctx, point); err != nil || !done {
-			return false, err
-		}
-	}
-	for k, id := range made {
-		streams[k] = &Stream{ID: id, Kind: streamKey, Group: id, Queue: k.Queue}
-	}
-	return done, nil
+// NewKeyStream is the stream of a key that has just been made.
+func NewKeyStream(k Key, id backend.ID) *Stream {
+	return &Stream{ID: id, Kind: streamKey, Group: id, Queue: k.Queue}
 }
 
 // keyStream returns the stream of a post's key with its guard locked.
@@ -290,8 +244,8 @@ func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*Stream, error) 
 	}
 }
 
-// errInHand: somebody has the post locked, a receiver for as long as it works or a
-// duty for a moment.
+// errInHand: the post is locked, by a receiver as long as it works or by a maintenance job for a
+// moment.
 var errInHand = fmt.Errorf("%w: %w", backend.ErrNotPending, backend.ErrGroupBusy)
 
 // Cancel implements backend.Tx.
@@ -392,7 +346,7 @@ func (t *Tx) freeUnique(ctx context.Context, queue int64, value string) error {
 func (r run) delayed(ctx context.Context, id backend.ID) (*backend.Posting, error) {
 	p := backend.Posting{ID: id}
 	var due, now int64
-	found, err := r.Row(ctx, []any{&p.Queue, &p.Key, &p.Rank, &p.Type, Body(&p.Body), Text(&p.Unique), &due, &now},
+	found, err := r.Row(ctx, []any{&p.Queue, &p.Key, &p.Rank, &p.Type, Body(&p.Body), Text(&p.Headers), Text(&p.Unique), &due, &now},
 		r.s.q.DelayedRead, id)
 	if err != nil || !found {
 		return nil, err

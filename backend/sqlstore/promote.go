@@ -11,6 +11,13 @@ func (t *Tx) Promote(ctx context.Context, p backend.Promotion) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
+	if p.Group.IsZero() { // a key's stream is all of its group
+		if found, err := t.Row(ctx, []any{ID(&p.Group)}, t.s.q.KeyRead, p.Queue, p.Key); err != nil {
+			return err
+		} else if !found {
+			return backend.ErrNoGroup
+		}
+	}
 	queue, err := t.queueOf(ctx, p.Group)
 	if err != nil {
 		return err

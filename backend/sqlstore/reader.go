@@ -261,7 +261,7 @@ func (r run) conversation(ctx context.Context, handle backend.ID) (*backend.Conv
 	c := backend.ConversationStatus{Endpoint: *e}
 	var begun, now int64
 	var due sql.NullInt64
-	found, err := r.Row(ctx, []any{&begun, &now, &due, &c.Waiting, &c.Held, Text(&c.Status)}, r.s.q.ConversationCounts, handle)
+	found, err := r.Row(ctx, []any{&begun, &now, &due, &c.Waiting, &c.Withheld, Text(&c.Status)}, r.s.q.ConversationCounts, handle)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -313,11 +313,11 @@ func (s *Store) Retained(ctx context.Context, handle backend.ID) (list []backend
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			m := backend.RetainedMessage{Message: backend.Message{
 				Group: e.Group, Handle: handle, Conversation: e.Conversation, Initiator: e.Initiator,
-				Service: e.Service, Far: e.Far, Contract: e.Contract, Priority: e.Priority,
+				Service: e.Service, FarService: e.FarService, Contract: e.Contract, Priority: e.Priority,
 			}}
 			var since int64
 			err := rows.Scan(ID(&m.Message.Stream), &m.Message.Seq, Bool(&m.Sent), ID(&m.Message.ID),
-				&m.Message.Kind, &m.Message.Type, Body(&m.Message.Body), &since)
+				&m.Message.Kind, &m.Message.Type, Body(&m.Message.Body), Text(&m.Message.Headers), &since)
 			m.Message.Enqueued = time.UnixMicro(since)
 			list = append(list, m)
 			return err
@@ -338,8 +338,8 @@ func (s *Store) DeadLetters(ctx context.Context, queue int64, limit int) (list [
 			m := &d.Message
 			var since, died, now int64
 			err := rows.Scan(&d.Queue, ID(&m.ID), ID(&m.Stream), &m.Seq, ID(&m.Group), &m.Kind, &m.Type, Body(&m.Body),
-				&since, Text(&m.Key), ID(&m.Handle), ID(&m.Conversation), Bool(&m.Initiator), Text(&m.Service),
-				Text(&m.Far), Text(&m.Contract), &m.Priority, &m.Attempts, &m.Suspicion, Text(&m.LastError),
+				Text(&m.Headers), &since, Text(&m.Key), ID(&m.Handle), ID(&m.Conversation), Bool(&m.Initiator), Text(&m.Service),
+				Text(&m.FarService), Text(&m.Contract), &m.Priority, &m.Attempts, &m.Deaths, Text(&m.LastError),
 				&d.Reason, &died, &now)
 			m.Enqueued = time.UnixMicro(since)
 			d.Age = span(died, now)
@@ -360,7 +360,7 @@ func (s *Store) PostStatus(ctx context.Context, queue int64, id backend.ID) (p *
 			return err
 		}
 		if d != nil && d.Queue == queue {
-			st.Key, st.Type, st.Body, st.State, st.Due = d.Key, d.Type, d.Body, "delayed", d.Delay
+			st.Key, st.Type, st.Body, st.Headers, st.State, st.Due = d.Key, d.Type, d.Body, d.Headers, "delayed", d.Delay
 			p = &st
 			return nil
 		}
@@ -369,9 +369,9 @@ func (s *Store) PostStatus(ctx context.Context, queue int64, id backend.ID) (p *
 			dest  []any
 			state string
 		}{
-			{s.q.PostStatusPost, []any{&st.Type, Body(&st.Body)}, "pending"},
-			{s.q.PostStatusKeyed, []any{&st.Key, &st.Type, Body(&st.Body)}, "pending"},
-			{s.q.PostStatusProcessed, []any{&st.Key, &st.Type, Body(&st.Body)}, "processed"},
+			{s.q.PostStatusPost, []any{&st.Type, Body(&st.Body), Text(&st.Headers)}, "pending"},
+			{s.q.PostStatusKeyed, []any{&st.Key, &st.Type, Body(&st.Body), Text(&st.Headers)}, "pending"},
+			{s.q.PostStatusProcessed, []any{&st.Key, &st.Type, Body(&st.Body), Text(&st.Headers)}, "processed"},
 		} {
 			found, err := r.Row(ctx, look.dest, look.stmt, id, queue)
 			if err != nil {
@@ -402,22 +402,22 @@ func (s *Store) Promotions(ctx context.Context, limit int) (list []backend.Promo
 }
 
 // Overdue implements backend.Reader.
-func (s *Store) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, error) {
-	overdue := make(map[backend.Duty]time.Duration)
+func (s *Store) Overdue(ctx context.Context) (map[backend.Job]time.Duration, error) {
+	overdue := make(map[backend.Job]time.Duration)
 	err := s.reading(ctx, func(r run) error {
-		late := func(duty backend.Duty, in time.Duration) { overdue[duty] = max(overdue[duty], -in) }
+		late := func(job backend.Job, in time.Duration) { overdue[job] = max(overdue[job], -in) }
 		for _, f := range []falling{
-			s.delayed(), s.timers(backend.DutyTimers, timerDialog), s.timers(backend.DutyLifetimes, timerLifetime), s.posts(),
+			s.delayed(), s.timers(backend.JobTimers, timerDialog), s.timers(backend.JobLifetimes, timerLifetime), s.posts(),
 		} {
-			err := r.firsts(ctx, f.firsts, f.kind, func(_ int64, in time.Duration) { late(f.duty, in) })
+			err := r.firsts(ctx, f.firsts, f.kind, func(_ int64, in time.Duration) { late(f.job, in) })
 			if err != nil {
 				return err
 			}
 		}
-		for duty, q := range map[backend.Duty]*Stmt{
-			backend.DutyDeferred:  s.q.NextGroup,
-			backend.DutyClosed:    s.q.NextFinished,
-			backend.DutyProcessed: s.q.NextProcessed,
+		for job, q := range map[backend.Job]*Stmt{
+			backend.JobDeferred:  s.q.NextGroup,
+			backend.JobClosed:    s.q.NextFinished,
+			backend.JobProcessed: s.q.NextProcessed,
 		} {
 			var us int64
 			found, err := r.Row(ctx, []any{&us}, q)
@@ -425,10 +425,10 @@ func (s *Store) Overdue(ctx context.Context) (map[backend.Duty]time.Duration, er
 				return err
 			}
 			if found {
-				late(duty, time.Duration(us)*time.Microsecond)
+				late(job, time.Duration(us)*time.Microsecond)
 			}
 		}
-		maps.DeleteFunc(overdue, func(_ backend.Duty, by time.Duration) bool { return by <= 0 })
+		maps.DeleteFunc(overdue, func(_ backend.Job, by time.Duration) bool { return by <= 0 })
 		return nil
 	})
 	return overdue, err

@@ -9,8 +9,8 @@ import (
 )
 
 // Guards of many streams are taken in slices: senders wait for them until the
-// transaction ends. So long may a slice take, after its first stream, where streams
-// are looked at one by one.
+// transaction ends. sliceTime is how long a slice may take, after its first stream,
+// where streams are looked at one by one.
 const (
 	slice     = 100
 	sliceTime = 10 * time.Millisecond
@@ -34,7 +34,7 @@ func briefly(ids []backend.ID, f func(backend.ID) error) (rest []backend.ID, err
 // unblock makes a group that we hold ready again, and puts a slice of its streams to
 // where they belong in the ready order. It returns the streams that are left and
 // whether a guard was busy; in both cases the group is marked for another look
-// (DutyDeferred).
+// (JobDeferred).
 //
 // A marker that we can see cannot go while we hold the group, and a stream without
 // messages gets one from its next sender, so only streams with messages are looked at

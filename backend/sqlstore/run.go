@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -12,16 +13,20 @@ import (
 type run struct {
 	s    *Store
 	sess Session
-	// wrote tells that the verb at work has changed something; nil outside
-	// transactions.
-	wrote *bool
+	verb *verb // the one at work in a transaction; nil outside of them
+}
+
+// verb is what is known of a verb at work.
+type verb struct {
+	wrote bool  // it has changed something
+	torn  error // it was cancelled in the middle: the transaction can only be rolled back
 }
 
 // steady lets a verb that has begun to change things go on to its end though
 // ctx is cancelled: on some engines the transaction would still be usable, with
 // half a verb in it. A verb takes what it may have to wait for before that.
 func (r run) steady(ctx context.Context) context.Context {
-	if r.wrote != nil && *r.wrote {
+	if r.verb != nil && r.verb.wrote {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
@@ -73,8 +78,8 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	if err != nil {
 		return 0, r.s.fail(caller, err)
 	}
-	if r.wrote != nil {
-		*r.wrote = true
+	if r.verb != nil {
+		r.verb.wrote = true
 	}
 	n, err := res.RowsAffected()
 	return n, r.s.fail(caller, err)
@@ -87,10 +92,11 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rows, err := r.sess.Query(ctx, q, r.args(q, args))
+	rows, free, err := r.query(ctx, q, r.args(q, args))
 	if err != nil {
 		return r.s.fail(caller, err)
 	}
+	defer free()
 	if s, ok := r.sess.(Resting); ok {
 		defer s.Rest()
 	}
@@ -104,6 +110,37 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 		}
 	}
 	return r.s.fail(caller, rows.Err())
+}
+
+// query starts a query. What a writing statement answers is read to its end though ctx
+// is cancelled meanwhile: the statement has changed something by then.
+func (r run) query(ctx context.Context, q *Stmt, args []any) (rows *sql.Rows, free func(), err error) {
+	if !q.writes || r.verb == nil {
+		rows, err = r.sess.Query(ctx, q, args)
+		return rows, func() {}, err
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var over atomic.Bool // a cancellation that comes later than the answer must not take it away
+	stop := context.AfterFunc(ctx, func() {
+		if over.CompareAndSwap(false, true) {
+			cancel()
+		}
+	})
+	rows, err = r.sess.Query(own, q, args)
+	cancelled := over.Swap(true)
+	stop()
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	r.verb.wrote = true
+	if cancelled { // the driver came to know of it too late, and takes the rows away
+		rows.Close()
+		cancel()
+		r.verb.torn = Classified(backend.ErrTxDone, context.Cause(ctx))
+		return nil, nil, ctx.Err()
+	}
+	return rows, cancel, nil
 }
 
 // Row scans the first row of a query into dest and reports whether there is one.

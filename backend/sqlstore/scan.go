@@ -127,6 +127,14 @@ func Null(id backend.ID) any {
 	return id
 }
 
+// NullText is a text that may be none.
+func NullText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // span is the time from one instant to another, both in microseconds, not below
 // zero.
 func span(from, to int64) time.Duration {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -13,6 +14,9 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 	}
 	if len(messages) == 0 {
 		return nil, nil
+	}
+	if err := t.admitHeaders(ctx, slices.ContainsFunc(messages, headed)); err != nil {
+		return nil, err
 	}
 	sent, err := t.send(ctx, version, messages)
 	if err == nil {
@@ -57,7 +61,7 @@ func (t *Tx) send(ctx context.Context, version int64, messages []backend.Outgoin
 	for i, m := range messages {
 		s := streams[m.From]
 		sent[i] = backend.Sent{Seq: s.Next, Queue: s.Queue}
-		b.add(s, m.ID, int64(m.Kind), m.Type, m.Body)
+		b.add(s, m.ID, int64(m.Kind), m.Type, m.Body, m.Headers)
 	}
 	if err := t.append(ctx, &b); err != nil {
 		return nil, err
@@ -153,9 +157,9 @@ func refusal(version int64, s *Stream) backend.Refusal {
 	case s.Sealed:
 		return backend.RefusedSealed
 	case s.Closings > 0:
-		return backend.RefusedPeer
+		return backend.RefusedFar
 	case s.Held:
-		return backend.RefusedHeld
+		return backend.RefusedWithheld
 	case s.Queue == 0:
 		return backend.RefusedNoTarget
 	case !s.Enabled:
@@ -166,6 +170,6 @@ func refusal(version int64, s *Stream) backend.Refusal {
 
 // RetainSent keeps a sender's copy.
 func (t *Tx) RetainSent(ctx context.Context, m backend.Outgoing, seq int64) error {
-	_, err := t.Exec(ctx, t.s.q.RetainedInsert, m.From, m.From, seq, true, m.ID, m.Kind, m.Type, m.Body, nil)
+	_, err := t.Exec(ctx, t.s.q.RetainedInsert, m.From, m.From, seq, true, m.ID, m.Kind, m.Type, m.Body, NullText(m.Headers), nil)
 	return err
 }

@@ -48,7 +48,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	}
 	if t.Joined() && !t.s.d.Futile {
 		// The user's code follows, and a sender that needs one of the guards
-		// would wait for it. DutyMarkers sees to what is left over.
+		// would wait for it. JobMarkers sees to what is left over.
 		return false, nil
 	}
 	return t.finish(ctx)
@@ -108,8 +108,8 @@ func (t *Tx) Guarded(tried, had []backend.ID) {
 	}
 }
 
-// TakeGuarded returns those of streams whose guards were had, if all of them
-// have been tried.
+// TakeGuarded returns those of streams whose guards the transaction got, if it has
+// tried the guards of all of them.
 func (t *Tx) TakeGuarded(streams []backend.ID) (had []backend.ID, all bool) {
 	for _, id := range streams {
 		ours, tried := t.guarded[id]
@@ -229,14 +229,14 @@ func (t *Tx) buryRemoval(ctx context.Context, r Removal) error {
 
 // bury records a dead letter.
 func (t *Tx) bury(ctx context.Context, queue int64, m *backend.Message, since int64, reason string) error {
-	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, since,
-		m.Key, Null(m.Handle), Null(m.Conversation), m.Initiator, m.Service, m.Far, m.Contract,
-		m.Priority, m.Attempts, m.Suspicion, m.LastError, reason)
+	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, NullText(m.Headers), since,
+		m.Key, Null(m.Handle), Null(m.Conversation), m.Initiator, m.Service, m.FarService, m.Contract,
+		m.Priority, m.Attempts, m.Deaths, m.LastError, reason)
 	return err
 }
 
-// Exhume implements backend.Tx.
-func (t *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
+// RemoveDead implements backend.Tx.
+func (t *Tx) RemoveDead(ctx context.Context, message backend.ID) (bool, error) {
 	if err := t.ready(ctx); err != nil {
 		return false, err
 	}
@@ -246,7 +246,7 @@ func (t *Tx) Exhume(ctx context.Context, message backend.ID) (bool, error) {
 
 // dropBeside removes what is kept beside a message that is removed.
 func (t *Tx) dropBeside(ctx context.Context, r Removal) error {
-	if !isPost(r.Hold) && r.Message.Attempts+r.Message.Suspicion > 0 {
+	if !isPost(r.Hold) && r.Message.Attempts+r.Message.Deaths > 0 {
 		if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
 			return err
 		}
@@ -262,9 +262,9 @@ func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 		err = t.buryRemoval(ctx, r)
 	case r.Retain && !m.Handle.IsZero():
 		_, err = t.Exec(ctx, t.s.q.RetainedInsert, m.Handle, m.Stream, m.Seq, false, m.ID, m.Kind, m.Type, m.Body,
-			m.Enqueued.UnixMicro())
+			NullText(m.Headers), m.Enqueued.UnixMicro())
 	case r.Keep > 0 && m.Handle.IsZero():
-		_, err = t.Exec(ctx, t.s.q.ProcessedInsert, m.ID, r.Hold.Queue, m.Key, m.Type, m.Body, r.Keep)
+		_, err = t.Exec(ctx, t.s.q.ProcessedInsert, m.ID, r.Hold.Queue, m.Key, m.Type, m.Body, NullText(m.Headers), r.Keep)
 	}
 	if err != nil {
 		return err
@@ -306,12 +306,12 @@ func (t *Tx) CopiesOf(ctx context.Context, s *Settlement) (c Copies, err error) 
 func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 	for _, f := range s.Failures {
 		if f.Message.Stream == f.Message.ID && f.Message.Kind == backend.KindUser {
-			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Suspicion, f.Error, f.Message.ID); err != nil {
+			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Deaths, f.Error, f.Message.ID); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Suspicion, f.Error); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Deaths, f.Error); err != nil {
 			return err
 		}
 	}
@@ -325,8 +325,8 @@ func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 		}
 	}
 	if s.Consumed && !t.Joined() {
-		// The transaction goes on for as long as its user likes, and whoever
-		// promotes the group meanwhile must not wait for it.
+		// The transaction goes on as long as its user likes, and a promotion of the
+		// group must not wait for it meanwhile.
 		t.used = append(t.used, s.Used...)
 		return nil
 	}

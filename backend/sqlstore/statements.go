@@ -1,294 +1,132 @@
 package sqlstore
 
-// Statements are the statements of a dialect, as text or compiled. What a
-// statement does not say stands in the fields' names and groups; those without
-// a text in Portable have to be written for each engine.
-type Statements[T any] struct {
+// Statements are the statements of an engine. What a statement does not say stands in the
+// fields' names and groups, and beside its text in the folder sql.
+type Statements struct {
 	// Schema and catalog.
-	SchemaExists   T // a row if there is the table meta
+	SchemaExists   *Stmt // a row if there is the table meta
 	SchemaVersion, // with the catalog's
-	SchemaProgram,
-	SchemaAnnounce,
+	SchemaProgram, SchemaAnnounce,
+	SchemaOldest, SchemaFinish,
 	SchemaLeases, // of groups, posts and tasks, that began by a time
 	SchemaClock, // empty where the dialect has a Clock
 	SchemaTables, // with what the role may not do to each, with commas between
-	SchemaIndexes T // each with its table, and 1 if it can be used
-	CatalogVersion,
-	CatalogLock,
-	CatalogBump,
-	CatalogObjects,
-	CatalogQueues,
-	ObjectDelete,
-	ObjectInsert,
-	DefinitionsRead,
-	DefinitionInsert,
-	QueueRead,
-	QueueNumber,
-	QueueInsert,
-	QueueUpdate T
+	SchemaIndexes *Stmt // each with its table, and 1 if it can be used
+	CatalogVersion, CatalogLock, CatalogBump, CatalogObjects, CatalogQueues, ObjectDelete, ObjectInsert,
+	DefinitionsRead, DefinitionInsert, QueueRead, QueueNumber, QueueInsert, QueueUpdate *Stmt
 
-	// Groups. GroupTry locks one without waiting, GroupFree only if nobody has it
-	// by lease. GroupReclaim does not wait for whoever has the row locked,
+	// Groups. GroupTry locks one without waiting, GroupFree only if no receiver
+	// has it by lease. GroupReclaim does not wait for a transaction that has the row locked,
 	// GroupReclaimWait does.
-	GroupTry,
-	GroupFree,
+	GroupTry, GroupFree,
 	GroupInsert, // nothing if it exists
-	GroupJoin,
-	GroupRead,
-	GroupLease,
-	GroupUnlease,
-	GroupReclaim,
-	GroupReclaimWait,
-	GroupExtend,
-	GroupBlock,
+	GroupJoin, GroupRead, GroupLease, GroupUnlease, GroupReclaim, GroupReclaimWait, GroupExtend, GroupBlock,
 	GroupUnblock,
 	GroupDue, // a row if it is deferred and due, or ready and to be looked at again
-	GroupDelete,
-	GroupUse T
+	GroupDelete, GroupUse *Stmt
 
 	// Endpoints and what is known of their other side.
-	EndpointInsert,
-	EndpointRead,
-	EndpointsOfGroup,
-	EndpointHome,
-	EndpointClose,
-	EndpointFinish,
-	EndpointMove,
-	EndpointDelete,
-	ClosingInsert,
-	ClosingDelete T
+	EndpointInsert, EndpointRead, EndpointsOfGroup, EndpointHome, EndpointClose, EndpointFinish, EndpointMove,
+	EndpointDelete, ClosingInsert, ClosingDelete *Stmt
 
 	// Streams. GuardLock waits for the guard, GuardTry does not.
-	GuardLock,
-	GuardTry,
-	StreamInsert,
-	StreamRead,
-	StreamHome,
-	StreamAdvance,
-	StreamRank,
-	StreamHold,
-	StreamUnhold,
-	StreamClose,
-	StreamSeal,
-	StreamMove,
-	StreamDelete,
-	StreamsOfEndpoint,
-	StreamsOfGroup T
+	GuardLock, GuardTry, StreamInsert, StreamRead, StreamHome, StreamAdvance, StreamRank, StreamHold,
+	StreamUnhold, StreamClose, StreamSeal, StreamMove, StreamDelete, StreamsOfEndpoint, StreamsOfGroup *Stmt
 
 	// Messages.
-	MessageInsert,
-	MessageDelete,
-	MessageRead,
-	MessageFind,
-	MessageKeys,
-	MessageFirst T
+	MessageInsert, MessageDelete, MessageRead, MessageFind, MessageKeys, MessageFirst *Stmt
 
 	// The ready order.
 	MarkerInsert, // nothing if it exists
-	MarkerDelete,
-	MarkerSince,
-	MarkerMove,
-	MarkerRead,
-	MarkersAstray T // those with messages and no marker, or one of another time
+	MarkerDelete, MarkerSince, MarkerMove, MarkerRead,
+	MarkersAstray *Stmt // those with messages and no marker, or one of another time
 
 	// Messages that wait for their target.
-	HeldInsert,
-	HeldRead,
-	HeldMove,
-	HeldDelete T
+	HeldInsert, HeldRead, HeldMove, HeldDelete *Stmt
 
 	// Keys of posts.
 	KeyRead,
 	KeyInsert, // nothing if it exists
-	KeyDelete T
+	KeyDelete *Stmt
 
 	// Posts without key, and those that are not yet due. PostTry and DelayedTry
-	// lock one without waiting, PostFree only if nobody has it by lease.
-	PostTry,
-	PostFree,
+	// lock one without waiting, PostFree only if no receiver has it by lease.
+	PostTry, PostFree,
 	PostOne, // an insert that checks catalog and queue
-	PostInsert,
-	PostRead,
-	PostLease,
-	PostUnlease,
-	PostReclaim,
-	PostReclaimWait,
-	PostExtend,
-	PostBlock,
+	PostInsert, PostRead, PostLease, PostUnlease, PostReclaim, PostReclaimWait, PostExtend, PostBlock,
 	PostUnblock,
 	PostDue, // unblocks it if it is due
-	PostFail,
-	PostDelete,
-	DelayedTry,
-	DelayedInsert,
-	DelayedRead,
-	DelayedDelete,
-	UniqueRead,
+	PostFail, PostDelete, DelayedTry, DelayedInsert, DelayedRead, DelayedDelete, UniqueRead,
 	UniqueInsert, // nothing if it exists
-	UniqueDelete,
-	ProcessedInsert T
+	UniqueDelete, ProcessedInsert *Stmt
 
 	// The claim.
 	WalkPromoted,
 	FreeReady, // puts back into the ready order what expired leases keep out; may be empty
-	WalkReady,
-	HeadPost,
-	TakePosts,
+	WalkReady, HeadPost, TakePosts,
 	LeasePosts, // takes posts and marks them as held by lease; may be empty
-	Waiting, // a row if there is something to claim, or in somebody's hands
+	Waiting, // a row if there is something to claim, or in a receiver's hands
 	Claimable, // a row if there is something to claim in a queue
-	GroupVisible,
-	GroupStreams T
+	GroupVisible, GroupStreams *Stmt
 
 	// What deliveries leave behind.
 	FailurePut, // insert or replace
-	FailureDelete,
-	DeadInsert,
-	DeadDelete,
-	RetainedInsert,
-	RetainedDelete T
+	FailureDelete, DeadInsert, DeadDelete, RetainedInsert, RetainedDelete *Stmt
 
 	// Promotions. PromotionTry locks one, if it has the version, without waiting.
 	PromotionPut, // insert or replace
-	PromotionTry,
-	PromotionRead,
-	PromotionDelete,
-	PromotionDrop T
+	PromotionTry, PromotionRead, PromotionDelete, PromotionDrop *Stmt
 
 	TimerPut, // insert or replace
 	TimerDelete,
 	TimerExpire, // deletes it if it is due
 	TimerQueue, // of a timer that an older program has set
-	TimersDelete,
-	TimerTry,
-	OnceInsert T // nothing if it exists
+	TimersDelete, TimerTry,
+	OnceInsert *Stmt // nothing if it exists
 
-	// Duties. What falls due is read in pages of duePage rows: id, due and key. Firsts
+	// Maintenance. What falls due is read in pages of duePage rows: id, due and key. Firsts
 	// are the queues that are on, with the time until the first of each is due.
-	DueDelayed,
-	DueTimers,
-	DueGroups,
-	DuePosts,
-	DueProcessed,
-	DelayedFirsts,
-	TimerFirsts,
-	NextGroup,
-	NextPost,
-	NextProcessed,
-	NextFinished,
-	ProcessedDelete,
-	OnceDue,
-	OnceDelete,
+	DueDelayed, DueTimers, DueGroups, DuePosts, DueProcessed, DelayedFirsts, TimerFirsts, NextGroup, NextPost,
+	NextProcessed, NextFinished, ProcessedDelete, OnceDue, OnceDelete,
 	ReadyQueues, // with entries in the ready order
-	Stale,
-	FinishedEndpoints,
-	EndpointsAfter,
-	GroupsAfter,
-	WalkPlace,
+	Stale, FinishedEndpoints, EndpointsAfter, GroupsAfter, WalkPlace,
 	WalkPut, // if it is the handle's turn
 	WalkStep, // unless another process was faster
-	LostPromotions T
+	LostPromotions *Stmt
 
 	// Application locks. LockTurn locks a stripe of names and draws the next
 	// fence; OwnerTry locks an owner without waiting. OwnerEnd ends the connection
 	// of a native session whose lease is over; OwnerExpire of an engine that has these
 	// removes one only when its connection is gone.
-	LockTurn,
-	LockFence,
-	LockRows,
-	LockInsert,
-	LockChange,
-	LockWait,
-	LockDelete,
-	LockDrop,
-	LockGraph,
-	OwnerInsert,
-	OwnerRead,
-	OwnerTouch,
-	OwnerHold,
-	OwnerRenew,
-	OwnerTry,
-	OwnerEnd,
-	OwnerExpire,
-	OwnerDelete,
+	LockTurn, LockFence, LockRows, LockInsert, LockChange, LockWait, LockDelete, LockDrop, LockGraph,
+	OwnerInsert, OwnerRead, OwnerTouch, OwnerHold, OwnerRenew, OwnerTry, OwnerEnd, OwnerExpire, OwnerDelete,
 	OwnersExpired,
 	FenceInsert, // nothing if it exists
-	FenceRaise T
+	FenceRaise *Stmt
 
 	// Schedules and their tasks. ScheduleLock waits for the schedule,
 	// ScheduleTry does not, nor does TaskTry. TaskHold waits.
 	ScheduleInsert, // nothing if it exists
-	ScheduleLock,
-	ScheduleTry,
-	ScheduleRead,
-	ScheduleServed,
-	ScheduleRest,
-	ScheduleSeal,
-	ScheduleDelete,
-	SchedulesReady,
-	TaskInsert,
-	TaskTry,
-	TaskHold,
-	TaskRead,
-	TasksDue,
-	TasksStart,
-	TaskStart,
-	TaskFinish,
-	TaskReturn,
-	TaskExtend,
-	TaskStop,
-	TasksRunning,
-	TasksCancel,
-	TasksRetry,
-	TasksSkip,
-	TasksDelete,
-	TasksFinished,
-	TaskGiven T
+	ScheduleLock, ScheduleTry, ScheduleRead, ScheduleServed, ScheduleRest, ScheduleSeal, ScheduleDelete,
+	SchedulesReady, TaskInsert, TaskTry, TaskHold, TaskRead, TasksDue, TasksStart, TaskStart, TaskFinish,
+	TaskReturn, TaskExtend, TaskStop, TasksRunning, TasksCancel, TasksRetry, TasksSkip, TasksDelete,
+	TasksFinished, TaskGiven *Stmt
+
+	// Recurring jobs. RecurringLock waits for the job, RecurringTry does not. RecurringLook has the first ones to
+	// claim, with the time until each is.
+	RecurringInsert, // nothing if it exists
+	RecurringUpdate, RecurringLook, RecurringTry, RecurringLock, RecurringRead, RecurringList *Stmt
+
 	// Records of readers. WorkerAttend is a change and a read in one, in a
 	// transaction of its own whose commit need not wait for the disk; without it
 	// WorkerUpdate, WorkerInsert and WorkerOthers are used.
-	WorkerAttend,
-	WorkerUpdate,
-	WorkerInsert,
-	WorkerOthers,
-	WorkerPutDown,
-	WorkerLock,
-	WorkerInHand,
-	WorkerKeep,
-	WorkerAlive,
-	WorkerLeave,
-	WorkerLeaveOne,
-	WorkerList,
-	WorkerSweep T
+	WorkerAttend, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
+	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 
 	// For operators.
-	ListLocks,
-	ListSchedules,
-	ScheduleCounts,
-	ScheduleError,
-	ListTasks,
-	ListRunning,
-	OneTask,
-	QueueStatus,
-	ListPromoted,
-	ListPromotions,
-	ListReady,
-	ListPosts,
-	ListBlocked,
-	ListBlockedPosts,
-	GroupDetail,
-	PostDetail,
-	GroupCount,
-	ListConversations,
-	ListConversation,
-	ListConversationsOfGroup,
-	ConversationCounts,
-	ListWithheld,
-	ListRetained,
-	ListDead,
-	ListDeadOf,
-	FindMessage,
-	PostStatusPost,
-	PostStatusKeyed,
-	PostStatusProcessed T
+	ListLocks, ListSchedules, ScheduleCounts, ScheduleError, ListTasks, ListRunning, OneTask, QueueStatus,
+	ListPromoted, ListPromotions, ListReady, ListPosts, ListBlocked, ListBlockedPosts, GroupDetail,
+	PostDetail, GroupCount, ListConversations, ListConversation, ListConversationsOfGroup,
+	ConversationCounts, ListWithheld, ListRetained, ListDead, ListDeadOf, FindMessage, PostStatusPost,
+	PostStatusKeyed, PostStatusProcessed *Stmt
 }

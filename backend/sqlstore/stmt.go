@@ -2,40 +2,58 @@ package sqlstore
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Stmt is a statement as the engine wants it.
 type Stmt struct {
-	Name  string
-	Text  string
-	clock bool // takes the time as its last argument
+	Name   string
+	Text   string
+	clock  bool // takes the time as its last argument
+	writes bool // changes rows
+}
+
+// writes reports whether a statement changes rows, and does not just lock them FOR UPDATE.
+func writes(text string) bool {
+	for words := text; words != ""; {
+		word, rest := firstWord(words)
+		switch word {
+		case "INSERT", "DELETE", "MERGE":
+			return true
+		case "UPDATE":
+			if table := strings.TrimLeft(rest, " \t\n"); table != "" && len(table) < len(rest) && unicode.IsLower(rune(table[0])) {
+				return true
+			}
+		}
+		words = rest
+	}
+	return false
+}
+
+// firstWord returns the first word of a text, and what follows on it.
+func firstWord(text string) (word, rest string) {
+	part := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	i := strings.IndexFunc(text, part)
+	if i < 0 {
+		return "", ""
+	}
+	text = text[i:]
+	if i = strings.IndexFunc(text, func(r rune) bool { return !part(r) }); i < 0 {
+		return text, ""
+	}
+	return text[:i], text[i:]
 }
 
 // Empty reports that the engine needs no such statement.
 func (q *Stmt) Empty() bool { return q.Text == "" }
 
-// compile makes the engine's statements out of a dialect's.
-func (d *Dialect) compile() (q Statements[*Stmt], err error) {
-	from, to := reflect.ValueOf(d.Statements), reflect.ValueOf(&q).Elem()
-	for i := range from.NumField() {
-		name := from.Type().Field(i).Name
-		stmt, err := d.Stmt(name, from.Field(i).String())
-		if err != nil {
-			return q, err
-		}
-		to.Field(i).Set(reflect.ValueOf(stmt))
-	}
-	return q, nil
-}
-
 // Stmt rewrites one statement: bare question marks become the engine's
 // placeholders, :now its clock, :newest the newest schema that this program works on, and parley_ the schema and prefix of its
 // tables. Text in quotes is left alone, and comments are left out.
 func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
-	s := &Stmt{Name: name}
+	s := &Stmt{Name: name, writes: writes(text)}
 	var b strings.Builder
 	params := 0
 	for i := 0; i < len(text); {
@@ -64,6 +82,9 @@ func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
 			case digits > 0:
 				params = max(params, n)
 				b.WriteString(rest[:1+digits])
+			case strings.HasPrefix(rest, "?!"): // the last one again
+				b.WriteString(d.Placeholder(params))
+				i++
 			case rest[0] == '?':
 				params++
 				b.WriteString(d.Placeholder(params))

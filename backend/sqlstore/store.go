@@ -14,7 +14,7 @@ import (
 // Store keeps conversations in a database.
 type Store struct {
 	d      *Dialect
-	q      Statements[*Stmt]
+	q      Statements
 	closed atomic.Bool
 
 	leaving atomic.Bool // idle connections are about to be closed
@@ -30,7 +30,7 @@ type Store struct {
 	released bell          // rings when an application lock was released
 
 	mu      sync.Mutex
-	overdue [backend.DutyCount]*overdue  // walks through what is due that go on
+	overdue [backend.JobCount]*overdue   // walks through what is due that go on
 	stall   [dueGroups + 1]time.Duration // how long to leave what is due and locked
 	open    map[*Tx]struct{}             // transactions that Close has to end
 	lines   map[*session]struct{}        // native sessions, whose lines it has to close
@@ -40,28 +40,18 @@ type Store struct {
 	kept atomic.Int32 // connections of the pool that the store has for itself
 }
 
-var (
-	_ backend.Backend = (*Store)(nil)
-	_ backend.Joiner  = (*Store)(nil)
-	_ backend.Printer = (*Store)(nil)
-)
+var _ backend.Backend = (*Store)(nil)
+
+// Capabilities implements backend.Backend.
+func (s *Store) Capabilities() backend.Capabilities {
+	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s}
+}
 
 // New makes a store of a dialect.
 func New(d *Dialect) (*Store, error) {
 	s := &Store{d: d, id: backend.NewID(), open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}
-	return s, s.compile()
-}
-
-func (s *Store) compile() (err error) {
-	if s.q, err = s.d.compile(); err != nil {
-		return err
-	}
-	for to, own := range s.d.Own {
-		if *to, err = s.d.Stmt(own[0], own[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	err := s.d.compile(&s.q)
+	return s, err
 }
 
 // SetMigrations makes the store that of another program, which knows other files of
@@ -69,11 +59,11 @@ func (s *Store) compile() (err error) {
 // programs side by side, before the store's first use.
 func (s *Store) SetMigrations(files func(known []string) []string) error {
 	s.d.Migrations = files(s.d.Migrations)
-	return s.compile()
+	return s.d.compile(&s.q)
 }
 
 // Q returns the statements as the engine wants them.
-func (s *Store) Q() *Statements[*Stmt] { return &s.q }
+func (s *Store) Q() *Statements { return &s.q }
 
 // Info implements backend.Backend.
 func (s *Store) Info(ctx context.Context) (backend.Info, error) {
@@ -131,7 +121,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, notBegun(s.fail(ctx, err))
 	}
-	tx := &Tx{run: run{s, tr, new(bool)}, tr: tr}
+	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
 	s.mu.Lock()
 	s.open[tx] = struct{}{}
 	s.mu.Unlock()
@@ -147,7 +137,7 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return s.wrap(&Tx{run: run{s, sess, new(bool)}, user: tx}), nil
+	return s.wrap(&Tx{run: run{s, sess, new(verb)}, user: tx}), nil
 }
 
 // atomically does work in a transaction of its own.

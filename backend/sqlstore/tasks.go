@@ -10,10 +10,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Schedules. Whoever submits to a schedule or claims from it locks its row
+// Schedules. A submission to a schedule, or a claim from it, locks its row
 // first, so that a claim that opens a phase and a submission to an earlier one
 // see each other. What ends a task touches the task's row only: no handler, and
-// nobody who waits for one, is in the way of a claim.
+// nothing that waits for one, is in the way of a claim.
 
 // The values of the column state, in order.
 var taskStates = [...]backend.TaskState{
@@ -37,7 +37,7 @@ type schedule struct {
 	head
 	id      backend.ID
 	sealed  bool
-	options backend.ScheduleOptions
+	options backend.PlanOptions
 	serial  int64 // the number of its last task
 	latest  int64 // the highest phase of which a task has started
 }
@@ -70,7 +70,7 @@ func (s *schedule) halted() bool {
 }
 
 // Submit implements backend.TxTasks.
-func (t *Tx) Submit(ctx context.Context, name string, o backend.ScheduleOptions, tasks []backend.NewTask) error {
+func (t *Tx) Submit(ctx context.Context, name string, o backend.PlanOptions, tasks []backend.NewTask) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (t *Tx) Submit(ctx context.Context, name string, o backend.ScheduleOptions,
 
 // lockSchedule locks a schedule, waiting for it, and draws numbers for n tasks.
 // It is made if need be.
-func (t *Tx) lockSchedule(ctx context.Context, name string, o *backend.ScheduleOptions, n int) (*schedule, error) {
+func (t *Tx) lockSchedule(ctx context.Context, name string, o *backend.PlanOptions, n int) (*schedule, error) {
 	for try := 0; ; try++ {
 		had, err := t.Exec(ctx, t.s.q.ScheduleLock, max(1, n), name)
 		if err != nil {
@@ -111,7 +111,7 @@ func (t *Tx) lockSchedule(ctx context.Context, name string, o *backend.ScheduleO
 			break
 		}
 		if o == nil || !o.Existing.IsZero() {
-			return nil, backend.ErrNoSchedule
+			return nil, backend.ErrNoPlan
 		}
 		if try == 10 {
 			return nil, fmt.Errorf("parley: schedule %q is made and released all the time: %w", name, backend.ErrSerialization)
@@ -124,7 +124,7 @@ func (t *Tx) lockSchedule(ctx context.Context, name string, o *backend.ScheduleO
 	}
 	s, err := t.schedule(ctx, name)
 	if err == nil && (s == nil || o != nil && !o.Existing.IsZero() && s.id != o.Existing) {
-		err = backend.ErrNoSchedule
+		err = backend.ErrNoPlan
 	}
 	return s, err
 }
@@ -199,7 +199,7 @@ func (t *Tx) NextFinished(ctx context.Context, name string, existing backend.ID)
 		return nil, err
 	}
 	if s == nil || !existing.IsZero() && s.id != existing {
-		return nil, backend.ErrNoSchedule
+		return nil, backend.ErrNoPlan
 	}
 	for _, id := range ids {
 		had, err := t.TryLock(ctx, t.s.q.TaskTry, id)
@@ -226,7 +226,7 @@ func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, ta
 		return 0, nil, err
 	}
 	s, err := t.lockSchedule(ctx, name, nil, 0)
-	if err == backend.ErrNoSchedule && c == backend.ScheduleRelease {
+	if err == backend.ErrNoPlan && c == backend.PlanDelete {
 		return 0, nil, nil
 	}
 	if err != nil {
@@ -234,17 +234,17 @@ func (t *Tx) Control(ctx context.Context, name string, c backend.TaskControl, ta
 	}
 	var n int64
 	switch all := task.IsZero(); c {
-	case backend.ScheduleSeal:
+	case backend.PlanSeal:
 		_, err = t.Exec(ctx, t.s.q.ScheduleSeal, name)
-	case backend.ScheduleCancel:
+	case backend.PlanCancel:
 		if n, err = t.Exec(ctx, t.s.q.TasksCancel, s.id, all, task); err == nil {
 			busy, err = t.stop(ctx, s.id, all, task)
 		}
-	case backend.ScheduleRetry:
+	case backend.PlanRetry:
 		n, err = t.Exec(ctx, t.s.q.TasksRetry, s.id, all, task)
-	case backend.ScheduleSkip:
+	case backend.PlanSkip:
 		n, err = t.Exec(ctx, t.s.q.TasksSkip, s.id, all, task)
-	case backend.ScheduleRelease:
+	case backend.PlanDelete:
 		if n, err = t.Exec(ctx, t.s.q.TasksDelete, s.id); err == nil {
 			_, err = t.Exec(ctx, t.s.q.ScheduleDelete, name)
 		}
@@ -297,8 +297,8 @@ func (s *Store) ExtendTasks(ctx context.Context, holds []backend.TaskHold, d tim
 				return err
 			}
 			switch {
-			// One that is locked is in its worker's own transaction, or for a moment
-			// in somebody else's; the next heartbeat comes before its lease ends.
+			// A locked task is in its worker's own transaction, or for a moment in
+			// another one; the next heartbeat comes before its lease ends.
 			case !had && task.state == stateRunning && task.fence == h.Fence, n > 0:
 				if task.stop {
 					stop = append(stop, h.Task)
@@ -345,7 +345,7 @@ func (r run) progress(ctx context.Context, name string) (p backend.Progress, s *
 		return p, nil, err
 	}
 	if s == nil {
-		return p, nil, backend.ErrNoSchedule
+		return p, nil, backend.ErrNoPlan
 	}
 	p = backend.Progress{
 		ID: s.id, Sealed: s.sealed, Halted: s.halted(),
@@ -355,7 +355,7 @@ func (r run) progress(ctx context.Context, name string) (p backend.Progress, s *
 }
 
 // Schedules implements backend.Tasks.
-func (s *Store) Schedules(ctx context.Context, name string) (list []backend.ScheduleStatus, err error) {
+func (s *Store) Plans(ctx context.Context, name string) (list []backend.PlanStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
 		names := []string{name}
 		if name == "" {
@@ -372,7 +372,7 @@ func (s *Store) Schedules(ctx context.Context, name string) (list []backend.Sche
 		}
 		for _, n := range names {
 			status, err := r.scheduleStatus(ctx, n)
-			if err == backend.ErrNoSchedule && name == "" {
+			if err == backend.ErrNoPlan && name == "" {
 				continue // released meanwhile
 			}
 			if err != nil {
@@ -385,12 +385,12 @@ func (s *Store) Schedules(ctx context.Context, name string) (list []backend.Sche
 	return list, err
 }
 
-func (r run) scheduleStatus(ctx context.Context, name string) (status backend.ScheduleStatus, err error) {
+func (r run) scheduleStatus(ctx context.Context, name string) (status backend.PlanStatus, err error) {
 	p, s, err := r.progress(ctx, name)
 	if err != nil {
 		return status, err
 	}
-	status = backend.ScheduleStatus{Name: name, Progress: p, Options: s.options, Counts: make(map[backend.TaskState]int)}
+	status = backend.PlanStatus{Name: name, Progress: p, Options: s.options, Counts: make(map[backend.TaskState]int)}
 	err = r.Rows(ctx, func(rows *sql.Rows) error {
 		var state, n int
 		err := rows.Scan(&state, &n)
@@ -408,17 +408,17 @@ func (r run) scheduleStatus(ctx context.Context, name string) (status backend.Sc
 // TaskLog implements backend.Tasks.
 func (s *Store) TaskLog(ctx context.Context, q backend.TaskQuery) (list []backend.TaskStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
-		if q.Schedule == "" && q.Running {
+		if q.Plan == "" && q.Running {
 			list, err = r.taskList(ctx, s.q.ListRunning, max(q.Limit, 1))
 			return err
 		}
-		if x, err := r.schedule(ctx, q.Schedule); err != nil || x == nil {
+		if x, err := r.schedule(ctx, q.Plan); err != nil || x == nil {
 			if err == nil {
-				err = backend.ErrNoSchedule
+				err = backend.ErrNoPlan
 			}
 			return err
 		}
-		list, err = r.taskList(ctx, s.q.ListTasks, q.Schedule, q.Running, q.After, max(q.Limit, 1))
+		list, err = r.taskList(ctx, s.q.ListTasks, q.Plan, q.Running, q.After, max(q.Limit, 1))
 		return err
 	})
 	return list, err
@@ -429,7 +429,7 @@ func (r run) taskList(ctx context.Context, q *Stmt, args ...any) (list []backend
 		var t backend.TaskStatus
 		var state int
 		var submitted, started, ended int64
-		err := rows.Scan(&t.Schedule, ID(&t.ID), &t.Phase, &t.Type, &state, Text(&t.Caller), Text(&t.Owner), &t.Attempts,
+		err := rows.Scan(&t.Plan, ID(&t.ID), &t.Phase, &t.Type, &state, Text(&t.Caller), Text(&t.Owner), &t.Attempts,
 			Text(&t.Error), &submitted, &started, &ended)
 		if err == nil {
 			t.State = taskStates[state]

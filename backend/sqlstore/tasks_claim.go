@@ -16,7 +16,7 @@ func (t *Tx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.Tas
 	if err := t.s.versions.known(); err != nil {
 		return nil, err
 	}
-	names := c.Schedules
+	names := c.Plans
 	if n := len(names); n > 1 {
 		first := int(t.s.turns.Add(1) % uint64(n))
 		names = slices.Concat(names[first:], names[:first])
@@ -77,7 +77,7 @@ type dueTask struct {
 	fence    int64
 }
 
-// claimTasks takes up to limit tasks of one schedule, none if somebody else has
+// claimTasks takes up to limit tasks of one schedule, none if another transaction has
 // it locked. If it is one of several it goes to the end of their order.
 func (t *Tx) claimTasks(ctx context.Context, name string, limit int, c backend.TaskClaim, several bool) ([]backend.TaskHold, error) {
 	had, err := t.TryLock(ctx, t.s.q.ScheduleTry, name)
@@ -122,7 +122,7 @@ func (t *Tx) claimTasks(ctx context.Context, name string, limit int, c backend.T
 		if err != nil {
 			return nil, err
 		}
-		if int(n) != fresh { // somebody has changed what only the schedule's lock allows
+		if int(n) != fresh { // a transaction without the schedule's lock has changed it
 			return nil, backend.ErrSerialization
 		}
 	}
@@ -137,7 +137,7 @@ func (t *Tx) claimTasks(ctx context.Context, name string, limit int, c backend.T
 			}
 		}
 		holds = append(holds, backend.TaskHold{
-			Schedule: name, Task: d.id, Phase: int(s.phase.Int64), Type: d.kind, Body: d.body,
+			Plan: name, Task: d.id, Phase: int(s.phase.Int64), Type: d.kind, Body: d.body,
 			Attempt: d.attempts + 1, Fence: d.fence + 1, MaxAttempts: max(1, s.options.MaxAttempts),
 		})
 	}
@@ -159,7 +159,7 @@ func (t *Tx) startFresh(ctx context.Context, c backend.TaskClaim, schedule backe
 	return t.s.d.StartTasks(ctx, t, c, ids)
 }
 
-// startTask starts a task that has been in somebody's hands, unless it still is:
+// startTask starts a task that has been in a worker's hands, unless it still is:
 // locked by a worker whose lease has ended, but not its transaction.
 func (t *Tx) startTask(ctx context.Context, d dueTask, c backend.TaskClaim) (bool, error) {
 	had, err := t.TryLock(ctx, t.s.q.TaskTry, d.id)

@@ -23,8 +23,8 @@ type Tx struct {
 	touched []backend.ID
 	// settled: the markers have been looked at.
 	settled bool
-	// guarded are streams whose guards have been asked for, and whether they
-	// were had.
+	// guarded are streams whose guards the transaction has asked for, and whether
+	// it got them.
 	guarded map[backend.ID]bool
 	// holds are what the transaction has in hand, and dropped the messages that
 	// END removed in it.
@@ -45,7 +45,7 @@ type Tx struct {
 func (t *Tx) Store() *Store { return t.s }
 
 // Q returns the store's statements.
-func (t *Tx) Q() *Statements[*Stmt] { return &t.s.q }
+func (t *Tx) Q() *Statements { return &t.s.q }
 
 // Joined reports whether the transaction is the user's.
 func (t *Tx) Joined() bool { return t.tr == nil }
@@ -55,7 +55,10 @@ func (t *Tx) ready(ctx context.Context) error {
 	if t.over.Load() {
 		return backend.ErrTxDone
 	}
-	*t.wrote = false
+	if t.verb.torn != nil {
+		return t.verb.torn
+	}
+	t.verb.wrote = false
 	if err := ctx.Err(); err != nil || !t.Joined() || t.s.versions.admitted.Load() {
 		return err
 	}
@@ -178,7 +181,10 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 	return t.savepoint(ctx, t.s.d.ReleasePoint, "RELEASE SAVEPOINT ", name)
 }
 
-// Resave implements backend.Tx, where it can in one round trip.
+// Token implements backend.Tx.
+func (t *Tx) Token() any { return t }
+
+// Resave implements backend.Resaver, where it can in one round trip.
 func (t *Tx) Resave(ctx context.Context, name string) error {
 	switch {
 	case t.s.d.Replaces:
@@ -217,6 +223,9 @@ func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard,
 	_, err := t.SQL().ExecContext(ctx, text)
 	return t.s.fail(ctx, err)
 }
+
+// NotifyAtCommit implements backend.Tx, for stores that cannot do that.
+func (t *Tx) NotifyAtCommit(context.Context, []int64) error { return nil }
 
 // touch remembers streams that messages were taken from.
 func (t *Tx) touch(streams ...backend.ID) {

@@ -12,6 +12,9 @@ import (
 // A program of version n knows the schema's files up to the n-th, and works on the
 // schemas n and n+1. So the file n+1 may take away only what no program n uses.
 
+// withHeaders is the first program that keeps the headers of messages when it moves them.
+const withHeaders = 7
+
 // withMinProgram is the first schema that has the column min_program.
 const withMinProgram = 3
 
@@ -34,7 +37,7 @@ func (r run) state(ctx context.Context) (st state, err error) {
 }
 
 // meta reads the state of a schema that is there. The catalog's version is read no
-// later than the rest: whoever learns a version later has seen what came with it.
+// later than the rest: a program that learns a version later has seen what came with it.
 func (r run) meta(ctx context.Context) (st state, err error) {
 	st.found, err = r.Row(ctx, []any{&st.schema, &st.catalog}, r.s.q.SchemaVersion)
 	if err == nil && st.schema >= withMinProgram {
@@ -77,6 +80,13 @@ type versions struct {
 	admitted atomic.Bool           // it was once found to be right
 	looked   atomic.Int64          // when it was last found to be right, in nanoseconds since 1970
 	refused  atomic.Pointer[error] // what the last comparison said
+	headers  atomic.Bool           // no program is left that would lose headers
+}
+
+// forget is for a schema that is gone.
+func (v *versions) forget() {
+	v.admitted.Store(false)
+	v.headers.Store(false)
 }
 
 func (v *versions) saw(err error) {
@@ -142,3 +152,23 @@ func (t *Tx) fenced(ctx context.Context) error {
 	}
 	return backend.ErrFenced
 }
+
+// admitHeaders returns ErrOlderPrograms if programs may be there that would lose headers. That
+// none is left is asked once in the life of a handle that sends headers.
+func (t *Tx) admitHeaders(ctx context.Context, given bool) error {
+	if !given || t.s.versions.headers.Load() {
+		return nil
+	}
+	var oldest int
+	if _, err := t.Row(ctx, []any{&oldest}, t.s.q.SchemaOldest); err != nil {
+		return err
+	}
+	if oldest < withHeaders {
+		return fmt.Errorf("headers: %w", backend.ErrOlderPrograms)
+	}
+	t.s.versions.headers.Store(true)
+	return nil
+}
+
+// headed reports whether a message has headers.
+func headed(m backend.Outgoing) bool { return m.Headers != "" }

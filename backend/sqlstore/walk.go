@@ -25,9 +25,9 @@ const (
 	walkTurn = 10 * time.Second
 )
 
-// walk looks at the next page of a duty's table and removes what q marks. It returns
+// walk looks at the next page of a maintenance job's table and removes what q marks. It returns
 // in how long to go on: zero at the end of a pass, and if it is another's turn.
-func (s *Store) walk(ctx context.Context, duty backend.Duty, q *Stmt, limit int,
+func (s *Store) walk(ctx context.Context, job backend.Job, q *Stmt, limit int,
 	remove func(tx *Tx, id backend.ID) (bool, error),
 ) (moved int, next time.Duration, err error) {
 	var from, last backend.ID
@@ -35,7 +35,7 @@ func (s *Store) walk(ctx context.Context, duty backend.Duty, q *Stmt, limit int,
 	seen := 0
 	began := time.Now()
 	err = s.reading(ctx, func(r run) error {
-		if _, err := r.Row(ctx, []any{ID(&from)}, s.q.WalkPlace, int(duty)); err != nil {
+		if _, err := r.Row(ctx, []any{ID(&from)}, s.q.WalkPlace, int(job)); err != nil {
 			return err
 		}
 		return r.Rows(ctx, func(rows *sql.Rows) error {
@@ -65,7 +65,7 @@ func (s *Store) walk(ctx context.Context, duty backend.Duty, q *Stmt, limit int,
 	if last == from { // a table of one page
 		return moved, 0, nil
 	}
-	mine, err := s.walked(ctx, duty, from, last, pause+walkTurn)
+	mine, err := s.walked(ctx, job, from, last, pause+walkTurn)
 	if !mine {
 		pause = 0
 	}
@@ -74,14 +74,14 @@ func (s *Store) walk(ctx context.Context, duty backend.Duty, q *Stmt, limit int,
 
 // walked tells the other processes how far the walk has come. It reports whether it is
 // this one's turn, which lasts for some time then.
-func (s *Store) walked(ctx context.Context, duty backend.Duty, from, last backend.ID, turn time.Duration,
+func (s *Store) walked(ctx context.Context, job backend.Job, from, last backend.ID, turn time.Duration,
 ) (mine bool, err error) {
 	err = s.atomically(ctx, func(tx *Tx) error {
-		n, err := tx.Exec(ctx, s.q.WalkPut, last, s.id, turn, int(duty), s.id)
+		n, err := tx.Exec(ctx, s.q.WalkPut, last, s.id, turn, int(job), s.id)
 		if mine = n > 0; err != nil || mine {
 			return err
 		}
-		_, err = tx.Exec(ctx, s.q.WalkStep, last, int(duty), from)
+		_, err = tx.Exec(ctx, s.q.WalkStep, last, int(job), from)
 		return err
 	})
 	return mine && err == nil, err

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -10,6 +11,9 @@ import (
 // Withhold implements backend.Tx.
 func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
 	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.admitHeaders(ctx, slices.ContainsFunc(messages, headed)); err != nil {
 		return nil, err
 	}
 	streams, err := t.guards(ctx, messages)
@@ -24,7 +28,7 @@ func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status s
 			continue
 		}
 		switch r := refusal(s.Version, s); r {
-		case backend.RefusedUnknown, backend.RefusedEnded, backend.RefusedSealed, backend.RefusedPeer:
+		case backend.RefusedUnknown, backend.RefusedEnded, backend.RefusedSealed, backend.RefusedFar:
 			refusals[i] = r
 		}
 	}
@@ -49,7 +53,7 @@ func (t *Tx) Withhold(ctx context.Context, messages []backend.Outgoing, status s
 
 // withhold appends one message to those of a stream that wait.
 func (t *Tx) withhold(ctx context.Context, s *Stream, m backend.Outgoing, status string) error {
-	_, err := t.Exec(ctx, t.s.q.HeldInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, m.Body, status)
+	_, err := t.Exec(ctx, t.s.q.HeldInsert, s.ID, s.Next, m.ID, m.Kind, m.Type, m.Body, NullText(m.Headers), status)
 	if err != nil {
 		return err
 	}
@@ -60,18 +64,19 @@ func (t *Tx) withhold(ctx context.Context, s *Stream, m backend.Outgoing, status
 
 // heldMessage is a row of the table held.
 type heldMessage struct {
-	seq   int64
-	id    backend.ID
-	kind  backend.Kind
-	typ   string
-	body  []byte
-	since int64
+	seq     int64
+	id      backend.ID
+	kind    backend.Kind
+	typ     string
+	body    []byte
+	headers string
+	since   int64
 }
 
 func (t *Tx) heldMessages(ctx context.Context, id backend.ID) (held []heldMessage, err error) {
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		var m heldMessage
-		err := rows.Scan(&m.seq, ID(&m.id), &m.kind, &m.typ, Body(&m.body), &m.since)
+		err := rows.Scan(&m.seq, ID(&m.id), &m.kind, &m.typ, Body(&m.body), Text(&m.headers), &m.since)
 		held = append(held, m)
 		return err
 	}, t.s.q.HeldRead, id)
@@ -113,7 +118,7 @@ func (t *Tx) Deliver(ctx context.Context, from backend.ID) (int, error) {
 			err = t.putNote(ctx, *s, note{id: m.id, kind: m.kind, body: m.body})
 		} else {
 			ordered = true
-			_, err = t.Exec(ctx, t.s.q.MessageInsert, from, m.seq, m.id, m.kind, m.typ, m.body, nil)
+			_, err = t.Exec(ctx, t.s.q.MessageInsert, from, m.seq, m.id, m.kind, m.typ, m.body, NullText(m.headers), nil)
 		}
 		if err != nil {
 			return 0, err
@@ -155,9 +160,9 @@ func (t *Tx) Discard(ctx context.Context, from backend.ID, reason string) (int, 
 	for _, m := range held {
 		// Seen from the target: the service that should have received it.
 		err := t.bury(ctx, s.Queue, &backend.Message{
-			ID: m.id, Stream: from, Seq: m.seq, Kind: m.kind, Type: m.typ, Body: m.body,
-			Group: s.Group, Handle: e.Peer, Conversation: e.Conversation, Initiator: !e.Initiator,
-			Service: e.Far, Far: e.Service, Contract: e.Contract, Priority: s.Priority,
+			ID: m.id, Stream: from, Seq: m.seq, Kind: m.kind, Type: m.typ, Body: m.body, Headers: m.headers,
+			Group: s.Group, Handle: e.FarHandle, Conversation: e.Conversation, Initiator: !e.Initiator,
+			Service: e.FarService, FarService: e.Service, Contract: e.Contract, Priority: s.Priority,
 		}, m.since, reason)
 		if err != nil {
 			return 0, err

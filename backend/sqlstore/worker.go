@@ -13,8 +13,8 @@ import (
 // Records of readers: one row each, with the ids of the messages in hand one
 // after another in one value, since they are written with every batch.
 
-// Attend implements backend.Backend.
-func (s *Store) Attend(ctx context.Context, a backend.Attendance) (traces []backend.Trace, err error) {
+// PutReader implements backend.Backend.
+func (s *Store) PutReader(ctx context.Context, a backend.ReaderRecord) (traces []backend.Trace, err error) {
 	args := []any{a.Worker, a.Queue, a.Owner, a.Readers, a.For, pack(a.InHand), a.Alone, a.Reader}
 	look := func(rows *sql.Rows) error {
 		var t backend.Trace
@@ -68,8 +68,8 @@ func unpack(b []byte) (ids []backend.ID) {
 	return ids
 }
 
-// PutDown implements backend.Tx.
-func (t *Tx) PutDown(ctx context.Context, reader backend.ID) error {
+// ResetReader implements backend.Tx.
+func (t *Tx) ResetReader(ctx context.Context, reader backend.ID) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
@@ -77,16 +77,16 @@ func (t *Tx) PutDown(ctx context.Context, reader backend.ID) error {
 	return err
 }
 
-// Alive implements backend.Backend.
-func (s *Store) Alive(ctx context.Context, worker backend.ID, d time.Duration) error {
+// ExtendReaders implements backend.Backend.
+func (s *Store) ExtendReaders(ctx context.Context, worker backend.ID, d time.Duration) error {
 	return s.atomically(ctx, func(t *Tx) error {
 		_, err := t.Exec(ctx, s.q.WorkerAlive, d, worker)
 		return err
 	})
 }
 
-// Leave implements backend.Backend.
-func (s *Store) Leave(ctx context.Context, worker, reader backend.ID) error {
+// RemoveReaders implements backend.Backend.
+func (s *Store) RemoveReaders(ctx context.Context, worker, reader backend.ID) error {
 	return s.atomically(ctx, func(t *Tx) error {
 		q, id := s.q.WorkerLeave, worker
 		if !reader.IsZero() {
@@ -97,8 +97,8 @@ func (s *Store) Leave(ctx context.Context, worker, reader backend.ID) error {
 	})
 }
 
-// Acquit implements backend.Backend.
-func (s *Store) Acquit(ctx context.Context, traces []backend.Trace) error {
+// ClearTraces implements backend.Backend.
+func (s *Store) ClearTraces(ctx context.Context, traces []backend.Trace) error {
 	return s.atomically(ctx, func(t *Tx) error {
 		for _, trace := range slices.SortedFunc(slices.Values(traces), byReader) {
 			if err := t.acquit(ctx, trace); err != nil {
@@ -110,7 +110,7 @@ func (s *Store) Acquit(ctx context.Context, traces []backend.Trace) error {
 }
 
 func (t *Tx) acquit(ctx context.Context, trace backend.Trace) error {
-	// The lock first: another message of the record may be acquitted at the same time.
+	// The lock first: another message of the record may be cleared at the same time.
 	if _, err := t.Exec(ctx, t.s.q.WorkerLock, trace.Reader); err != nil {
 		return err
 	}
@@ -130,11 +130,11 @@ func (t *Tx) acquit(ctx context.Context, trace backend.Trace) error {
 // byReader is the order in which records are locked.
 func byReader(a, b backend.Trace) int { return bytes.Compare(a.Reader[:], b.Reader[:]) }
 
-// Attendances implements backend.Backend.
-func (s *Store) Attendances(ctx context.Context) (list []backend.AttendanceStatus, err error) {
+// ReaderRecords implements backend.Backend.
+func (s *Store) ReaderRecords(ctx context.Context) (list []backend.ReaderStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
-			var a backend.AttendanceStatus
+			var a backend.ReaderStatus
 			var since, left int64
 			var inHand []byte
 			err := rows.Scan(ID(&a.Reader), ID(&a.Worker), &a.Queue, &a.Owner, &a.Readers, &since, &left, Body(&inHand), Bool(&a.Alone))
@@ -155,7 +155,7 @@ const (
 	emptyFor = 5 * time.Minute // with nothing in hand
 )
 
-func (s *Store) tendWorkers(ctx context.Context) (moved int, err error) {
+func (s *Store) maintainWorkers(ctx context.Context) (moved int, err error) {
 	err = s.atomically(ctx, func(t *Tx) error {
 		n, err := t.Exec(ctx, s.q.WorkerSweep, emptyFor, traceFor)
 		moved = int(n)
@@ -170,7 +170,7 @@ func (t *Tx) Suspect(ctx context.Context, h *backend.Hold) error {
 		return nil
 	}
 	m := h.Messages[0]
-	m.Suspicion++
-	_, err := t.Exec(ctx, t.s.q.FailurePut, m.ID, m.Attempts, m.Suspicion, m.LastError)
+	m.Deaths++
+	_, err := t.Exec(ctx, t.s.q.FailurePut, m.ID, m.Attempts, m.Deaths, m.LastError)
 	return err
 }

@@ -2,62 +2,59 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/demo"
 )
 
 // bench tells what a database can do: it sends, drains and measures latency, in
 // tables of its own, beside whatever is there.
-func bench(ctx context.Context, c *call) error {
-	whole := c.flags.Duration("time", 30*time.Second, "how `long` to measure altogether")
-	size := c.flags.Int("size", 200, "`bytes` of a body")
-	senders := c.flags.Int("senders", 16, "how many `senders` at once")
-	readers := c.flags.Int("readers", 10, "how many `handlers` at once")
-	if err := c.parse(0, 0); err != nil {
-		return err
-	}
-	switch {
-	case *c.db == "":
-		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
-		return errUsage
-	case *whole < time.Second || *size < 0 || *senders < 1 || *readers < 1:
-		fmt.Fprintln(c.stderr, "parley: want --time of 1s or more, --size of 0 or more, --senders and --readers of 1 or more")
-		return errUsage
-	}
-	info, figures, err := measure(ctx, c, benchmark{*whole, *size, *senders, *readers})
-	if err != nil {
-		return err
-	}
-	if *c.json {
-		out := json.NewEncoder(c.stdout)
-		out.SetIndent("", "\t")
-		return out.Encode(struct {
-			Engine  string    `json:"engine"`
-			Version string    `json:"version"`
-			Size    int       `json:"size"`
-			Figures []figure  `json:"figures"`
-			At      time.Time `json:"at"`
-		}{info.Engine, info.Version, *size, figures, time.Now().UTC().Truncate(time.Second)})
-	}
-	c.printf("%s %s, bodies of %d bytes\n", info.Engine, info.Version, *size)
-	t := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	for _, f := range figures {
-		fmt.Fprintf(t, "%s\t%s\n", f.Work, f.text())
-	}
-	return t.Flush()
+func (c *call) bench() *cobra.Command {
+	var x benchmark
+	cmd := c.command("bench", "Measure what a database can do: send, drain, latency", "parley bench --db postgres://app@db/app --time 10s",
+		cobra.NoArgs, func(ctx context.Context, _ []string) error {
+			if err := c.named(); err != nil {
+				return err
+			}
+			if x.whole < time.Second || x.size < 0 || x.senders < 1 || x.readers < 1 {
+				return badUsage("want --time of 1s or more, --size of 0 or more, --senders and --readers of 1 or more")
+			}
+			info, figures, err := measure(ctx, c, x)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.encode(measured{info.Engine, info.Version, x.size, figures, time.Now().UTC().Truncate(time.Second)})
+			}
+			c.printf("%s %s, bodies of %d bytes\n", info.Engine, info.Version, x.size)
+			t := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+			for _, f := range figures {
+				fmt.Fprintf(t, "%s\t%s\n", f.Work, f.text())
+			}
+			return t.Flush()
+		})
+	cmd.Flags().DurationVar(&x.whole, "time", 30*time.Second, "how `long` to measure altogether")
+	cmd.Flags().IntVar(&x.size, "size", 200, "`bytes` of a body")
+	cmd.Flags().IntVar(&x.senders, "senders", 16, "how many `senders` at once")
+	cmd.Flags().IntVar(&x.readers, "readers", 10, "how many `handlers` at once")
+	return cmd
+}
+
+// measured is what a run has found.
+type measured struct {
+	Engine, Version string
+	Size            int
+	Figures         []figure
+	At              time.Time
 }
 
 // benchmark is what is measured.
@@ -69,7 +66,7 @@ type benchmark struct {
 
 // measure measures in tables of its own.
 func measure(ctx context.Context, c *call, x benchmark) (info backend.Info, figures []figure, err error) {
-	own := demo.WithPrefix(*c.db, "parley_b"+backend.NewID().String()[24:]+"_")
+	own := withPrefix(c.db, "parley_b"+backend.NewID().String()[24:]+"_")
 	b, err := parley.Open(ctx, own, nil)
 	if err != nil {
 		return info, nil, err
@@ -102,12 +99,15 @@ func measure(ctx context.Context, c *call, x benchmark) (info backend.Info, figu
 	for _, s := range stages {
 		total += s.share
 	}
-	p := newProgress(c.stderr, x.whole)
+	p := c.progress("", x.whole.Seconds())
+	defer p.end()
+	var past time.Duration
 	for _, s := range stages {
 		d := x.whole * time.Duration(s.share) / time.Duration(total)
-		p.begin(s.says, d)
+		over := p.during(s.says, past, d)
 		f, err := s.run(ctx, d)
-		p.end()
+		over()
+		past += d
 		if err != nil {
 			return info, figures, err
 		}
@@ -249,55 +249,4 @@ func (m *meter) latency(ctx context.Context, d time.Duration) ([]figure, error) 
 	slices.Sort(took)
 	at := func(p float64) float64 { return took[min(int(p*float64(len(took))), len(took)-1)].Seconds() * 1000 }
 	return []figure{{Work: "latency, from before the send to the handler", Messages: int64(len(took)), P50: at(0.5), P99: at(0.99)}}, nil
-}
-
-// progress draws a bar on standard error, if that is a terminal.
-type progress struct {
-	w     io.Writer
-	whole time.Duration
-	past  time.Duration // stages that are over
-	stop  func()
-}
-
-func newProgress(w io.Writer, whole time.Duration) *progress {
-	p := &progress{w: io.Discard, whole: whole}
-	if p, ok := w.(plain); ok { // the bar is ours, and moves the cursor
-		w = p.w
-	}
-	if f, ok := w.(*os.File); ok {
-		if s, err := f.Stat(); err == nil && s.Mode()&os.ModeCharDevice != 0 {
-			p.w = w
-		}
-	}
-	return p
-}
-
-func (p *progress) begin(says string, d time.Duration) {
-	quit, over := make(chan struct{}), make(chan struct{})
-	start, past := time.Now(), p.past
-	go func() {
-		defer close(over)
-		t := time.NewTicker(100 * time.Millisecond)
-		defer t.Stop()
-		for {
-			p.draw(past+min(time.Since(start), d), says)
-			select {
-			case <-t.C:
-			case <-quit:
-				return
-			}
-		}
-	}()
-	p.stop = func() { close(quit); <-over; p.past = past + d }
-}
-
-func (p *progress) end() {
-	p.stop()
-	fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", 78))
-}
-
-func (p *progress) draw(past time.Duration, says string) {
-	const width = 30
-	n := min(int(float64(width)*past.Seconds()/p.whole.Seconds()), width)
-	fmt.Fprintf(p.w, "\r[%s%s] %3.0f s  %-36s", strings.Repeat("#", n), strings.Repeat(".", width-n), past.Seconds(), says)
 }

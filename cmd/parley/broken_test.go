@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,9 @@ func ward(t *testing.T) (db string, b *parley.Broker) {
 	}))
 	post := func(key, typ string, n int) {
 		for range n {
-			_, err := b.Post(ctx, "work", parley.Payload{Type: typ, Body: []byte("body")}, parley.Key(key))
+			_, err := b.Post(ctx, "work", parley.Payload{
+				Type: typ, Body: []byte("body"), Headers: map[string]string{"of": key},
+			}, parley.Key(key))
 			must(err)
 		}
 	}
@@ -67,7 +70,7 @@ func ward(t *testing.T) (db string, b *parley.Broker) {
 		if err != nil {
 			return err
 		}
-		return c.Send(ctx, "", []byte("anybody?"))
+		return c.Send(ctx, "", []byte("question"))
 	}))
 	return db, b
 }
@@ -155,14 +158,7 @@ func TestDoctor(t *testing.T) {
 
 func TestParked(t *testing.T) {
 	db, b := ward(t)
-	group := func() parley.ID {
-		list, err := b.Admin().Parked(t.Context(), "work", 10)
-		if err != nil || len(list) != 1 {
-			t.Fatalf("%d parked, %v", len(list), err)
-		}
-		return list[0].Group
-	}
-	g := group()
+	g := onlyParked(t, b)
 	if out := works(t, "parked", "--db", db); !strings.Contains(out, "no such customer") || !strings.Contains(out, g.String()) {
 		t.Errorf("parked prints\n%s", out)
 	}
@@ -188,7 +184,7 @@ func TestParked(t *testing.T) {
 		{"parked", "--queue", "nothing"},
 		{"parked", "retry", parley.NewID().String()},
 		{"parked", "discard", g.String(), "--type", "fine", "--yes"},
-		{"parked", "discard", g.String()}, // nobody answers the question
+		{"parked", "discard", g.String()}, // no operator answers the question
 		{"dead", "discard", parley.NewID().String(), "--yes"},
 	} {
 		if code, out, _ := tool(t, append(args, "--db", db)...); code != 1 {
@@ -198,12 +194,28 @@ func TestParked(t *testing.T) {
 	if out := works(t, "parked", "show", g.String(), "--db", db); strings.Count(out, "message ") != 2 {
 		t.Errorf("parked show prints\n%s", out)
 	}
-	if group() != g {
+	if onlyParked(t, b) != g {
 		t.Error("show has changed something")
 	}
 	if code, _, errs := tool(t, "parked", "discard", "--db", db); code != 1 || !strings.Contains(errs, "filter") {
 		t.Errorf("discard of everything: exit code %d, %s", code, errs)
 	}
+}
+
+// onlyParked is the one group that is parked.
+func onlyParked(t *testing.T, b *parley.Broker) parley.ID {
+	t.Helper()
+	list, err := b.Admin().Parked(t.Context(), "work", 10)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d parked, %v", len(list), err)
+	}
+	return list[0].Group
+}
+
+// TestParkedVerbs skips the first message of a parked group, retries it and discards it.
+func TestParkedVerbs(t *testing.T) {
+	db, b := ward(t)
+	g := onlyParked(t, b)
 	works(t, "parked", "skip", g.String(), "--yes", "--db", db)
 	dead, err := b.Admin().DeadLetters(t.Context(), "work", 10)
 	if err != nil || len(dead) != 2 {
@@ -237,6 +249,12 @@ func TestDead(t *testing.T) {
 	}
 	if out := works(t, "dead", "--db", db, "--type", "fine"); strings.Contains(out, "no such order") {
 		t.Errorf("dead --type fine prints\n%s", out)
+	}
+	for key, verb := range map[string]string{"dead": "dead", "park": "parked"} {
+		out := works(t, verb, "show", "--type", "bad", "--db", db)
+		if !strings.Contains(out, fmt.Sprintf(`headers {"of":%q}`, key)) {
+			t.Errorf("%s show prints\n%s", verb, out)
+		}
 	}
 	works(t, "dead", "requeue", "--type", "bad", "--db", db)
 	d, err := b.Receive(t.Context(), "work", &parley.ReceiveOptions{Wait: time.Second, MaxMessages: 10})

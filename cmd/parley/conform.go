@@ -10,66 +10,75 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/conformance"
-	"github.com/parleymq/parley/internal/demo"
 )
 
-// conform runs the suite in tables of its own, beside whatever is there.
-func conform(ctx context.Context, c *call) error {
-	keep := c.flags.Bool("keep", false, "leave the suite's tables behind")
-	run := c.flags.String("run", "", "run only the checks whose ID/name matches the regular `expression`")
-	report := c.flags.String("report", "", "probe locks and measure too, and write all results to the `file`, to send it on")
-	long := c.flags.Duration("time", 20*time.Second, "how `long` to measure for a report")
-	list := c.flags.Bool("list", false, "list the sentences and their checks, and run nothing")
-	if err := c.parse(0, 0); err != nil {
-		return err
-	}
+// conformance runs the suite in tables of its own, beside whatever is there.
+func (c *call) conformance() *cobra.Command {
+	var o conformOptions
+	cmd := c.command("conformance", "Check a database with the conformance suite",
+		"parley conformance --db postgres://app@db/app --run '^P'\nparley conformance --db sqlserver://sa@db --report out.json",
+		cobra.NoArgs, func(ctx context.Context, _ []string) error { return c.conform(ctx, o) })
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the suite's tables behind")
+	cmd.Flags().StringVar(&o.run, "run", "", "run only the checks whose ID/name matches the regular `expression`")
+	cmd.Flags().StringVar(&o.report, "report", "", "probe locks and measure too, and write all to the `file`: JUnit if .xml, else JSON")
+	cmd.Flags().DurationVar(&o.long, "time", 20*time.Second, "how `long` to measure for a report")
+	cmd.Flags().BoolVar(&o.list, "list", false, "list the sentences and their checks, and run nothing")
+	return cmd
+}
+
+type conformOptions struct {
+	keep, list  bool
+	run, report string
+	long        time.Duration
+}
+
+func (c *call) conform(ctx context.Context, o conformOptions) error {
 	out := c.stdout
-	if !*c.json {
+	if !c.json {
 		out = plain{out}
 	}
-	args := []string{"-run", *run, "-report", *report, fmt.Sprintf("-json=%t", *c.json)}
-	if *list {
+	args := []string{"-run", o.run, "-report", o.report, fmt.Sprintf("-json=%t", c.json)}
+	if o.list {
 		return result(conformance.Command(ctx, "parley", conformance.Store{}, append(args, "-list"), out, c.stderr))
 	}
-	if *c.db == "" {
-		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
-		return errUsage
+	if err := c.named(); err != nil {
+		return err
 	}
-
 	own := os.Getenv(conformance.StoreEnv) // in a child process: its parent's
 	if own == "" {
 		id := backend.NewID().String()
-		own = demo.WithPrefix(*c.db, "parley_c"+id[24:]+"_")
-		if !*keep {
+		own = withPrefix(c.db, "parley_c"+id[24:]+"_")
+		if !o.keep {
 			defer uninstall(ctx, c, own)
 		}
 	}
 	store := conformance.Store{
 		Process:    own,
-		Disposable: !*keep,
+		Disposable: !o.keep,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, own) },
-		NoPool:     strings.HasPrefix(own, "sqlite:"),
 		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
-			return backend.Open(ctx, demo.WithParam(own, "parley_max_conns", strconv.Itoa(conns)))
+			return backend.Open(ctx, withParam(own, "parley_max_conns", strconv.Itoa(conns)))
 		},
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
-			return backend.Open(ctx, demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
+			return backend.Open(ctx, withPrefix(c.db, "parley_c"+backend.NewID().String()[24:]+"_"))
 		},
 		Versions: conformance.SQLVersions(func() func(context.Context) (backend.Backend, error) {
-			dsn := demo.WithPrefix(*c.db, "parley_c"+backend.NewID().String()[24:]+"_")
+			dsn := withPrefix(c.db, "parley_c"+backend.NewID().String()[24:]+"_")
 			return func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, dsn) }
 		}),
 	}
-	if *report != "" {
-		store.Secrets = secrets(*c.db)
+	if o.report != "" {
+		store.Secrets = secrets(c.db)
 		store.Measure = func(ctx context.Context) (any, error) {
-			_, figures, err := measure(ctx, c, benchmark{whole: max(*long, time.Second), size: 200, senders: 16, readers: 10})
+			_, figures, err := measure(ctx, c, benchmark{whole: max(o.long, time.Second), size: 200, senders: 16, readers: 10})
 			return figures, err
 		}
 	}
-	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", *c.db))
+	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", c.db))
 }
 
 // secrets are the parts of a database's name that are to stay private: all but its

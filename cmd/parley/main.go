@@ -1,19 +1,20 @@
 // Command parley looks after a database's conversations: it migrates, shows
-// what waits and why, promotes, deals with what could not be handled, checks a
+// what waits and why, posts, promotes, deals with what could not be handled, checks a
 // database with the conformance suite, and runs the examples.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"maps"
+	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/mssql"
@@ -23,83 +24,19 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what the command has to say, it says itself
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command is one of the tool's verbs. Its error is printed; usage errors exit
-// with 2, others with 1.
-type command struct {
-	args string
-	says string
-	run  func(ctx context.Context, c *call) error
-}
-
-var commands = map[string]command{
-	"migrate":       {"[--print [--from VERSION]]", "create or update Parley's tables", migrate},
-	"status":        {"[QUEUE...]", "queues with their depth, age and blocked groups", status},
-	"groups":        {"QUEUE", "groups of a queue in the order in which they will be received", groups},
-	"conversations": {"[HANDLE]", "conversations with both sides", conversations},
-	"promote":       {"GROUP [LEVEL]", "put a group before all that are not promoted", promote},
-	"demote":        {"GROUP", "end a group's promotion", demote},
-	"schedule":      {"VERB [NAME [TASK...]]", "list, show, log, running, seal, cancel, retry, skip, release", schedule},
-	"grants":        {"--role ROLE [--to ACCOUNT]", "print the rights that a role needs", grants},
-	"locks":         {"[PREFIX]", "application locks, with their holders and waiters", locks},
-	"bench":         {"", "measure what a database can do: send, drain, latency", bench},
-	"parked":        {"[list|show|retry|skip|discard] [GROUP…]", "groups that are parked, and what to do with them", parked},
-	"dead":          {"[list|show|requeue|discard] [MESSAGE…]", "dead letters, and what to do with them", dead},
-	"top":           {"[--once]", "queues live: depth, age, readers, what is blocked", top},
-	"doctor":        {"[QUEUE|SCHEDULE|ID]", "say why things do not move, and check the set-up", diagnose},
-	"conformance":   {"", "check a database with the conformance suite", conform},
-	"demo":          {"NAME", "run an example on a temporary SQLite file", runDemo},
-}
-
-// call is what a command works with.
+// call is what commands work with.
 type call struct {
-	args           []string // after the command's name
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	flags          *flag.FlagSet
-	db             *string
-	json           *bool
-	creates        bool // a database that is not there
-}
-
-// errUsage: what went wrong has been printed.
-var errUsage = errors.New("usage")
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stderr = plain{stderr}
-	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		usage(stderr)
-		return 2
-	}
-	cmd, ok := commands[args[0]]
-	if !ok {
-		fmt.Fprintf(stderr, "parley: unknown command %q\n", args[0])
-		usage(stderr)
-		return 2
-	}
-	c := &call{args: args[1:], stdin: os.Stdin, stdout: stdout, stderr: stderr}
-	c.flags = flag.NewFlagSet("parley "+args[0], flag.ContinueOnError)
-	c.flags.SetOutput(stderr)
-	c.flags.Usage = func() {
-		fmt.Fprintf(stderr, "parley %s [flags] %s\n    %s\n", args[0], cmd.args, cmd.says)
-		c.flags.PrintDefaults()
-	}
-	err := cmd.run(ctx, c)
-	var code exitCode
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &code):
-		return int(code)
-	case errors.Is(err, errUsage), errors.Is(err, flag.ErrHelp):
-		return 2
-	}
-	fmt.Fprintln(stderr, err)
-	return 1
+	db             string
+	json           bool
+	begun          bool // flags and arguments are in order
 }
 
 // exitCode ends the program with a code and nothing more to say.
@@ -107,55 +44,130 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-func usage(w io.Writer) {
-	fmt.Fprintln(w, "parley looks after conversations in a database.\n\nusage: parley COMMAND [flags] [arguments]")
-	for _, name := range slices.Sorted(maps.Keys(commands)) {
-		fmt.Fprintf(w, "  %-28s %s\n", name+" "+commands[name].args, commands[name].says)
-	}
-	fmt.Fprintln(w, "\nThe database is named by --db or PARLEY_DB: sqlite:app.db, postgres://user@host/name, mysql://user@host/name,\nsqlserver://user@host?database=name")
+// usageError is one that the text of the command's usage answers.
+type usageError struct{ error }
+
+func badUsage(format string, args ...any) error {
+	return usageError{fmt.Errorf("parley: "+format, args...)}
 }
 
-// parse reads the flags that most commands have, and checks the number of
-// arguments.
-func (c *call) parse(least, most int) error {
-	c.db = c.flags.String("db", os.Getenv("PARLEY_DB"), "the `database`: sqlite:FILE, postgres://…, mysql://…, sqlserver://…")
-	c.json = c.flags.Bool("json", false, "print JSON")
-	rest, err := interspersed(c.flags, c.args)
-	if err != nil {
-		return errUsage
+// run runs a command and returns the exit code: 2 if it was called in a wrong way, 1 if it
+// failed.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := &call{stdin: os.Stdin, stdout: stdout, stderr: plain{stderr}}
+	root := c.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(c.stderr)
+	called, err := root.ExecuteContextC(ctx)
+	var code exitCode
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage) || !c.begun:
+		text := strings.TrimPrefix(err.Error(), "parley: ")
+		fmt.Fprintf(c.stderr, "parley: %s\n\n%s", text, called.UsageString())
+		return 2
 	}
-	c.args = rest
-	if len(c.args) < least || len(c.args) > most {
-		c.flags.Usage()
-		return errUsage
-	}
-	return nil
+	fmt.Fprintln(c.stderr, err)
+	return 1
 }
 
-// interspersed lets flags stand behind arguments, which package flag does not.
-func interspersed(f *flag.FlagSet, args []string) (rest []string, err error) {
-	for {
-		if err := f.Parse(args); err != nil {
-			return nil, err
+const databases = `The database is named by --db or PARLEY_DB:
+  sqlite:app.db  postgres://user@host/name  mysql://user@host/name  sqlserver://user@host?database=name`
+
+// root is the command with all others below it.
+func (c *call) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "parley",
+		Short:         "Look after conversations in a database",
+		Long:          "parley looks after conversations in a database.\n\n" + databases,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(*cobra.Command, []string) error { return badUsage("which command?") },
+	}
+	root.SetVersionTemplate("parley {{.Version}}\n")
+	root.PersistentFlags().StringVar(&c.db, "db", os.Getenv("PARLEY_DB"), "the `database`: sqlite:FILE, postgres://…, mysql://…, sqlserver://…")
+	root.PersistentFlags().Lookup("db").DefValue = "" // it may have a password
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"See what there is", []*cobra.Command{c.status(), c.top(), c.groups(), c.conversations(), c.peek(), c.doctor(), c.locks()}},
+		{"Work with messages", []*cobra.Command{c.post(), c.cancel(), c.promote(), c.demote(), c.retry(), c.parked(), c.dead()}},
+		{"Work with queues, plans and recurring jobs", []*cobra.Command{c.enable(), c.disable(), c.drain(), c.plan(), c.recurring()}},
+		{"Set up and check", []*cobra.Command{c.migrate(), c.grants(), c.bench(), c.conformance(), c.demo(), c.version(), c.man()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
 		}
-		if f.NArg() == 0 {
-			return rest, nil
-		}
-		rest = append(rest, f.Arg(0))
-		args = f.Args()[1:]
 	}
+	root.SetHelpCommandGroupID("Set up and check")
+	root.SetCompletionCommandGroupID("Set up and check")
+	return root
 }
 
-// open opens the database without background duties: the tool only looks.
+// command makes a command that needs no database.
+func (c *call) command(use, short, example string, args cobra.PositionalArgs, run func(ctx context.Context, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: indented(example), Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		c.begun = true
+		return run(cmd.Context(), args)
+	}}
+}
+
+// indented is text as help shows it below a title.
+func indented(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+// verb makes a command that works on a database.
+func (c *call) verb(use, short, example string, args cobra.PositionalArgs, run func(ctx context.Context, b *parley.Broker, args []string) error) *cobra.Command {
+	return c.command(use, short, example, args, func(ctx context.Context, args []string) error {
+		b, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		return run(ctx, b, args)
+	})
+}
+
+// family makes a command that has verbs.
+func (c *call) family(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return badUsage("%s: which verb?", use)
+	}}
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// open opens the database without maintenance: the tool only looks.
 func (c *call) open(ctx context.Context) (*parley.Broker, error) {
-	if *c.db == "" {
-		fmt.Fprintln(c.stderr, "parley: which database? Give --db or set PARLEY_DB.")
-		return nil, errUsage
-	}
-	if err := existing(*c.db); err != nil && !c.creates {
+	if err := c.named(); err != nil {
 		return nil, err
 	}
-	return parley.Open(ctx, *c.db, &parley.Options{NoDuties: true})
+	if err := existing(c.db); err != nil {
+		return nil, err
+	}
+	return parley.Open(ctx, c.db, &parley.Options{NoMaintenance: true})
+}
+
+// named returns an error if no database was named.
+func (c *call) named() error {
+	if c.db == "" {
+		return badUsage("which database? Give --db or set PARLEY_DB")
+	}
+	return nil
 }
 
 // existing returns an error if the name is that of a SQLite file that is not there:

@@ -47,7 +47,7 @@ func database(t *testing.T) (db string, groups []parley.ID) {
 	err = b.Define(ctx, parley.Catalog{
 		Contracts: []parley.Contract{},
 		Queues:    []parley.Queue{{Name: "work"}, {Name: "home"}},
-		Services:  []parley.Service{{Name: "Home", Queue: "home"}, {Name: "Work", Queue: "work", Contracts: []string{parley.Default}}},
+		Services:  []parley.Service{{Name: "Home", Queue: "home"}, {Name: "Work", Queue: "work", Contracts: []string{parley.DefaultContract}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +107,21 @@ func TestPromoteAndDemote(t *testing.T) {
 	if got := first(); got != groups[0].String() {
 		t.Errorf("after demote the first group is %s, want %s", got, groups[0])
 	}
+	b, err := parley.Open(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Post(t.Context(), "work", parley.Payload{}, parley.Key("customer-7")); err != nil {
+		t.Fatal(err)
+	}
+	works(t, "promote", "work", "--key", "customer-7", "--db", db)
+	if got := first(); got == groups[0].String() || got == groups[1].String() {
+		t.Errorf("after the promotion of a key the first group is %s", got)
+	}
+	if code, _, errs := tool(t, "promote", "work", "--key", "none", "--db", db); code != 1 || !strings.Contains(errs, "no such conversation group") {
+		t.Errorf("a key without posts: exit code %d, %s", code, errs)
+	}
 }
 
 func TestConversations(t *testing.T) {
@@ -143,7 +158,7 @@ func TestBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, 2, "usage"},
+		{nil, 2, "Usage"},
 		{[]string{"fly"}, 2, `unknown command "fly"`},
 		{[]string{"status"}, 2, "--db"},
 		{[]string{"status", "--db", "nosuch:thing"}, 1, "forgotten import"},
@@ -167,16 +182,16 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	out := works(t, "demo", "priority", "-requests", "21", "-work", "1ms")
+	out := works(t, "demo", "priority", "--requests", "21", "--work", "1ms")
 	want := "response 0\nresponse 20\nresponse 10\nresponse 1\nresponse 2\n"
 	if !strings.HasPrefix(out, want) || strings.Count(out, "response") != 21 {
 		t.Errorf("the demo prints\n%s\nwant it to begin with\n%s", out, want)
 	}
 }
 
-func TestDemoRecycling(t *testing.T) {
-	out := works(t, "demo", "recycling", "-users", "2", "-actions", "20", "-age", "20ms")
-	if strings.Count(out, "20 entries in order") != 2 || !strings.Contains(out, "every dialog ended") {
+func TestDemoPhases(t *testing.T) {
+	out := works(t, "demo", "phases", "--unit", "5ms")
+	if strings.Count(out, "|") != 20 || !strings.Contains(out, "\n10 tasks, ") {
 		t.Errorf("the demo prints\n%s", out)
 	}
 }
@@ -199,6 +214,9 @@ func TestConformanceCommand(t *testing.T) {
 // TestConformanceReport: one command writes one file with all results of an engine, without the
 // names of its host and file.
 func TestConformanceReport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for five seconds")
+	}
 	dbs := map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "report.db")}
 	for engine, name := range map[string]string{"postgres": "PARLEY_TEST_POSTGRES", "mariadb": "PARLEY_TEST_MARIADB"} {
 		if db := os.Getenv(name); db != "" {
@@ -220,7 +238,8 @@ func TestConformanceReport(t *testing.T) {
 			}
 			figures, _ := r.Figures.([]any)
 			if r.Engine != engine || r.Passed < 2 || r.Failed > 0 || len(r.Checks) < 2 || len(r.Locks) < 50 || len(figures) != 5 || len(r.Problems) > 0 {
-				t.Errorf("%s", text)
+				t.Errorf("engine %s, %d passed, %d failed, %d checks, %d pairs of locks, figures %v, problems %v",
+					r.Engine, r.Passed, r.Failed, len(r.Checks), len(r.Locks), figures, r.Problems)
 			}
 			result := func(first, then string) string {
 				i := slices.IndexFunc(r.Locks, func(x conformance.LockProbe) bool { return x.First == first && x.Then == then })
@@ -266,6 +285,9 @@ func TestSecrets(t *testing.T) {
 
 // bench measures in tables of its own and leaves none behind.
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for five seconds")
+	}
 	db := "sqlite:" + filepath.Join(t.TempDir(), "bench.db")
 	var got struct {
 		Engine  string
@@ -291,6 +313,10 @@ func TestBench(t *testing.T) {
 	if err := file.QueryRow("SELECT count(*) FROM sqlite_master WHERE name LIKE 'parley%'").Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d tables and indexes are left behind, %v", left, err)
 	}
+}
+
+func TestBenchRefusesArguments(t *testing.T) {
+	db := "sqlite:" + filepath.Join(t.TempDir(), "bench.db")
 	for _, args := range [][]string{{"--time", "1ms"}, {"--senders", "0"}, {"--size", "-1"}, {"more"}} {
 		if code, _, errs := tool(t, append([]string{"bench", "--db", db}, args...)...); code != 2 || errs == "" {
 			t.Errorf("bench %v: exit code %d, %q; want 2 and a reason", args, code, errs)
@@ -310,6 +336,22 @@ func TestMigrateReports(t *testing.T) {
 	var did migrated
 	if err := json.Unmarshal([]byte(works(t, "migrate", "--json", "--db", db)), &did); err != nil || did.To < 3 || did.From != did.To || len(did.Steps) > 0 {
 		t.Errorf("migrate --json says %+v, %v", did, err)
+	}
+	file, err := sql.Open("sqlite", strings.TrimPrefix(db, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Exec("UPDATE parley_meta SET min_program = 0, oldest_program = 0"); err != nil {
+		t.Fatal(err)
+	}
+	if out := works(t, "migrate", "--db", db); strings.Contains(out, "older") {
+		t.Errorf("migrate without --finish prints\n%s", out)
+	}
+	for _, want := range []bool{true, false} {
+		if out := works(t, "migrate", "--finish", "--db", db); strings.Contains(out, "is left\n") != want {
+			t.Errorf("migrate --finish prints\n%s", out)
+		}
 	}
 	if out := works(t, "migrate", "--print", "--from", "2", "--db", db); !strings.Contains(out, "min_program") || strings.Contains(out, "parley_message (") {
 		t.Errorf("migrate --print --from 2 prints\n%.300s", out)

@@ -62,15 +62,3 @@ func (p plain) Write(text []byte) (int, error) {
 	}
 	return len(text), nil
 }
-
-// printf writes a line to standard output, of which every argument is shown.
-func (c *call) printf(format string, args ...any) {
-	for i, a := range args {
-		switch a.(type) {
-		case int, int64, float64:
-		default:
-			args[i] = shown(fmt.Sprint(a))
-		}
-	}
-	fmt.Fprintf(c.stdout, format, args...)
-}

@@ -29,7 +29,9 @@ func TestTerminalOutputObeysNoEscapeSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"park\x1b[2J", "dead"} {
-		if _, err := b.Post(ctx, "q", parley.Payload{Type: "T", Body: []byte(hostile)}, parley.Key(key)); err != nil {
+		if _, err := b.Post(ctx, "q", parley.Payload{
+			Type: "T", Body: []byte(hostile), Headers: map[string]string{"a\u202e": "\x1b[2J\u202e"},
+		}, parley.Key(key)); err != nil {
 			t.Fatal(err)
 		}
 	}

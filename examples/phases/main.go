@@ -1,7 +1,44 @@
-// Command phases runs ten tasks in five phases and draws what overlapped, on a
-// database of your choice; without -db on a temporary SQLite file.
+// Command phases runs ten tasks in five phases and draws which of them overlapped. The
+// idea is that of the series "Parallel Task Scheduling" on sqlnotes.info.
 package main
 
-import "github.com/parleymq/parley/internal/demo"
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
 
-func main() { demo.Main("phases") }
+	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mssql"
+	_ "github.com/parleymq/parley/backend/mysql"
+	_ "github.com/parleymq/parley/backend/postgres"
+	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/examples/phases/sample"
+)
+
+func main() {
+	db := flag.String("db", "sqlite::memory:", "`database` of the example, in which it makes its tables")
+	var o sample.Options
+	o.Flags(flag.CommandLine)
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *db, o); err != nil {
+		fmt.Fprintln(os.Stderr, "phases:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, db string, o sample.Options) error {
+	b, err := parley.Open(ctx, db, nil)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := b.Migrate(ctx); err != nil {
+		return err
+	}
+	return sample.Run(ctx, b, o, os.Stdout)
+}

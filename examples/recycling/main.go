@@ -1,7 +1,43 @@
-// Command recycling pushes an audit log over recycled dialogs, on a database of
-// your choice; without -db on a temporary SQLite file.
+// Command recycling sends an audit log, one way, on dialogs that are reused and renewed. The
+// idea is that of Remus Rusanu's "Recycling Conversations".
 package main
 
-import "github.com/parleymq/parley/internal/demo"
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
 
-func main() { demo.Main("recycling") }
+	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mssql"
+	_ "github.com/parleymq/parley/backend/mysql"
+	_ "github.com/parleymq/parley/backend/postgres"
+	_ "github.com/parleymq/parley/backend/sqlite"
+)
+
+func main() {
+	db := flag.String("db", "sqlite::memory:", "`database` of the example, in which it makes its tables")
+	var o options
+	o.flags(flag.CommandLine)
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *db, o); err != nil {
+		fmt.Fprintln(os.Stderr, "recycling:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, db string, o options) error {
+	b, err := parley.Open(ctx, db, nil)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := b.Migrate(ctx); err != nil {
+		return err
+	}
+	return audit(ctx, b, o, os.Stdout)
+}

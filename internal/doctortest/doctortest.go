@@ -14,6 +14,8 @@ import (
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/phases"
+	"github.com/parleymq/parley/recurring"
 )
 
 // Run brings about, on a store, what doctor.Diagnose has a reason for, and
@@ -24,8 +26,8 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	w.b = w.broker(w.be)
 	w.must(w.b.Define(w.ctx, parley.Catalog{
 		Queues: []parley.Queue{{Name: "work"}, {Name: "off"}, {Name: "kept", KeepProcessed: time.Hour}, {Name: "quiet"}},
-		Services: []parley.Service{{Name: "Work", Queue: "work", Contracts: []string{parley.Default}}, {Name: "Off", Queue: "off", Contracts: []string{parley.Default}},
-			{Name: "Quiet", Queue: "quiet", Contracts: []string{parley.Default}}},
+		Services: []parley.Service{{Name: "Work", Queue: "work", Contracts: []string{parley.DefaultContract}}, {Name: "Off", Queue: "off", Contracts: []string{parley.DefaultType}},
+			{Name: "Quiet", Queue: "quiet", Contracts: []string{parley.DefaultContract}}},
 	}))
 	for _, name := range []string{"work", "off", "kept", "quiet"} {
 		q, err := w.b.Admin().Queues(w.ctx, name)
@@ -40,8 +42,9 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	w.messages()
 	w.promotions()
 	w.locks()
+	w.recurring()
 	w.workers()
-	w.delayed() // last, since whoever receives does what is due as well
+	w.delayed() // last, since a receiver does what is due as well
 	since := time.Now()
 	w.clock()
 	w.late(since)
@@ -58,10 +61,10 @@ type ward struct {
 	queues []int64 // work, off, kept, quiet
 }
 
-// broker opens one that does no duties, which would put things right.
+// broker opens one that does no maintenance jobs, which would put things right.
 func (w *ward) broker(be backend.Backend) *parley.Broker {
 	w.Helper()
-	b, err := parley.New(w.ctx, be, &parley.Options{NoDuties: true})
+	b, err := parley.New(w.ctx, be, &parley.Options{NoMaintenance: true})
 	w.must(err)
 	w.Cleanup(func() { b.Close() })
 	return b
@@ -97,7 +100,7 @@ func (w *ward) post(queue, key string, o ...parley.PostOption) parley.ID {
 	if key != "" {
 		o = append(o, parley.Key(key))
 	}
-	id, err := w.b.Post(w.ctx, queue, parley.Payload{Type: parley.Default}, o...)
+	id, err := w.b.Post(w.ctx, queue, parley.Payload{Type: parley.DefaultType}, o...)
 	w.must(err)
 	return id
 }
@@ -108,6 +111,40 @@ func (w *ward) receive() *parley.Delivery {
 	d, err := w.b.Receive(w.ctx, "work", &parley.ReceiveOptions{Hold: parley.HoldLease, Lease: time.Minute, Wait: 5 * time.Second})
 	w.must(err)
 	return d
+}
+
+// recurring has a job that no process claims, one that fails, and one that is paused.
+func (w *ward) recurring() {
+	for _, name := range []string{"overdue", "failing", "paused"} {
+		w.must(recurring.Define(w.ctx, w.b, recurring.Job{Name: name, Queue: "quiet", Every: time.Hour}))
+		w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error {
+			be, err := tx.Backend()
+			w.must(err)
+			j, err := be.LockRecurring(w.ctx, name)
+			w.must(err)
+			switch j.Look = j.Now.Add(-2 * time.Minute); name {
+			case "failing":
+				j.Look, j.Failures, j.Error = j.Now.Add(time.Minute), 1, "oops"
+			case "paused":
+				j.State = recurring.StatePaused
+			}
+			return be.SetRecurring(w.ctx, *j)
+		}))
+	}
+	found, err := doctor.Diagnose(w.ctx, w.b, "")
+	w.must(err)
+	got := make(map[string]string)
+	for _, f := range found {
+		if strings.HasPrefix(f.Code, "recurring.") && f.Bad {
+			got[f.Object] = f.Code
+		}
+	}
+	if len(got) != 2 || got[`recurring job "overdue"`] != "recurring.overdue" || got[`recurring job "failing"`] != "recurring.failing" {
+		w.Errorf("of recurring jobs doctor finds %v", got)
+	}
+	for _, name := range []string{"overdue", "failing", "paused"} {
+		w.must(recurring.Remove(w.ctx, w.b, name))
+	}
 }
 
 func (w *ward) delayed() {
@@ -130,27 +167,27 @@ func (w *ward) dialog(from, to string, f func(*parley.Conversation) error) (h pa
 }
 
 func (w *ward) tasks() {
-	s, err := w.b.OpenScheduler(w.ctx, "nightly", nil)
+	s, err := phases.Open(w.ctx, w.b, "nightly", nil)
 	w.must(err)
-	w.must(s.Submit(w.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "b"}))
+	w.must(s.Submit(w.ctx, phases.Task{Phase: 1, Type: "a"}, phases.Task{Phase: 2, Type: "b"}))
 	log, err := s.Log(w.ctx, parley.ID{}, 10)
 	w.must(err)
 	first, second := log[0].ID.String(), log[1].ID.String()
-	w.finds(second, "schedule.barrier")
+	w.finds(second, "plan.barrier")
 
 	ctx, stop := context.WithCancel(w.ctx)
 	started, end := make(chan struct{}), make(chan error)
 	over := make(chan error, 1)
 	go func() {
-		over <- s.Run(ctx, parley.TaskHandlers{"a": func(ctx context.Context, t *parley.RunningTask) error {
+		over <- s.Run(ctx, phases.Handlers{"a": func(ctx context.Context, t *phases.Running) error {
 			close(started)
 			return <-end
 		}}, nil)
 	}()
 	<-started
-	w.finds("nightly", "schedule.barrier")
-	w.finds(first, "schedule.barrier", "task.running")
-	end <- parley.DeadTask(errors.New("no such account"))
+	w.finds("nightly", "plan.barrier")
+	w.finds(first, "plan.barrier", "task.running")
+	end <- phases.Dead(errors.New("no such account"))
 	for range 500 {
 		if p, err := s.Progress(w.ctx); err != nil || p.Halted {
 			w.must(err)
@@ -160,13 +197,13 @@ func (w *ward) tasks() {
 	}
 	stop()
 	<-over
-	w.finds("nightly", "schedule.halted")
-	w.finds(first, "schedule.halted", "task.over")
-	w.finds("", "schedule.halted")
+	w.finds("nightly", "plan.halted")
+	w.finds(first, "plan.halted", "task.over")
+	w.finds("", "plan.halted")
 
-	idle, err := w.b.OpenScheduler(w.ctx, "idle", nil)
+	idle, err := phases.Open(w.ctx, w.b, "idle", nil)
 	w.must(err)
-	w.must(idle.Submit(w.ctx, parley.Task{Phase: 1, Type: "a"}))
+	w.must(idle.Submit(w.ctx, phases.Task{Phase: 1, Type: "a"}))
 	w.finds("idle") // it may have been submitted a moment ago
 }
 
@@ -193,7 +230,7 @@ func (w *ward) groups() {
 
 	ready := w.post("work", "")
 	w.finds(ready.String(), "group.ready", "worker.none")
-	if _, ok := w.be.(backend.TransactionHolder); ok {
+	if w.be.Capabilities().HoldsInTransaction {
 		d, err := w.b.Receive(w.ctx, "work", &parley.ReceiveOptions{Hold: parley.HoldTransaction})
 		w.must(err)
 		w.finds(ready.String(), "group.held", "worker.none")
@@ -282,18 +319,18 @@ func (w *ward) locks() {
 
 func (w *ward) workers() {
 	id := w.post("work", "")
-	record := backend.Attendance{Reader: backend.NewID(), Worker: backend.NewID(), Queue: w.queues[0],
+	record := backend.ReaderRecord{Reader: backend.NewID(), Worker: backend.NewID(), Queue: w.queues[0],
 		Owner: "host:1", Readers: 1, For: time.Minute, InHand: []backend.ID{id}}
-	_, err := w.be.Attend(w.ctx, record)
+	_, err := w.be.PutReader(w.ctx, record)
 	w.must(err)
 	w.finds(id.String(), "group.ready") // the worker is there
 	record.For = time.Millisecond
-	_, err = w.be.Attend(w.ctx, record)
+	_, err = w.be.PutReader(w.ctx, record)
 	w.must(err)
 	time.Sleep(5 * time.Millisecond)
 	w.finds("work", "group.parked", "group.deferred", "worker.dead", "worker.none")
 	record.For = time.Minute
-	_, err = w.be.Attend(w.ctx, record)
+	_, err = w.be.PutReader(w.ctx, record)
 	w.must(err)
 }
 
@@ -325,12 +362,12 @@ func (w *ward) clock() {
 	}
 }
 
-// late waits until duties that nobody does must be missed.
+// late waits until maintenance jobs that no broker does must be missed.
 func (w *ward) late(since time.Time) {
 	time.Sleep(time.Until(since.Add(11 * time.Second)))
 	found, err := doctor.Diagnose(w.ctx, w.b, "")
 	w.must(err)
-	for _, want := range []string{"duty.stopped duty delayed", "duty.stopped duty timers", `schedule.idle schedule "idle"`, `message.inhand queue "work"`} {
+	for _, want := range []string{"maintenance.stopped job delayed", "maintenance.stopped job timers", `plan.idle plan "idle"`, `message.inhand queue "work"`} {
 		if !slices.ContainsFunc(found, func(f doctor.Finding) bool { return fmt.Sprint(f.Code, " ", f.Object) == want }) {
 			w.Errorf("doctor finds %v, and not %s", found, want)
 		}
@@ -340,12 +377,12 @@ func (w *ward) late(since time.Time) {
 	if len(overdue) != 2 {
 		w.Errorf("overdue are %v, want timers and delayed posts", overdue)
 	}
-	for _, duty := range []backend.Duty{backend.DutyDelayed, backend.DutyTimers} {
-		_, _, err := w.be.Tend(w.ctx, duty, 100)
+	for _, job := range []backend.Job{backend.JobDelayed, backend.JobTimers} {
+		_, _, err := w.be.Maintain(w.ctx, job, 100)
 		w.must(err)
 	}
 	if overdue, err = w.be.Overdue(w.ctx); err != nil || len(overdue) > 0 {
-		w.Errorf("when the duties were done, %v are overdue, %v", overdue, err)
+		w.Errorf("when the jobs were done, %v are overdue, %v", overdue, err)
 	}
 }
 
@@ -369,7 +406,7 @@ func (w *ward) unknown() {
 // It closes the store.
 func Finds(t *testing.T, be backend.Backend, code, object string) string {
 	t.Helper()
-	b, err := parley.New(t.Context(), be, &parley.Options{NoDuties: true})
+	b, err := parley.New(t.Context(), be, &parley.Options{NoMaintenance: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,8 @@ type judge struct {
 
 // check judges a history by what is in the user tables at its end. stall is the longest
 // time without progress, while messages wait and no fault is on.
-func check(history []event, rows rows, stall time.Duration) *verdict {
+// Clocks of processes may differ by slack, where theirs is the database's.
+func check(history []event, rows rows, stall, slack time.Duration) *verdict {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
 	j := &judge{&verdict{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
 		make(map[message]*passage), make(map[string]*call), make(map[string]bool)}
@@ -79,12 +80,12 @@ func check(history []event, rows rows, stall time.Duration) *verdict {
 		p.settle(j.committed)
 	}
 	j.effects()
-	j.early()
+	j.early(slack)
 	j.holders()
 	j.handovers()
 	j.hot()
 	j.progress(stall)
-	j.blocked()
+	j.blocked(slack)
 	j.promotions()
 	j.phases()
 	j.locks()

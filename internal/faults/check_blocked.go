@@ -13,7 +13,7 @@ type release struct {
 
 // blocked finds effects of handlers that were called for a group while it was parked,
 // or deferred and not yet due.
-func (j *judge) blocked() {
+func (j *judge) blocked(slack time.Duration) {
 	releases := make(map[string]map[string]*release) // by group, and by attempt
 	for _, e := range j.history {
 		switch e.Kind {
@@ -35,7 +35,7 @@ func (j *judge) blocked() {
 		}
 		b := block{from: e.At}
 		if e.After > 0 {
-			b.to = e.Since.Add(time.Duration(e.After))
+			b.to = e.Since.Add(time.Duration(e.After) - slack)
 		}
 		// Another operator may release the group before the one who parked it has
 		// written that down.

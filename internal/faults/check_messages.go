@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // effects compares what was committed by senders with what receivers committed.
@@ -35,9 +36,9 @@ func (j *judge) effects() {
 
 // early finds delayed posts and timers that were handled before their time, also by
 // handlers that did not commit.
-func (j *judge) early() {
+func (j *judge) early(slack time.Duration) {
 	for _, c := range j.calls {
-		if p := j.messages[c.message]; p != nil && len(p.parents) == 0 && c.from.Before(p.arrives) {
+		if p := j.messages[c.message]; p != nil && len(p.parents) == 0 && c.from.Before(p.arrives.Add(-slack)) {
 			j.problem(&j.Broken, "%v was handled %v too early", c.message, p.arrives.Sub(c.from))
 		}
 	}

@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// progress looks for a time in which messages waited, nothing hindered, and no handler
-// that committed returned.
+// onePrograms are faults of a single program, which must not hinder the others.
+var onePrograms = []string{"kill", "stop"}
+
+// progress looks for a time in which messages waited, nothing hindered all programs, and no
+// handler that committed returned.
 func (j *judge) progress(stall time.Duration) {
 	type change struct {
 		at              time.Time
@@ -29,6 +32,9 @@ func (j *judge) progress(stall time.Duration) {
 		}
 	}
 	for _, e := range j.history {
+		if slices.Contains(onePrograms, e.Name) {
+			continue
+		}
 		switch e.Kind {
 		case fault:
 			list = append(list, change{e.At, 0, 1})

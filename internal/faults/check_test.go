@@ -43,9 +43,21 @@ func judged(t *testing.T, forge func(f *forged), want string) {
 	t.Helper()
 	f := sound()
 	forge(f)
-	v := check(f.history, f.rows, 10*time.Second)
+	v := check(f.history, f.rows, 10*time.Second, 0)
 	if got := v.String(); got != want {
 		t.Errorf("%s, want %s\n%q", got, want, v.Problems)
+	}
+}
+
+// TestSlack: clocks of programs that differ make something early by as much, and by no more.
+func TestSlack(t *testing.T) {
+	for after, want := range map[time.Duration]string{3 * time.Second: nothing, 5 * time.Second: oneBroken} {
+		f := sound()
+		f.history[2].After = int64(after) // from the third second on, and handled in the seventh
+		f.history[2].At = at(5)
+		if got := check(f.history, f.rows, 10*time.Second, 2*time.Second).String(); got != want {
+			t.Errorf("after %v: %s, want %s", after, got, want)
+		}
 	}
 }
 
@@ -163,9 +175,13 @@ func TestForgedHolds(t *testing.T) {
 func TestForgedProgress(t *testing.T) {
 	judgeAll(t, map[string]forgery{
 		"stuck": {func(f *forged) { f.history[7] = step(60, returned, 1, "b") }, oneStuck},
-		"a fault excuses a stall": {func(f *forged) {
+		"one program's stop excuses no stall": {func(f *forged) {
 			f.history[7] = step(60, returned, 1, "b")
 			f.add(event{At: at(7).Add(1), Kind: fault, Name: "stop"}, event{At: at(59), Kind: healed, Name: "stop"})
+		}, oneStuck},
+		"a fault excuses a stall": {func(f *forged) {
+			f.history[7] = step(60, returned, 1, "b")
+			f.add(event{At: at(7).Add(1), Kind: fault, Name: "server killed"}, event{At: at(59), Kind: healed, Name: "server killed"})
 		}, nothing},
 		"a delayed post is late": {func(f *forged) {
 			f.history[2].After = int64(20 * time.Second)

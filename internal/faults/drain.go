@@ -8,6 +8,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/phases"
 )
 
 // drain waits until nothing is left, and tells what is if nothing is settled for longer
@@ -61,11 +62,11 @@ func waiting(q parley.QueueStatus) int {
 }
 
 // unfinished returns the schedules with tasks that are not done.
-func unfinished(ctx context.Context, b *parley.Broker) (list []parley.ScheduleStatus, err error) {
-	all, err := b.Admin().Schedules(ctx)
+func unfinished(ctx context.Context, b *parley.Broker) (list []phases.Status, err error) {
+	all, err := phases.List(ctx, b)
 	for _, s := range all {
 		for state, n := range s.Counts {
-			if n > 0 && state != parley.TaskDone {
+			if n > 0 && state != phases.StateDone {
 				list = append(list, s)
 				break
 			}

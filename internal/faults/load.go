@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/applock"
+	"github.com/parleymq/parley/phases"
 )
 
 // sender is one of a program's goroutines that make work. It is the only writer of the
@@ -23,9 +25,9 @@ type sender struct {
 	name string
 	next map[string]int // the next number in each stream
 
-	diary    *parley.Sender    // by load_diary.go
-	session  *applock.Session  // by load_locks.go
-	schedule *parley.Scheduler // by load_tasks.go
+	diary    *parley.Sender   // by load_diary.go
+	session  *applock.Session // by load_locks.go
+	schedule *phases.Plan     // by load_tasks.go
 }
 
 // loads are what senders do, each as often as its weight says.
@@ -73,6 +75,8 @@ func (s *sender) run(ctx context.Context, fail func(error)) {
 		}
 	}
 }
+
+var errNoRow = errors.New("the hot row was not changed")
 
 var errBack = errors.New("rolled back on purpose")
 
@@ -156,12 +160,12 @@ type handlers struct {
 // mux has the handlers of all loads.
 func (h *handlers) mux() *parley.Mux {
 	mux := parley.NewMux()
-	mux.HandleFunc(parley.Default, h.post)
+	mux.HandleFunc(parley.DefaultType, h.post)
 	mux.HandleFunc(requestType, h.request)
 	mux.HandleFunc(replyType, h.reply)
 	mux.HandleFunc(parley.DialogTimer, h.timer)
 	mux.HandleFunc(parley.EndDialog, h.ended)
-	mux.HandleFunc(parley.ErrorType, h.errored)
+	mux.HandleFunc(parley.ErrorMessageType, h.errored)
 	mux.HandleFunc(entryType, h.entry)
 	return mux
 }
@@ -223,7 +227,7 @@ func (h *handlers) aside(ctx context.Context) error {
 	case n < 30:
 		e := event{Kind: sending, Stream: "aside/" + h.serialName()}
 		h.rec.write(e)
-		_, err := h.b.Post(ctx, postQueue, body{Stream: e.Stream}.payload(parley.Default))
+		_, err := h.b.Post(ctx, postQueue, body{Stream: e.Stream}.payload(parley.DefaultType))
 		e.Kind = outcome(err, true)
 		h.rec.write(e)
 		return err
@@ -238,7 +242,15 @@ func writeEffect(ctx context.Context, tx *parley.Tx, e effect) error {
 		"INSERT INTO faults_effect (stream, seq, attempt, hot) VALUES ('%s', %d, '%s', %d)",
 		e.Stream, e.Seq, e.Attempt, e.Hot))
 	if err == nil && e.Hot >= 0 {
-		_, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("UPDATE faults_hot SET n = n + 1 WHERE id = %d", e.Hot))
+		var res sql.Result
+		res, err = tx.SQL().ExecContext(ctx, fmt.Sprintf("UPDATE faults_hot SET n = n + 1 WHERE id = %d", e.Hot))
+		if err != nil {
+			return err
+		}
+		// MariaDB may report success for a statement that its time limit has ended.
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(errNoRow, err)
+		}
 	}
 	return err
 }

@@ -121,6 +121,6 @@ func (h *handlers) ended(ctx context.Context, m *parley.Message) error {
 
 // errored handles what should not come.
 func (h *handlers) errored(ctx context.Context, m *parley.Message) error {
-	h.rec.write(event{Kind: failed, Name: "the conversation of " + m.Service + " with " + m.Far + ": " + m.Err().Error()})
+	h.rec.write(event{Kind: failed, Name: "the conversation of " + m.Service + " with " + m.FarService + ": " + m.Err().Error()})
 	return m.End(ctx)
 }

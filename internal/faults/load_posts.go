@@ -26,7 +26,7 @@ func (s *sender) posts(ctx context.Context) error {
 				o = append(o, parley.After(delay))
 			}
 			log(e)
-			if _, err := tx.Post(ctx, postQueue, body{Stream: e.Stream, Seq: e.Seq}.payload(parley.Default), o...); err != nil {
+			if _, err := tx.Post(ctx, postQueue, body{Stream: e.Stream, Seq: e.Seq}.payload(parley.DefaultType), o...); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (h *handlers) post(ctx context.Context, m *parley.Message) error {
 		}
 		side := body{Stream: "side/" + a.name}
 		a.posts(side.Stream, 0)
-		_, err := a.tx.Post(ctx, postQueue, side.payload(parley.Default))
+		_, err := a.tx.Post(ctx, postQueue, side.payload(parley.DefaultType))
 		return err
 	})
 }

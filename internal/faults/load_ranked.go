@@ -20,7 +20,7 @@ func (s *sender) rankedPosts(ctx context.Context) error {
 		for range 10 {
 			e := s.single("ranked")
 			log(e)
-			p, rank := body{Stream: e.Stream}.payload(parley.Default), parley.Priority(1+rand.IntN(10))
+			p, rank := body{Stream: e.Stream}.payload(parley.DefaultType), parley.Priority(1+rand.IntN(10))
 			id, err := tx.Post(ctx, rankedQueue, p, rank)
 			if err != nil {
 				return err

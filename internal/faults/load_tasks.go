@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/phases"
 )
 
 // submit submits tasks of three phases to a schedule of its own, some of them later than
@@ -16,23 +17,23 @@ func (s *sender) submit(ctx context.Context) error {
 	if s.schedule != nil {
 		return s.release(ctx)
 	}
-	schedule, err := s.b.OpenScheduler(ctx, s.serialName(), &parley.SchedulerOptions{MaxAttempts: 1000})
+	schedule, err := phases.Open(ctx, s.b, s.serialName(), &phases.Options{MaxAttempts: 1000})
 	if err != nil {
 		return err
 	}
 	s.schedule = schedule
 	for range 1 + rand.IntN(2) {
 		err := s.send(ctx, func(tx *parley.Tx, log func(event)) error {
-			var tasks []parley.Task
+			var tasks []phases.Task
 			for range 1 + rand.IntN(8) {
 				phase := 1 + rand.IntN(3)
 				e := event{Stream: taskStream(schedule.Name(), phase, int(s.serial.Add(1)))}
 				log(e)
-				tasks = append(tasks, parley.Task{Phase: phase, Type: "effect", Body: body{Stream: e.Stream}.payload("").Body})
+				tasks = append(tasks, phases.Task{Phase: phase, Type: "effect", Body: body{Stream: e.Stream}.payload("").Body})
 			}
-			return tx.Submit(ctx, schedule, tasks...)
+			return schedule.SubmitTx(ctx, tx, tasks...)
 		})
-		if err := unless(err, parley.ErrPhaseClosed); err != nil { // a task of a later phase may have begun
+		if err := unless(err, phases.ErrClosed); err != nil { // a task of a later phase may have begun
 			return err
 		}
 	}
@@ -48,7 +49,7 @@ func (s *sender) release(ctx context.Context) error {
 		return nil // later
 	}
 	if err == nil {
-		err = s.schedule.Release(ctx)
+		err = s.schedule.Delete(ctx)
 	}
 	if err == nil {
 		s.schedule = nil
@@ -58,9 +59,9 @@ func (s *sender) release(ctx context.Context) error {
 
 // tasks runs the tasks of all schedules.
 func (p *program) tasks(ctx context.Context, b *parley.Broker, fail func(error)) {
-	pool, err := b.NewTaskPool(parley.TaskHandlers{"effect": p.task}, &parley.TaskPoolOptions{
+	pool, err := phases.NewPool(b, phases.Handlers{"effect": p.task}, &phases.PoolOptions{
 		Workers: 2, MaxDeaths: 1000,
-		BackOff: func(int) time.Duration { return 50 * time.Millisecond },
+		Backoff: func(int) time.Duration { return 50 * time.Millisecond },
 	})
 	for {
 		if err == nil {
@@ -75,7 +76,7 @@ func (p *program) tasks(ctx context.Context, b *parley.Broker, fail func(error))
 	}
 }
 
-func (p *program) task(ctx context.Context, t *parley.RunningTask) error {
+func (p *program) task(ctx context.Context, t *phases.Running) error {
 	b, err := bodyOf(&parley.Message{Body: t.Body})
 	if err != nil {
 		return err

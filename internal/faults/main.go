@@ -36,6 +36,8 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", time.Minute, "the longest time for both")
 	flag.DurationVar(&o.drain, "drain", time.Minute,
 		"how long nothing may be settled while messages are left after the last fault")
+	flag.DurationVar(&o.slack, "slack", 0,
+		"by how much clocks of programs may differ, where theirs is the database's: nothing is early by less")
 	flag.Parse()
 	// What the run has started ends with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -99,11 +98,11 @@ func (s *suite) killProgram(context.Context) error {
 // stopProgram keeps a program from running for longer than its leases last.
 func (s *suite) stopProgram(context.Context) error {
 	p := s.running[rand.IntN(len(s.running))].Process
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.Signal(pauseSignal); err != nil {
 		return err
 	}
 	time.Sleep(lease * 3 / 2)
-	return p.Signal(syscall.SIGCONT)
+	return p.Signal(resumeSignal)
 }
 
 // blackhole has answers vanish, and closes the connections then: what vanished will

@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/phases"
 )
 
 const (
@@ -126,8 +127,8 @@ func (p *program) work(
 var faulty = []error{parley.ErrNewerSchema, parley.ErrNotMigrated, parley.ErrPool, parley.ErrClosed, parley.ErrTxDone,
 	parley.ErrSettled, parley.ErrInvalidOption, parley.ErrInvalidName, parley.ErrInvalidBody, parley.ErrUnknownQueue,
 	parley.ErrUnknownService, parley.ErrUnknownContract, parley.ErrUnknownType, parley.ErrTypeNotAllowed,
-	parley.ErrNoConversation, parley.ErrEnded, parley.ErrPeerEnded, parley.ErrConversationError, parley.ErrSealed,
-	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, parley.ErrQueueDisabled, parley.ErrNoSchedule}
+	parley.ErrNoConversation, parley.ErrEnded, parley.ErrFarEnded, parley.ErrConversationError, parley.ErrSealed,
+	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, parley.ErrQueueDisabled, phases.ErrNoPlan}
 
 // passing says whether an error may be gone when the same is done again.
 func passing(err error) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -29,6 +30,7 @@ type options struct {
 	clock                        bool   // the server has one that steps back
 	operations, faults, programs int
 	limit, drain                 time.Duration // of the faults, of the time after them
+	slack                        time.Duration // by which clocks of programs may differ
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
@@ -65,13 +67,14 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 		return nil, err
 	}
 	defer func() {
-		if v != nil && v.bad() {
+		failed := err != nil && !errors.Is(err, errMissing) || v != nil && v.bad()
+		err = errors.Join(err, s.leave(failed))
+		if failed {
 			fmt.Fprintln(os.Stderr, "faults: the histories are in", s.dir)
 			return
 		}
 		os.RemoveAll(s.dir)
 	}()
-	defer func() { err = errors.Join(err, s.leave()) }()
 	if err := s.serve(); err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func run(ctx context.Context, o options) (v *verdict, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v = check(history, rows, stall)
+	v = check(history, rows, stall, s.slack)
 	for _, text := range left {
 		v.problem(&v.Stuck, "%s", text)
 	}
@@ -160,22 +163,46 @@ func (s *suite) serve() (err error) {
 	return nil
 }
 
-// leave stops what the run has started.
-func (s *suite) leave() (err error) {
+// leave stops what the run has started, and keeps what its server has printed if the run
+// failed.
+func (s *suite) leave(failed bool) (err error) {
 	if s.proxy != nil {
 		s.proxy.Close()
 		s.proxy.cut()
 	}
 	folder := ""
 	if s.own != nil {
-		folder, _ = s.own.do("folder")
-		_, err = s.own.do("stop")
+		folder, err = s.own.do("folder")
+		if err == nil && failed {
+			err = s.keepOutput(folder)
+		}
+		_, e := s.own.do("stop")
+		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, s.disk.unmount())
 	if folder != "" {
 		err = errors.Join(err, os.RemoveAll(folder))
 	}
 	return err
+}
+
+// keepOutput copies what the server of a folder has printed.
+func (s *suite) keepOutput(folder string) error {
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		output := filepath.Ext(path) == ".out" || filepath.Base(path) == "log" // the latter is PostgreSQL's
+		if err != nil || d.IsDir() || !output {
+			return nil // the server may remove files meanwhile
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(s.dir, strings.ReplaceAll(name, string(filepath.Separator), "-")), text, 0o600)
+	})
 }
 
 // setup makes the tables.

@@ -24,7 +24,7 @@ func TestTallyCountsAsTheCheckerDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := check(history, rows{}, stall).Operations
+		want := check(history, rows{}, stall, 0).Operations
 		if _, err := rec.f.WriteString(`{"kind":"sending"`); err != nil {
 			t.Fatal(err)
 		}

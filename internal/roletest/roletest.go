@@ -15,6 +15,8 @@ import (
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/phases"
+	"github.com/parleymq/parley/recurring"
 )
 
 // Site is an empty store of the test's own.
@@ -53,7 +55,7 @@ func Run(t *testing.T, site Site) {
 	} {
 		t.Run(string(x.role), func(t *testing.T) {
 			b := broker(t, site.As(t, x.role, func(account string) string {
-				text, err := owner.Backend().(backend.Granter).Grants(t.Context(), x.role, account)
+				text, err := owner.Backend().Capabilities().Granter.Grants(t.Context(), x.role, account)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +82,7 @@ var catalog = parley.Catalog{
 
 func broker(t *testing.T, be backend.Backend) *parley.Broker {
 	t.Helper()
-	b, err := parley.New(t.Context(), be, &parley.Options{NoDuties: true, KeepOnce: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	b, err := parley.New(t.Context(), be, &parley.Options{NoMaintenance: true, KeepOnce: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,9 +226,10 @@ func (c *cast) sender(site Site) {
 func (c *cast) worker(site Site) {
 	c.send(c.b)
 	c.receive()
-	c.duties()
+	c.jobs()
 	c.locks()
 	c.tasks()
+	c.recurring()
 	_, err := c.b.Admin().DeadLetters(c.ctx, "", 10)
 	c.denied("dead letters", err)
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
@@ -240,7 +243,7 @@ func (c *cast) receive() {
 	handler := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		body := string(m.Body)
 		switch {
-		case m.Type == parley.EndDialog || m.Type == parley.ErrorType || m.Type == parley.EndOfStream:
+		case m.Type == parley.EndDialog || m.Type == parley.ErrorMessageType || m.Type == parley.EndOfStream:
 			return m.End(ctx)
 		case body == "1" || body == "3":
 			return parley.DeadLetter(errors.New("it cannot be handled"))
@@ -288,10 +291,10 @@ func (c *cast) drain(make func() *parley.Worker) {
 	}
 }
 
-func (c *cast) duties() {
-	for duty := range backend.Duty(backend.DutyCount) {
-		if _, _, err := c.b.Backend().Tend(c.ctx, duty, 100); err != nil {
-			c.Errorf("duty %s: %v", duty, err)
+func (c *cast) jobs() {
+	for job := range backend.Job(backend.JobCount) {
+		if _, _, err := c.b.Backend().Maintain(c.ctx, job, 100); err != nil {
+			c.Errorf("job %s: %v", job, err)
 		}
 	}
 }
@@ -315,11 +318,11 @@ func (c *cast) locks() {
 }
 
 func (c *cast) tasks() {
-	s, err := c.b.OpenScheduler(c.ctx, "nightly", &parley.SchedulerOptions{MaxAttempts: 2})
+	s, err := phases.Open(c.ctx, c.b, "nightly", &phases.Options{MaxAttempts: 2})
 	c.must(err)
-	c.must(s.Submit(c.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "a"}))
+	c.must(s.Submit(c.ctx, phases.Task{Phase: 1, Type: "a"}, phases.Task{Phase: 2, Type: "a"}))
 	tried := false
-	handlers := parley.TaskHandlers{"a": func(ctx context.Context, t *parley.RunningTask) error {
+	handlers := phases.Handlers{"a": func(ctx context.Context, t *phases.Running) error {
 		if !tried {
 			tried = true
 			return errors.New("the first attempt fails")
@@ -328,8 +331,20 @@ func (c *cast) tasks() {
 		return err
 	}}
 	c.must(s.Seal(c.ctx))
-	c.must(s.Run(c.ctx, handlers, &parley.TaskPoolOptions{BackOff: func(int) time.Duration { return time.Millisecond }}))
-	c.must(s.Release(c.ctx))
+	c.must(s.Run(c.ctx, handlers, &phases.PoolOptions{Backoff: func(int) time.Duration { return time.Millisecond }}))
+	c.must(s.Delete(c.ctx))
+}
+
+func (c *cast) recurring() {
+	j := recurring.Job{Name: "often", Queue: "notes", Every: 10 * time.Millisecond, Overlap: recurring.OverlapSkip}
+	c.must(recurring.Define(c.ctx, c.b, j))
+	c.must(recurring.Start(c.ctx, c.b))
+	for fired := int64(0); fired == 0; {
+		list, err := recurring.List(c.ctx, c.b)
+		c.must(errors.Join(err, c.ctx.Err()))
+		fired = list[0].Fired
+	}
+	c.must(recurring.Remove(c.ctx, c.b, j.Name))
 }
 
 func (c *cast) operator(Site) {
@@ -340,9 +355,9 @@ func (c *cast) operator(Site) {
 	owner := *c
 	owner.b = c.owner
 	owner.receive()
-	s, err := c.owner.OpenScheduler(c.ctx, "weekly", nil)
+	s, err := phases.Open(c.ctx, c.owner, "weekly", nil)
 	c.must(err)
-	c.must(s.Submit(c.ctx, parley.Task{Phase: 1, Type: "a"}, parley.Task{Phase: 2, Type: "a"}))
+	c.must(s.Submit(c.ctx, phases.Task{Phase: 1, Type: "a"}, phases.Task{Phase: 2, Type: "a"}))
 
 	for _, what := range []string{"", "posts", "work"} {
 		found, err := doctor.Diagnose(c.ctx, c.b, what)
@@ -359,6 +374,12 @@ func (c *cast) operator(Site) {
 	c.groups()
 	c.dead()
 	c.schedules()
+	j := recurring.Job{Name: parley.NewID().String(), Queue: "notes", Every: time.Hour, Overlap: recurring.OverlapSkip}
+	c.must(recurring.Define(c.ctx, c.b, j))
+	_, err = recurring.RunNow(c.ctx, c.b, j.Name)
+	c.must(err)
+	c.must(recurring.Pause(c.ctx, c.b, j.Name))
+	c.must(recurring.Remove(c.ctx, c.b, j.Name))
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
 	c.denied("begin", c.b.InTx(c.ctx, func(tx *parley.Tx) error { _, err := tx.Begin(c.ctx, "Shop", "Work", jobs); return err }))
 }
@@ -374,9 +395,9 @@ func (c *cast) looks() {
 	}
 	for _, look := range []func() error{
 		func() error { _, err := applock.List(c.ctx, c.b, ""); return err },
-		func() error { _, err := c.b.Admin().Schedules(c.ctx); return err },
+		func() error { _, err := phases.List(c.ctx, c.b); return err },
 		func() error {
-			_, err := c.b.Admin().TaskLog(c.ctx, parley.TaskQuery{Schedule: "weekly", Limit: 10})
+			_, err := phases.Log(c.ctx, c.b, phases.Query{Plan: "weekly", Limit: 10})
 			return err
 		},
 		func() error { _, err := c.b.Admin().Withheld(c.ctx, 10); return err },
@@ -464,7 +485,7 @@ func (c *cast) dead() {
 }
 
 func (c *cast) schedules() {
-	s, err := c.b.FindScheduler(c.ctx, "weekly")
+	s, err := phases.Find(c.ctx, c.b, "weekly")
 	c.must(err)
 	_, err = s.Status(c.ctx)
 	c.must(err)
@@ -475,5 +496,5 @@ func (c *cast) schedules() {
 	_, err = s.Cancel(c.ctx)
 	c.must(err)
 	c.must(s.Seal(c.ctx))
-	c.must(s.Release(c.ctx))
+	c.must(s.Delete(c.ctx))
 }

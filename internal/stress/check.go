@@ -32,7 +32,7 @@ type fate int
 const (
 	undone    fate = iota // rolled back, or never ended
 	committed             // the commit returned without error
-	maybe                 // nobody knows: the process or its connection died in the commit
+	maybe                 // the run does not know: the process or its connection died in the commit
 )
 
 func (f fate) String() string { return [...]string{"undone", "committed", "maybe"}[f] }

@@ -8,7 +8,7 @@ import (
 )
 
 // recorded is a history without fault: two streams, one of them with a gap where
-// nobody knows whether a message was sent.
+// the run does not know whether a message was sent.
 func recorded() *history {
 	h := &history{}
 	for i, token := range []string{"a1", "b1", "a2", "a3", "b2", "a4"} {
@@ -23,7 +23,6 @@ func recorded() *history {
 	for i, token := range []string{"b1", "b2"} {
 		h.effects = append(h.effects, effect{"b", i, token})
 	}
-	ms := time.Millisecond
 	h.holds = []hold{
 		{who: "r1", group: "g", streams: []string{"a"}, from: 10 * ms, to: 20 * ms, settled: true},
 		{who: "r2", group: "g", streams: []string{"a"}, from: 20 * ms, to: 30 * ms, settled: true},
@@ -32,80 +31,83 @@ func recorded() *history {
 	return h
 }
 
+const ms = time.Millisecond
+
+// spoiled are histories that are spoiled in one way each, and what the check says of them.
+var spoiled = []struct {
+	name  string
+	spoil func(h *history)
+	want  verdict
+}{
+	{"nothing wrong", func(h *history) {}, verdict{}},
+	{"a doubtful message received", func(h *history) {
+		h.effects = append(h.effects, effect{"b", 2, "b3"})
+	}, verdict{}},
+	{"senders that count apart may overtake", func(h *history) {
+		h.effects[4], h.effects[5] = effect{"b", 1, "b1"}, effect{"b", 2, "b2"}
+		h.effects = append(h.effects, effect{"b", 0, "b3"})
+	}, verdict{}},
+	{"a lost message", func(h *history) {
+		h.effects = slices.Delete(h.effects, 2, 3)
+	}, verdict{lost: 1}},
+	{"a doubled message", func(h *history) {
+		h.effects = append(h.effects, effect{"a", 4, "a4"})
+	}, verdict{doubled: 1}},
+	{"a message received three times", func(h *history) {
+		h.effects = append(h.effects, effect{"a", 4, "a4"}, effect{"a", 5, "a4"})
+	}, verdict{doubled: 2}},
+	{"a message doubled later is out of order as well", func(h *history) {
+		h.effects = append(h.effects, effect{"a", 4, "a1"})
+	}, verdict{doubled: 1, outOfOrder: 1}},
+	{"two messages reordered", func(h *history) {
+		h.effects[1].index, h.effects[2].index = 2, 1
+	}, verdict{outOfOrder: 1}},
+	{"a message that was rolled back", func(h *history) {
+		h.effects = append(h.effects, effect{"b", 2, "b4"})
+	}, verdict{ghosts: 1}},
+	{"a message that was never sent", func(h *history) {
+		h.effects = append(h.effects, effect{"b", 2, "b9"})
+	}, verdict{ghosts: 1}},
+	{"a message in the wrong stream", func(h *history) {
+		h.effects[0].stream = "b"
+	}, verdict{ghosts: 1}},
+	{"two receivers in a group", func(h *history) {
+		h.holds[1].from -= ms
+	}, verdict{twoInGroup: 2}}, // in the group and in the stream
+	{"two receivers of a stream in two groups", func(h *history) {
+		h.holds[2].streams = []string{"a"}
+	}, verdict{twoInGroup: 2}},
+	{"a long hold over two others", func(h *history) {
+		h.holds = append(h.holds, hold{who: "r3", group: "g", from: 5 * ms, to: 40 * ms, settled: true})
+	}, verdict{twoInGroup: 2}},
+	{"a hold that was killed in between", func(h *history) {
+		h.holds[0].to, h.holds[0].settled = 29*ms, false
+		h.cuts = []cut{{12 * ms, 13 * ms}}
+	}, verdict{}},
+	{"a hold that began while its process was killed", func(h *history) {
+		h.holds[0].to, h.holds[0].settled = 29*ms, false
+		h.cuts = []cut{{8 * ms, 12 * ms}}
+	}, verdict{}},
+	{"a hold that was not killed in between", func(h *history) {
+		h.holds[0].to, h.holds[0].settled = 29*ms, false
+		h.cuts = []cut{{2 * ms, 3 * ms}, {28 * ms, 29 * ms}}
+	}, verdict{twoInGroup: 2}},
+	{"a lease that ran out", func(h *history) {
+		h.holds[0].to, h.holds[0].settled, h.holds[0].until = 29*ms, false, 18*ms
+	}, verdict{}},
+	{"a lease that ran out, a transaction that changed nothing, and the lease again", func(h *history) {
+		h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 18*ms, true
+	}, verdict{}},
+	{"a transaction that changed nothing in a lease that had not run out", func(h *history) {
+		h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 22*ms, true
+	}, verdict{twoInGroup: 2}},
+	{"a lease that ran out and was acknowledged all the same", func(h *history) {
+		h.holds[0].to, h.holds[0].until = 29*ms, 18*ms
+	}, verdict{twoInGroup: 2}},
+}
+
 func TestCheck(t *testing.T) {
-	ms := time.Millisecond
-	tests := []struct {
-		name  string
-		spoil func(h *history)
-		want  verdict
-	}{
-		{"nothing wrong", func(h *history) {}, verdict{}},
-		{"a doubtful message received", func(h *history) {
-			h.effects = append(h.effects, effect{"b", 2, "b3"})
-		}, verdict{}},
-		{"senders that count apart may overtake", func(h *history) {
-			h.effects[4], h.effects[5] = effect{"b", 1, "b1"}, effect{"b", 2, "b2"}
-			h.effects = append(h.effects, effect{"b", 0, "b3"})
-		}, verdict{}},
-		{"a lost message", func(h *history) {
-			h.effects = slices.Delete(h.effects, 2, 3)
-		}, verdict{lost: 1}},
-		{"a doubled message", func(h *history) {
-			h.effects = append(h.effects, effect{"a", 4, "a4"})
-		}, verdict{doubled: 1}},
-		{"a message received three times", func(h *history) {
-			h.effects = append(h.effects, effect{"a", 4, "a4"}, effect{"a", 5, "a4"})
-		}, verdict{doubled: 2}},
-		{"a message doubled later is out of order as well", func(h *history) {
-			h.effects = append(h.effects, effect{"a", 4, "a1"})
-		}, verdict{doubled: 1, outOfOrder: 1}},
-		{"two messages reordered", func(h *history) {
-			h.effects[1].index, h.effects[2].index = 2, 1
-		}, verdict{outOfOrder: 1}},
-		{"a message that was rolled back", func(h *history) {
-			h.effects = append(h.effects, effect{"b", 2, "b4"})
-		}, verdict{ghosts: 1}},
-		{"a message that was never sent", func(h *history) {
-			h.effects = append(h.effects, effect{"b", 2, "b9"})
-		}, verdict{ghosts: 1}},
-		{"a message in the wrong stream", func(h *history) {
-			h.effects[0].stream = "b"
-		}, verdict{ghosts: 1}},
-		{"two receivers in a group", func(h *history) {
-			h.holds[1].from -= ms
-		}, verdict{twoInGroup: 2}}, // in the group and in the stream
-		{"two receivers of a stream in two groups", func(h *history) {
-			h.holds[2].streams = []string{"a"}
-		}, verdict{twoInGroup: 2}},
-		{"a long hold over two others", func(h *history) {
-			h.holds = append(h.holds, hold{who: "r3", group: "g", from: 5 * ms, to: 40 * ms, settled: true})
-		}, verdict{twoInGroup: 2}},
-		{"a hold that was killed in between", func(h *history) {
-			h.holds[0].to, h.holds[0].settled = 29*ms, false
-			h.cuts = []cut{{12 * ms, 13 * ms}}
-		}, verdict{}},
-		{"a hold that began while its process was killed", func(h *history) {
-			h.holds[0].to, h.holds[0].settled = 29*ms, false
-			h.cuts = []cut{{8 * ms, 12 * ms}}
-		}, verdict{}},
-		{"a hold that was not killed in between", func(h *history) {
-			h.holds[0].to, h.holds[0].settled = 29*ms, false
-			h.cuts = []cut{{2 * ms, 3 * ms}, {28 * ms, 29 * ms}}
-		}, verdict{twoInGroup: 2}},
-		{"a lease that ran out", func(h *history) {
-			h.holds[0].to, h.holds[0].settled, h.holds[0].until = 29*ms, false, 18*ms
-		}, verdict{}},
-		{"a lease that ran out, a transaction that changed nothing, and the lease again", func(h *history) {
-			h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 18*ms, true
-		}, verdict{}},
-		{"a transaction that changed nothing in a lease that had not run out", func(h *history) {
-			h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 22*ms, true
-		}, verdict{twoInGroup: 2}},
-		{"a lease that ran out and was acknowledged all the same", func(h *history) {
-			h.holds[0].to, h.holds[0].until = 29*ms, 18*ms
-		}, verdict{twoInGroup: 2}},
-	}
-	for _, tt := range tests {
+	for _, tt := range spoiled {
 		t.Run(tt.name, func(t *testing.T) {
 			h := recorded()
 			tt.spoil(h)
@@ -175,6 +177,21 @@ func TestPercentile(t *testing.T) {
 	for p, want := range map[float64]time.Duration{50: 501 * time.Millisecond, 99: 991 * time.Millisecond, 99.9: time.Second} {
 		if got := r.percentile(p); got != want {
 			t.Errorf("p%v = %v, want %v", p, got, want)
+		}
+	}
+}
+
+// TestAtWork: what MySQL remembers of a receiver tells a handler at work from a receiver
+// that is about to commit.
+func TestAtWork(t *testing.T) {
+	const before = "/*M! SET STATEMENT max_statement_time = 0 FOR */ "
+	for text, want := range map[string]bool{
+		"SAVEPOINT a": true, before + "SELECT g.group_id FROM x_grp g": true, before + "\n\tUPDATE `x_grp` SET fence = 1": true,
+		before + "INSERT IGNORE INTO x_once VALUES (1)": true, before + "DELETE x FROM x_message": false, "COMMIT": false,
+		before + "SELECT stream_id FROM x_stream FOR UPDATE": false,
+	} {
+		if atWork.MatchString(text) != want {
+			t.Errorf("%q: want %v", text, want)
 		}
 	}
 }

@@ -173,9 +173,14 @@ func (c *child) listen(out io.Reader) {
 // kill ends the child as a crash would. What it had sent and not reported may
 // have been committed or not.
 func (c *child) kill() {
+	c.led.dying.Add(1)
 	c.led.cut(func() { c.cmd.Process.Kill() })
 	c.over()
+	time.AfterFunc(mourning, func() { c.led.dying.Add(-1) })
 }
+
+// mourning is how long a server may take to notice that a client has gone.
+const mourning = 250 * time.Millisecond
 
 // finish lets the child come to its end.
 func (c *child) finish() {
@@ -227,7 +232,7 @@ func (p part) play(rec *pipe) error {
 		return err
 	}
 	defer e.close()
-	proc, err := openProcess(context.Background(), plain(p.DB), p.Role, parley.Options{Poll: 100 * time.Millisecond, Lease: time.Second, NoDuties: true})
+	proc, err := openProcess(context.Background(), plain(p.DB), p.Role, parley.Options{Poll: 100 * time.Millisecond, Lease: time.Second, NoMaintenance: true})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type recorder interface {
 type ledger struct {
 	start time.Time
 	log   io.Writer
+	dying atomic.Int32 // processes that are being killed
 
 	mu          sync.Mutex
 	history     history

@@ -129,7 +129,7 @@ func (l *load) prepare(ctx context.Context) error {
 		return err
 	}
 	l.slow.sender, l.slow.meddler = time.Second, 150*time.Millisecond
-	if !holds(b) { // a single writer: whoever is slow stops all the others
+	if !holds(b) { // a single writer: a slow transaction stops all the others
 		l.slow.sender, l.slow.meddler = 20*time.Millisecond, 5*time.Millisecond
 	}
 	if t := l.engine.effects(); t != nil && !l.control {
@@ -202,7 +202,7 @@ func (l *load) repeat(s *slot, f func(p *process)) {
 }
 
 func (l *load) start(ctx context.Context) error {
-	options := parley.Options{Poll: 100 * time.Millisecond, Lease: time.Second, NoDuties: true}
+	options := parley.Options{Poll: 100 * time.Millisecond, Lease: time.Second, NoMaintenance: true}
 	if err := l.group(ctx, roleSender, l.senders, options, l.sender); err != nil {
 		return err
 	}

@@ -22,10 +22,10 @@
 //	              a sender waited for a receiver that was not about to commit
 //	fenced-in-transaction
 //	              messages were taken away from a transaction that held their group
-//	errors        anything that nobody expected
+//	errors        anything that the run did not expect
 //
-// The rest of the line says how much happened. "maybe" are messages whose commit
-// nobody lived to hear of; what was received of them is not in "sent". The time
+// The rest of the line says how much happened. "maybe" are messages whose sender did
+// not live to hear of the commit; what was received of them is not in "sent". The time
 // of a send is measured on streams with one sender each. On PostgreSQL, MySQL and
 // MariaDB waits are counted as well: "slow-commits" are senders behind a receiver's commit for
 // more than 100 ms, "receiver-behind-handler" and "meddler-behind-handler" are

@@ -34,7 +34,7 @@ func (m *meddler) promote(p *process) {
 			group = list[0].Group
 		}
 	}
-	level := []parley.PromoteOption{parley.Level(m.rng.IntN(parley.MaxLevel + 1))}
+	level := []parley.PromoteOption{parley.PromoteLevel(m.rng.IntN(parley.MaxLevel + 1))}
 	if m.rng.IntN(10) == 0 {
 		level = append(level, parley.Sticky())
 	}

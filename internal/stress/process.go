@@ -29,7 +29,7 @@ func openProcess(ctx context.Context, e engine, role string, o parley.Options) (
 	}
 	h := &handle{Backend: be}
 	o.Owner = role
-	b, err := parley.New(ctx, h.whole(), &o)
+	b, err := parley.New(ctx, h, &o)
 	if err != nil {
 		be.Close()
 		return nil, err
@@ -38,7 +38,7 @@ func openProcess(ctx context.Context, e engine, role string, o parley.Options) (
 }
 
 // kill takes the store's handle away from the Broker, which notices nothing
-// until it tries to work. The Broker is closed when nobody uses it any more.
+// until it tries to work. The Broker is closed when its last user has let go of it.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.dead = true
@@ -154,35 +154,6 @@ func (h *handle) crash() {
 	}
 	h.Backend.Close()
 }
-
-// whole returns the handle with the optional interfaces of its backend.
-func (h *handle) whole() backend.Backend {
-	_, holds := h.Backend.(backend.TransactionHolder)
-	l, listens := h.Backend.(backend.Listener)
-	switch {
-	case holds && listens:
-		return struct {
-			*handle
-			holder
-			backend.Listener
-		}{h, holder{}, l}
-	case holds:
-		return struct {
-			*handle
-			holder
-		}{h, holder{}}
-	case listens:
-		return struct {
-			*handle
-			backend.Listener
-		}{h, l}
-	}
-	return h
-}
-
-type holder struct{}
-
-func (holder) HoldsInTransaction() {}
 
 // expected reports whether an error is what the killing of a process or of its
 // connection looks like to those who work with it.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 // receiver takes what there is and deals with it in one of many ways.
@@ -85,8 +84,7 @@ func (r *receiver) turn(p *process) bool {
 }
 
 func holds(p *process) bool {
-	_, ok := p.Backend().(backend.TransactionHolder)
-	return ok
+	return p.Backend().Capabilities().HoldsInTransaction
 }
 
 func (r *receiver) options(p *process) *parley.ReceiveOptions {
@@ -268,7 +266,7 @@ func (r *receiver) read(d *delivery, messages []*parley.Message) {
 		one := item{Message: m, stream: m.Conversation.String()}
 		switch m.Type {
 		case parley.EndDialog, parley.DialogTimer:
-		case parley.ErrorType:
+		case parley.ErrorMessageType:
 			r.rec.problem("errors", "%s: an error on conversation %s: %v", r.who, m.Conversation, m.Err())
 		default:
 			stream, token, err := parse(m.Body)
@@ -278,7 +276,7 @@ func (r *receiver) read(d *delivery, messages []*parley.Message) {
 			}
 			one.stream, one.token = stream, token
 		}
-		if !m.Conversation.IsZero() && m.Type != parley.ErrorType && m.Type != parley.DialogTimer {
+		if !m.Conversation.IsZero() && m.Type != parley.ErrorMessageType && m.Type != parley.DialogTimer {
 			c := m.Conversation.String()
 			if before, ok := last[c]; ok && m.Seq != before+1 {
 				r.rec.problem("errors", "%s: message %s %s of stream %s has number %d and follows number %d in one delivery", r.who, m.ID, one.token, one.stream, m.Seq, before)

@@ -43,6 +43,9 @@ func (l *load) result(ctx context.Context) (*report, error) {
 	} else {
 		r.verdict = l.led.history.check()
 	}
+	if e, ok := l.engine.(interface{ lastDeadlock(context.Context) string }); ok && r.counts["deadlocks"] > 0 {
+		r.verdict.problems = append(r.verdict.problems, "the server's last deadlock: "+e.lastDeadlock(ctx))
+	}
 	return r, nil
 }
 

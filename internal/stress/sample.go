@@ -92,7 +92,11 @@ type wait[K comparable] struct {
 // that a statement which has just ended may stand there: one sample is no proof.
 func (w *waits[K]) judge(sample []wait[K]) {
 	now := make(map[K]bool)
+	// A killed process may stand between its last statement and the commit until the system
+	// has taken it apart, and its connection is as idle then as that of a handler at work.
+	dying := w.led.dying.Load() > 0
 	for _, x := range sample {
+		x.working = x.working && !dying
 		w.led.count("waits", 1)
 		w.led.lasted(x.who+"-behind-"+x.whom, x.lasted, x.what)
 		if x.whom != "receiver" {

@@ -105,6 +105,18 @@ func (m *mysql) stranded(ctx context.Context) (n int, ok bool, err error) {
 	return countStranded(ctx, m.db, m.prefix)
 }
 
+// lastDeadlock returns what the server remembers of the last deadlock: the transactions,
+// their statements and locks. MySQL tells who is allowed to ask (PROCESS).
+func (m *mysql) lastDeadlock(ctx context.Context) string {
+	var kind, name, status string
+	if err := m.db.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status); err != nil {
+		return err.Error()
+	}
+	_, found, _ := strings.Cut(status, "LATEST DETECTED DEADLOCK")
+	found, _, _ = strings.Cut(found, "------------\nTRANSACTIONS")
+	return found
+}
+
 // cut ends a connection, which is all that a client sees of most troubles.
 func (m *mysql) cut(ctx context.Context, role string) (bool, error) {
 	if !m.users[role] {
@@ -130,7 +142,7 @@ func (m *mysql) watch(ctx context.Context, l *ledger) (wait func(), err error) {
 	w := &lockSampler{m, newWaits[[2]int64](l)}
 	samples := every(ctx, 50*time.Millisecond, func() { sampleStranded(ctx, m, l) })
 	// The server makes a new picture of its transactions when the last one is a
-	// tenth of a second old and nobody has asked for it since.
+	// tenth of a second old and no query has asked for it since.
 	others := every(ctx, 120*time.Millisecond, func() { w.sample(ctx) })
 	return sync.OnceFunc(func() { samples(); others() }), nil
 }
@@ -142,7 +154,7 @@ type lockSampler struct {
 }
 
 // What waits for what, in milliseconds; and what the blocker is at, or was last.
-// MySQL knows the last statement of a connection, and MariaDB for how long it has
+// MySQL knows the last statement of a connection, and MariaDB how long it has
 // been idle. A blocker may be no connection: one that has ended, or the server's own.
 const (
 	waitsMySQL = `
@@ -172,10 +184,10 @@ const (
 
 // While a receiver's handler works, the last statement is one of these: the claim,
 // savepoints, and what handlers do themselves.
-var atWork = regexp.MustCompile(`(?is)^\s*(START TRANSACTION|SAVEPOINT|RELEASE|ROLLBACK TO|SET TRANSACTION|SELECT (g|r|p|m)\.|UPDATE \S*_(grp|post)\b|INSERT (IGNORE )?INTO \S*_(once|effect|timer)\b)`)
+var atWork = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)?(START TRANSACTION|SAVEPOINT|RELEASE|ROLLBACK TO|SET TRANSACTION|SELECT (g|r|p|m)\.|UPDATE \S*_(grp|post)\b|INSERT (IGNORE )?INTO \S*_(once|effect|timer)\b)`)
 
-// idle is for how long a receiver between two statements is idle at most, if it is
-// not its handler that works.
+// idle is how long a receiver is idle at most between two statements, if it is not
+// its handler that works.
 const idle = 100 * time.Millisecond
 
 func (w *lockSampler) sample(ctx context.Context) {

@@ -129,7 +129,7 @@ type blocked struct {
 }
 
 // A receiver may hold what senders wait for only from the removal of messages to
-// the COMMIT, and in the short transactions of duties. While its handler works,
+// the COMMIT, and in the short transactions of maintenance. While its handler works,
 // the last statement is one of these: the claim, savepoints, and what handlers
 // do themselves.
 var handling = regexp.MustCompile(`(?is)^\s*(BEGIN|SAVEPOINT|RELEASE|ROLLBACK TO|WITH (t|g|s) AS|INSERT INTO \S*_(once|effect|timer)\b)`)

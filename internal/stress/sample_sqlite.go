@@ -11,7 +11,7 @@ import (
 func init() { engines["sqlite"] = openSQLite }
 
 // sqlite looks into a SQLite file. Its connection only reads: in WAL mode that
-// disturbs nobody.
+// disturbs no other connection.
 type sqlite struct {
 	plain
 	path   string

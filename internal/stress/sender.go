@@ -20,7 +20,7 @@ type sender struct {
 	origin  string
 	serial  *atomic.Int64 // of the origin
 	dialogs []dialog      // in the order in which they were begun
-	alone   bool          // nobody else writes to dialogs: take the time of a send
+	alone   bool          // no other sender writes to dialogs: take the time of a send
 	took    func(time.Duration)
 	slow    time.Duration // how long a transaction may stay open now and then
 }

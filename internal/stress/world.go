@@ -106,7 +106,7 @@ func (w *world) populate(ctx context.Context, b *parley.Broker, rec recorder, o 
 			return err
 		}
 		for _, c := range list {
-			if i, ok := at[c.Peer]; ok && !c.Initiator {
+			if i, ok := at[c.FarHandle]; ok && !c.Initiator {
 				w.Dialogs[i].Target = c.Handle
 			}
 			q.After = c.Conversation

@@ -34,7 +34,7 @@ type engine interface {
 	// Stop ends the processes, without care for the data.
 	Stop(ctx context.Context, in *instance) error
 
-	// Version asks the server at an address, which may be anybody's.
+	// Version asks the server at an address, which this program need not have started.
 	Version(ctx context.Context, address string) (string, error)
 }
 

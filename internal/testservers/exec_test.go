@@ -129,31 +129,8 @@ func TestRealServers(t *testing.T) {
 	// The process leaves nothing behind even when the test fails half-way.
 	t.Cleanup(func() { _ = process(t, cache, "stop").Run() })
 
-	// Two at once; each holds on until it has been told to go on.
-	type user struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out io.Reader
-	}
-	var users []user
-	for range 2 {
-		cmd := process(t, cache, "exec", "-only", real, "--", "sh", "-c", `echo "$PARLEY_TEST_POSTGRES $PARLEY_TEST_PGBOUNCER $PARLEY_TEST_MARIADB"; read line; exit 5`)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		// A user that the test leaves early gives its servers back, before their folder goes.
-		t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-		users = append(users, user{cmd, in, out})
-	}
-	read := func(u user) (server, bouncer, maria string) {
+	users := []caller{startCaller(t, cache, real), startCaller(t, cache, real)} // at once
+	read := func(u caller) (server, bouncer, maria string) {
 		t.Helper()
 		line := make([]byte, 1000)
 		n, err := u.out.Read(line)
@@ -166,7 +143,7 @@ func TestRealServers(t *testing.T) {
 		}
 		return fields[0], fields[1], fields[2]
 	}
-	finish := func(u user) {
+	finish := func(u caller) {
 		t.Helper()
 		if _, err := io.WriteString(u.in, "\n"); err != nil {
 			t.Fatal(err)
@@ -180,31 +157,9 @@ func TestRealServers(t *testing.T) {
 	if s, b, m := read(users[1]); s != server || b != bouncer || m != maria {
 		t.Errorf("two users have different servers: %s %s %s and %s %s %s", server, bouncer, maria, s, b, m)
 	}
-	answers := func() {
-		t.Helper()
-		for sql, want := range map[string]string{
-			"SHOW max_connections":           "300",
-			"SHOW max_prepared_transactions": "50",
-			"SHOW fsync":                     "on",
-			"SELECT 6 * 7":                   "42",
-		} {
-			for _, address := range []string{server, bouncer} {
-				if got, err := queryRow(t.Context(), address, sql); err != nil || got != want {
-					t.Errorf("%s at %s: %q, %v, want %q", sql, address, got, err, want)
-				}
-			}
-		}
-		if version, err := greeting(t.Context(), maria); err != nil || !strings.Contains(version, "MariaDB") {
-			t.Errorf("MariaDB greets with %q, %v", version, err)
-		}
-		version, err := queryRow(t.Context(), strings.Replace(bouncer, "/postgres?", "/pgbouncer?", 1), "SHOW VERSION")
-		if err != nil || !strings.HasPrefix(version, "PgBouncer ") {
-			t.Errorf("what stands in front calls itself %q, %v", version, err)
-		}
-	}
-	answers()
+	answer(t, server, bouncer, maria)
 	finish(users[0])
-	answers() // for the second user
+	answer(t, server, bouncer, maria) // for the second user
 	finish(users[1])
 	for _, address := range []string{server, bouncer} {
 		if _, err := queryRow(t.Context(), address, "SELECT 1"); err == nil {
@@ -217,7 +172,62 @@ func TestRealServers(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(cache, "*", "run", "data")); len(left) > 0 {
 		t.Errorf("data is left in %q", left)
 	}
+	startAndStop(t, cache, real)
+}
 
+// answer checks that servers at these addresses answer, and as they were set up.
+func answer(t *testing.T, server, bouncer, maria string) {
+	t.Helper()
+	for sql, want := range map[string]string{
+		"SHOW max_connections":           "300",
+		"SHOW max_prepared_transactions": "50",
+		"SHOW fsync":                     "on",
+		"SELECT 6 * 7":                   "42",
+	} {
+		for _, address := range []string{server, bouncer} {
+			if got, err := queryRow(t.Context(), address, sql); err != nil || got != want {
+				t.Errorf("%s at %s: %q, %v, want %q", sql, address, got, err, want)
+			}
+		}
+	}
+	if version, err := greeting(t.Context(), maria); err != nil || !strings.Contains(version, "MariaDB") {
+		t.Errorf("MariaDB greets with %q, %v", version, err)
+	}
+	version, err := queryRow(t.Context(), strings.Replace(bouncer, "/postgres?", "/pgbouncer?", 1), "SHOW VERSION")
+	if err != nil || !strings.HasPrefix(version, "PgBouncer ") {
+		t.Errorf("what stands in front calls itself %q, %v", version, err)
+	}
+}
+
+// caller is a command that uses servers, until it has been told to go on.
+type caller struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out io.Reader
+}
+
+func startCaller(t *testing.T, cache, real string) caller {
+	t.Helper()
+	const print = `echo "$PARLEY_TEST_POSTGRES $PARLEY_TEST_PGBOUNCER $PARLEY_TEST_MARIADB"; read line; exit 5`
+	cmd := process(t, cache, "exec", "-only", real, "--", "sh", "-c", print)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// A caller that the test leaves early gives its servers back, before their folder goes.
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	return caller{cmd, in, out}
+}
+
+// startAndStop starts servers that stay up, and has them used and stopped.
+func startAndStop(t *testing.T, cache, real string) {
 	run := func(args ...string) string {
 		t.Helper()
 		out, err := process(t, cache, args...).Output()

@@ -13,7 +13,7 @@ import (
 )
 
 // greeting returns the version with which a server of MySQL or MariaDB greets
-// whoever connects. No log-in is needed for that, and so no driver.
+// a client that connects. No log-in is needed for that, and so no driver.
 func greeting(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {

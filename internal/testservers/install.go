@@ -107,7 +107,7 @@ func forbidServices() (undo func(), err error) {
 	case err != nil:
 		return nil, err
 	default:
-		// Somebody's own policy, as containers have it, must say no by itself.
+		// A policy that the system already has, as containers do, must say no by itself.
 		var exit *exec.ExitError
 		if err := exec.Command(policyFile, "parley", "start").Run(); !errors.As(err, &exit) || exit.ExitCode() != 101 {
 			return nil, fmt.Errorf("%s lets packages start services, so none is installed", policyFile)

@@ -22,7 +22,7 @@ type instance struct {
 }
 
 // newInstance returns the instance of a spec, whose server may run or not.
-// In front of somebody else's server it gets a folder of its own, so that two
+// In front of a server of the user's it gets a folder of its own, so that two
 // users with different servers do not turn each other's around.
 func newInstance(env environment, s spec, upstream string, ours bool) (*instance, error) {
 	cache, err := cacheFolder(env)
@@ -142,7 +142,7 @@ func (in *instance) startOnce(ctx context.Context) (string, error) {
 	if err := handOver(in.home()); err != nil {
 		return "", err
 	}
-	// Programs that are cut off half-way leave processes nobody knows of, so a
+	// Programs that are cut off half-way leave processes that no file names, so a
 	// signal waits until the start is over; each engine bounds its own.
 	address, err := in.spec.engine.Start(context.WithoutCancel(ctx), in)
 	if err != nil {
@@ -157,8 +157,8 @@ func (in *instance) startOnce(ctx context.Context) (string, error) {
 	return address, in.write("address", address)
 }
 
-// stopUnused stops the server if nobody uses it and nobody asked to keep it.
-// The caller holds setup.lock, without which nobody can come in.
+// stopUnused stops the server if no process uses it and no user asked to keep it.
+// The caller holds setup.lock, without which no process can come in.
 func (in *instance) stopUnused(ctx context.Context) (stopped bool, err error) {
 	if in.read("keep") != "" {
 		return false, nil
@@ -177,7 +177,7 @@ func (in *instance) stopUnused(ctx context.Context) (stopped bool, err error) {
 	if err := in.spec.engine.Stop(ctx, in); err != nil {
 		return false, fmt.Errorf("stop %s: %w", in.name(), err)
 	}
-	// The logs stay for whoever wonders; the data is worth nothing now, and
+	// The logs stay for the user who wonders; the data is worth nothing now, and
 	// a configuration in it may hold a password.
 	return true, os.RemoveAll(filepath.Join(in.home(), "data"))
 }
@@ -185,7 +185,7 @@ func (in *instance) stopUnused(ctx context.Context) (stopped bool, err error) {
 // keep lets the server outlive those who use it. The caller uses it.
 func (in *instance) keep() error { return in.write("keep", "yes") }
 
-// unkeep takes keep back, stops the server if nobody uses it, and says what it did.
+// unkeep takes keep back, stops the server if no process uses it, and says what it did.
 func (in *instance) unkeep(ctx context.Context) (string, error) {
 	setup, err := lock(ctx, in.file("setup.lock"))
 	if err != nil {

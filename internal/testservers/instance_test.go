@@ -210,7 +210,7 @@ func TestPort(t *testing.T) {
 	}
 	port := choose(1, "sql")
 	if again := choose(1, "sql"); again != port {
-		t.Errorf("port was %d and is now %d, though nobody took it", port, again)
+		t.Errorf("port was %d and is now %d, though no process took it", port, again)
 	}
 	seen := map[int]bool{port: true}
 	for _, name := range []string{"other", "sql"} {

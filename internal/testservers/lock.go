@@ -11,10 +11,10 @@ import (
 // Locks are flocks on files of the cache folder. The system frees them when
 // their process dies, however it dies, so that no count can go wrong.
 //
-// Each instance has two files. Whoever looks at the server in order to start
-// or stop it holds setup.lock exclusively. Whoever uses the server holds
+// Each instance has two files. A process that looks at the server in order to start
+// or stop it holds setup.lock exclusively. A process that uses the server holds
 // use.lock in shared mode for as long; taking use.lock exclusively is the
-// proof that nobody uses it.
+// proof that no process uses it.
 
 // errLocked says that another holds a conflicting lock.
 var errLocked = errors.New("locked by another process")

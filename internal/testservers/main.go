@@ -208,7 +208,7 @@ func stopCommand(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	for i := len(all) - 1; i >= 0; i-- { // whoever stands on another server goes first
+	for i := len(all) - 1; i >= 0; i-- { // a server that stands on another one goes first
 		in := all[i]
 		if len(names) > 0 && !contains(names, in.spec.name) {
 			continue

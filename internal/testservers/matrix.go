@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +25,9 @@ type matrixRow struct {
 
 // matrix is what matrixCommand runs. A pooler's row has the tests that go through it.
 var matrix = []matrixRow{
-	{"postgres-15", []string{"./backend/postgres"}},
-	{"postgres", []string{"./backend/postgres"}},
+	{"sqlite", []string{"./backend/sqlite"}},
+	{"postgres-15", []string{"./backend/postgres/..."}},
+	{"postgres", []string{"./backend/postgres/..."}},
 	{"pgbouncer-1.18", []string{"-run", "PgBouncer", "./backend/postgres"}},
 	{"pgbouncer", []string{"-run", "PgBouncer", "./backend/postgres"}},
 	{"mariadb-10.11", []string{"./backend/mysql"}},
@@ -34,8 +36,8 @@ var matrix = []matrixRow{
 	{"mysql", []string{"./backend/mysql"}},
 }
 
-// matrixCommand tests on each version that can be had here, one after the other, and
-// prints a line for each. Addresses from the environment are left aside.
+// matrixCommand tests on each version that can be had here, one after the other, prints a line for
+// each, and writes docs/conformance.md. Addresses from the environment are left aside.
 func matrixCommand(ctx context.Context, env environment, signals *signals, args []string, stdout io.Writer) (code int, err error) {
 	flags := flag.NewFlagSet("matrix", flag.ContinueOnError)
 	flags.SetOutput(env.log)
@@ -101,13 +103,16 @@ func runRow(ctx context.Context, env environment, signals *signals, row matrixRo
 		return false, "", err
 	}
 	signals.to(func(s os.Signal) { signalGroup(cmd.Process, s) })
-	counts := countTests(results, out)
+	tests := readTests(results, out)
 	failed := cmd.Wait()
-	line = fmt.Sprintf("%-34s %s in %v", list[at].version, counts, time.Since(begun).Round(time.Second))
+	line = fmt.Sprintf("%-34s %s in %v", list[at].version, tests.counts(), time.Since(begun).Round(time.Second))
 	if failed != nil {
 		line += fmt.Sprintf(", %v: see %s", failed, log)
 	}
-	return failed == nil, line, nil
+	if err := ctx.Err(); err != nil { // the tests were cut off
+		return false, "", err
+	}
+	return failed == nil, line, keep(ctx, "docs", list[at], tests)
 }
 
 // withoutServers takes out of an environment what tells tests about servers.
@@ -125,38 +130,52 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
 }
 
-// countTests counts what go test -json prints, and copies the tests' own output.
-func countTests(results io.Reader, out io.Writer) (c counts) {
-	ended, parents := make(map[string]string), make(map[string]bool)
+// testKey names a test.
+type testKey struct{ pkg, test string }
+
+// testResults is what go test -json says of tests.
+type testResults struct {
+	ended   map[testKey]string // pass, fail or skip
+	parents map[testKey]bool
+	said    map[testKey]string // the last line of their own
+}
+
+// saying is a line of a test's log.
+var saying = regexp.MustCompile(`^\s+\w+\.go:\d+: (.+)`)
+
+// readTests reads what go test -json prints, and copies the tests' own output.
+func readTests(results io.Reader, out io.Writer) testResults {
+	r := testResults{make(map[testKey]string), make(map[testKey]bool), make(map[testKey]string)}
 	lines := bufio.NewReader(results)
 	for {
 		line, err := lines.ReadBytes('\n')
 		var event struct{ Action, Package, Test, Output string }
 		if json.Unmarshal(line, &event) == nil {
 			io.WriteString(out, event.Output)
-			name := event.Package + " " + event.Test
+			key := testKey{event.Package, event.Test}
 			if slices.Contains([]string{"pass", "fail", "skip"}, event.Action) && event.Test != "" {
-				ended[name] = event.Action
+				r.ended[key] = event.Action
 			}
-			if i := strings.LastIndexByte(name, '/'); i > len(event.Package) {
-				parents[name[:i]] = true
+			if m := saying.FindStringSubmatch(event.Output); m != nil {
+				r.said[key] = strings.TrimSpace(m[1])
+			}
+			if i := strings.LastIndexByte(event.Test, '/'); i > 0 {
+				r.parents[testKey{event.Package, event.Test[:i]}] = true
 			}
 		} else {
 			out.Write(line)
 		}
 		if err != nil {
-			break
+			return r
 		}
 	}
-	for name, action := range ended {
-		switch {
-		case parents[name]:
-		case action == "pass":
-			c.passed++
-		case action == "fail":
-			c.failed++
-		default:
-			c.skipped++
+}
+
+// counts counts the tests that have no tests in them.
+func (r testResults) counts() (c counts) {
+	for key, action := range r.ended {
+		if !r.parents[key] {
+			c.add(action)
 		}
 	}
 	return c

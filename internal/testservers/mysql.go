@@ -73,7 +73,7 @@ func (m mysql) serve(ctx context.Context, in *instance, port int) error {
 	args := append(command[1:], in.mysqlOptions(port)...)
 	args = append(args, "--mysqlx=OFF", "--init-file="+init)
 	if in.fast {
-		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", in.doublewrite())
+		args = append(append(args, "--skip-log-bin"), in.unsafe()...)
 	}
 	if err := in.background("server", command[0], args...); err != nil {
 		return err

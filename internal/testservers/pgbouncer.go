@@ -121,7 +121,7 @@ max_client_conn = 1000
 ignore_startup_parameters = extra_float_digits
 ; come back soon after the server does
 server_login_retry = 1
-; somebody's own server may insist on TLS
+; a server of the user's may insist on TLS
 server_tls_sslmode = prefer
 ; every database has a pool of its own, and a test may make databases
 server_idle_timeout = 30

@@ -155,7 +155,7 @@ func (p postgres) Stop(ctx context.Context, in *instance) error {
 func (postgres) Version(ctx context.Context, address string) (string, error) {
 	version, err := queryRow(ctx, address, "SHOW server_version")
 	if errors.Is(err, errPassword) {
-		// Someone else's server: psql can do what this program cannot.
+		// A server of the user's: psql can do what this program cannot.
 		psql, e := exec.LookPath("psql")
 		if e != nil {
 			return "", err

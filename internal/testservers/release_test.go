@@ -106,7 +106,7 @@ func TestOnlyTheNewestVersionMayBeAnother(t *testing.T) {
 
 func TestTestsAreCountedOnce(t *testing.T) {
 	var out strings.Builder
-	c := countTests(strings.NewReader(`
+	r := readTests(strings.NewReader(`
 {"Action":"run","Package":"p","Test":"A"}
 {"Action":"output","Package":"p","Test":"A","Output":"said\n"}
 {"Action":"pass","Package":"p","Test":"A/one"}
@@ -117,6 +117,7 @@ func TestTestsAreCountedOnce(t *testing.T) {
 {"Action":"pass","Package":"q","Test":"A"}
 {"Action":"fail","Package":"p"}
 no JSON`), &out)
+	c := r.counts()
 	if want := (counts{passed: 2, failed: 1, skipped: 1}); c != want {
 		t.Errorf("%v, want %v", c, want)
 	}

@@ -48,7 +48,7 @@ func (s *shop) ignored() {
 // are closed, so that the next ones may lead to another server.
 func (s *shop) refused() {
 	s.must(s.b.Close())
-	s.broker(&parley.Options{NoDuties: true})
+	s.broker(&parley.Options{NoMaintenance: true})
 	const n = 3
 	s.db.SetMaxIdleConns(n)
 	old := make([]*sql.Conn, n)

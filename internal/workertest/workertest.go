@@ -8,7 +8,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -293,7 +295,7 @@ func (s *shop) pool() {
 }
 
 // together: handlers that have been quick are slow, and still all readers are at
-// work as soon as there is enough for them, although nobody looks by the clock.
+// work as soon as there is enough for them, although no reader looks by the clock.
 func (s *shop) together() {
 	const readers = 6
 	s.broker(&parley.Options{Poll: time.Hour})
@@ -359,52 +361,69 @@ func (s *shop) together() {
 	}
 }
 
-// leaks: what a worker has used is given back, however it ends.
+// leaks: what a worker has used is given back, however it ends. Its goroutines are told from
+// those of tests beside it by a label, which a goroutine inherits from the one that starts it.
 func (s *shop) leaks() {
 	s.b.Close()
-	s.db.SetMaxIdleConns(0)
-	runtime.GC()
-	before := runtime.NumGoroutine()
 	for i := range 3 {
-		s.broker(nil)
-		s.post(numbered("a %d", 20)...)
-		begun := make(chan struct{}, 100)
-		w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
-			begun <- struct{}{}
-			if i == 1 {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			_, err := m.Tx(ctx)
-			return err
-		}), &parley.WorkerOptions{Hold: s.hold, MaxReaders: 4, Grace: 10 * time.Millisecond})
-		ctx, stop := context.WithCancel(s.ctx)
-		over := make(chan error, 1)
-		switch i {
-		case 0:
-			s.must(w.Drain(ctx))
-		case 1: // told to stop while handlers are at work
-			go func() { over <- w.Run(ctx) }()
-			<-begun
-			stop()
-			s.must(<-over)
-		case 2: // the broker is closed under it
-			go func() { over <- w.Run(ctx) }()
-			<-begun
-		}
-		s.must(s.b.Close())
-		if i == 2 {
-			<-over
-		}
-		stop()
-		for end := time.Now().Add(5 * time.Second); s.db.Stats().InUse > 0 || runtime.NumGoroutine() > before; {
-			if time.Now().After(end) {
-				all := make([]byte, 1<<20)
-				s.Errorf("%d connections are in use, and %d goroutines where there were %d:\n%s", s.db.Stats().InUse,
-					runtime.NumGoroutine(), before, all[:runtime.Stack(all, true)])
+		label := fmt.Sprint(s.Name(), s.hold, i)
+		s.db.SetMaxIdleConns(12)
+		pprof.Do(s.ctx, pprof.Labels("leaks", label), func(ctx context.Context) {
+			s.runAndEnd(ctx, i)
+		})
+		s.db.SetMaxIdleConns(0) // connections have goroutines too
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			left := goroutines(label)
+			if len(left) == 0 && s.db.Stats().InUse == 0 {
 				break
 			}
-			time.Sleep(10 * time.Millisecond)
+			if time.Now().After(end) {
+				s.Errorf("%d connections are in use, and goroutines are left:\n%s", s.db.Stats().InUse, strings.Join(left, "\n\n"))
+				break
+			}
 		}
+	}
+}
+
+// goroutines returns the stacks of the goroutines that have a label.
+func goroutines(label string) []string {
+	var all strings.Builder
+	pprof.Lookup("goroutine").WriteTo(&all, 1)
+	stacks := strings.Split(all.String(), "\n\n")
+	return slices.DeleteFunc(stacks, func(stack string) bool { return !strings.Contains(stack, strconv.Quote(label)) })
+}
+
+// runAndEnd has a worker handle messages and ends it in one of three ways.
+func (s *shop) runAndEnd(ctx context.Context, way int) {
+	s.broker(nil)
+	s.post(numbered("a %d", 20)...)
+	begun := make(chan struct{}, 100)
+	w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		begun <- struct{}{}
+		if way == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		_, err := m.Tx(ctx)
+		return err
+	}), &parley.WorkerOptions{Hold: s.hold, MaxReaders: 4, Grace: 10 * time.Millisecond})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	over := make(chan error, 1)
+	switch way {
+	case 0:
+		s.must(w.Drain(ctx))
+	case 1: // told to stop while handlers are at work
+		go func() { over <- w.Run(ctx) }()
+		<-begun
+		stop()
+		s.must(<-over)
+	case 2: // the broker is closed under it
+		go func() { over <- w.Run(ctx) }()
+		<-begun
+	}
+	s.must(s.b.Close())
+	if way == 2 {
+		<-over
 	}
 }

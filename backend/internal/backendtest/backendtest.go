@@ -41,13 +41,10 @@ var tests = []struct {
 	{"end in delivery", testEndInDelivery},
 	{"notice", testNotice},
 	{"timer", testTimer},
-	{"lifetime", testLifetime},
 	{"posts", testPosts},
 	{"keys", testKeys},
 	{"new keys", testNewKeys},
-	{"unique", testUnique},
 	{"delayed", testDelayed},
-	{"cancel", testCancel},
 	{"order", testOrder},
 	{"promotion", testPromotion},
 	{"lease", testLease},
@@ -58,14 +55,11 @@ var tests = []struct {
 	{"park", testPark},
 	{"failure", testFailure},
 	{"dead", testDead},
-	{"retention", testRetention},
-	{"processed", testProcessed},
 	{"consume", testConsume},
 	{"filters", testFilters},
 	{"limits", testLimits},
 	{"move", testMove},
 	{"lock group", testLockGroup},
-	{"once", testOnce},
 	{"savepoint", testSavepoint},
 	{"rollback", testRollback},
 	{"done", testDone},
@@ -207,9 +201,9 @@ func (f *Fixture) Open() Dialog {
 func (f *Fixture) ends() Dialog {
 	a, b, c := backend.NewID(), backend.NewID(), backend.NewID()
 	return Dialog{
-		A: backend.Endpoint{Handle: a, Conversation: c, Peer: b, Initiator: true, Service: "A", Far: "B",
+		A: backend.Endpoint{Handle: a, Conversation: c, FarHandle: b, Initiator: true, Service: "A", FarService: "B",
 			Contract: "c", Queue: f.QA, Group: a, Priority: 5},
-		B: backend.Endpoint{Handle: b, Conversation: c, Peer: a, Service: "B", Far: "A",
+		B: backend.Endpoint{Handle: b, Conversation: c, FarHandle: a, Service: "B", FarService: "A",
 			Contract: "c", Queue: f.QB, Group: b, Priority: 5},
 	}
 }
@@ -338,25 +332,25 @@ func (f *Fixture) Drain(queue int64) (all []string) {
 	return nil
 }
 
-func (f *Fixture) Tend(d backend.Duty) (int, time.Duration) {
+func (f *Fixture) Maintain(d backend.Job) (int, time.Duration) {
 	f.Helper()
-	n, next, err := f.Backend.Tend(f.Ctx, d, 100)
+	n, next, err := f.Backend.Maintain(f.Ctx, d, 100)
 	f.OK(err)
 	return n, next
 }
 
-// TendUntil tends until n items have been moved.
-func (f *Fixture) TendUntil(d backend.Duty, n int) {
+// MaintainUntil works until n items have been moved.
+func (f *Fixture) MaintainUntil(d backend.Job, n int) {
 	f.Helper()
 	moved := 0
 	for deadline := time.Now().Add(5 * time.Second); moved < n; time.Sleep(5 * time.Millisecond) {
-		k, _ := f.Tend(d)
+		k, _ := f.Maintain(d)
 		moved += k
 		if time.Now().After(deadline) {
-			f.Fatalf("duty %v moved %d, want %d", d, moved, n)
+			f.Fatalf("job %v moved %d, want %d", d, moved, n)
 		}
 	}
-	f.Equal(fmt.Sprintf("moved by duty %v", d), moved, n)
+	f.Equal(fmt.Sprintf("moved by job %v", d), moved, n)
 }
 
 func (f *Fixture) endpoint(h backend.ID) *backend.Endpoint {

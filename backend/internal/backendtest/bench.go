@@ -18,8 +18,8 @@ func Benchmarks(b *testing.B, open func(b *testing.B) (backend.Backend, error)) 
 		run  func(b *bencher)
 		opt  *parley.Options
 	}{
-		{"hot", hotPaths, &parley.Options{NoDuties: true}},
-		{"recycling", benchRecycling, &parley.Options{NoDuties: true}}, // it does them all itself
+		{"hot", hotPaths, &parley.Options{NoMaintenance: true}},
+		{"recycling", benchRecycling, &parley.Options{NoMaintenance: true}}, // it does them all itself
 		{"drain", benchDrain, nil},
 		{"burst", benchBurst, nil},
 		{"poison", benchPoison, nil},

@@ -32,7 +32,7 @@ func benchRecycling(b *bencher) {
 	mux := parley.NewMux()
 	mux.HandleFunc("Entry", func(ctx context.Context, m *parley.Message) error {
 		received++
-		if m.Service == "Log" && m.Far == "One by one" {
+		if m.Service == "Log" && m.FarService == "One by one" {
 			return m.End(ctx)
 		}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/phases"
 )
 
 const benchTasks, benchPhases = 10_000, 100
@@ -41,17 +42,17 @@ func benchScheduleWaiting(b *bencher) {
 	}
 }
 
-func (b *bencher) schedule() *parley.Scheduler {
-	s, err := b.broker.OpenScheduler(b.ctx, parley.NewID().String(), nil)
+func (b *bencher) schedule() *phases.Plan {
+	s, err := phases.Open(b.ctx, b.broker, parley.NewID().String(), nil)
 	b.must(err)
 	return s
 }
 
-func (b *bencher) submit(s *parley.Scheduler, n int, phase func(i int) int) {
+func (b *bencher) submit(s *phases.Plan, n int, phase func(i int) int) {
 	for from := 0; from < n; from += 10_000 {
-		tasks := make([]parley.Task, min(10_000, n-from))
+		tasks := make([]phases.Task, min(10_000, n-from))
 		for i := range tasks {
-			tasks[i] = parley.Task{Phase: phase(from + i), Type: "nothing"}
+			tasks[i] = phases.Task{Phase: phase(from + i), Type: "nothing"}
 		}
 		b.must(s.Submit(b.ctx, tasks...))
 	}
@@ -61,12 +62,12 @@ func (b *bencher) submit(s *parley.Scheduler, n int, phase func(i int) int) {
 func (b *bencher) runTasks(n int64) time.Duration {
 	var done atomic.Int64
 	over := make(chan struct{})
-	pool, err := b.broker.NewTaskPool(parley.TaskHandlers{"nothing": func(context.Context, *parley.RunningTask) error {
+	pool, err := phases.NewPool(b.broker, phases.Handlers{"nothing": func(context.Context, *phases.Running) error {
 		if done.Add(1) == n {
 			close(over)
 		}
 		return nil
-	}}, &parley.TaskPoolOptions{Workers: 8})
+	}}, &phases.PoolOptions{Workers: 8})
 	b.must(err)
 	start := time.Now()
 	stop := b.beside(pool.Run)

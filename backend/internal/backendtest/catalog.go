@@ -48,7 +48,7 @@ func testMigrate(f *Fixture) {
 	f.OK(f.Backend.Uninstall(f.Ctx))
 	f.OK(f.Backend.Migrate(f.Ctx))
 	f.OK(f.Backend.Check(f.Ctx))
-	if p, ok := f.Backend.(backend.Printer); !ok || !strings.Contains(p.MigrationSQL(0), "CREATE TABLE") {
+	if p := f.Backend.Capabilities().Printer; p == nil || !strings.Contains(p.MigrationSQL(0), "CREATE TABLE") {
 		f.Error("there is no SQL to print")
 	}
 }

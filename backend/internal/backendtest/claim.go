@@ -186,7 +186,7 @@ func testReclaim(f *Fixture) {
 	var free []string
 	for _, h := range f.Claim(r).Holds {
 		free = append(free, Bodies(h.Messages)...)
-		f.Equal("suspicion", h.Messages[0].Suspicion, 0)
+		f.Equal("deaths", h.Messages[0].Deaths, 0)
 		f.Ack(h)
 	}
 	f.Equal("free", sorted(free), "[back left undone]")
@@ -204,7 +204,7 @@ func testConsume(f *Fixture) {
 			return err
 		}
 		f.Equal("first", Bodies(c.Holds[0].Messages), []string{"1", "2"})
-		r.Held = []backend.ID{c.Holds[0].Group}
+		r.Own = []backend.ID{c.Holds[0].Group}
 		c, err = tx.Claim(f.Ctx, r)
 		if err != nil {
 			return err
@@ -224,8 +224,8 @@ func testConsume(f *Fixture) {
 
 func testFilters(f *Fixture) {
 	d, e := f.ends(), f.ends()
-	e.B.Handle, e.A.Peer = backend.NewID(), e.B.Handle
-	e.A.Peer = e.B.Handle
+	e.B.Handle, e.A.FarHandle = backend.NewID(), e.B.Handle
+	e.A.FarHandle = e.B.Handle
 	// Both conversations of A are in one group.
 	e.A.Group = d.A.Group
 	f.Do(func(tx backend.Tx) error {
@@ -335,9 +335,9 @@ func testDisabled(f *Fixture) {
 	})
 	f.Equal("withheld", f.queue(f.QB).Withheld, 1)
 	f.Is(f.Try(func(tx backend.Tx) error { _, err := tx.Deliver(f.Ctx, d.A.Handle); return err }), backend.ErrQueueDisabled)
-	for _, duty := range []backend.Duty{backend.DutyTimers, backend.DutyDelayed} {
-		n, _ := f.Tend(duty)
-		f.Equal(fmt.Sprintf("moved by duty %v", duty), n, 0)
+	for _, job := range []backend.Job{backend.JobTimers, backend.JobDelayed} {
+		n, _ := f.Maintain(job)
+		f.Equal(fmt.Sprintf("moved by job %v", job), n, 0)
 	}
 	f.end(backend.End{Handle: d.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 1, Text: "x"}})
 	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qb"}}})
@@ -346,7 +346,7 @@ func testDisabled(f *Fixture) {
 		f.Equal("delivered", n, 1) // the error alone: what was withheld is dropped
 		return err
 	})
-	f.TendUntil(backend.DutyTimers, 1)
-	f.TendUntil(backend.DutyDelayed, 1)
+	f.MaintainUntil(backend.JobTimers, 1)
+	f.MaintainUntil(backend.JobDelayed, 1)
 	f.Equal("drained", sorted(f.Drain(f.QB)), []string{"1", "<DialogTimer>", "<Error>", "delayed"})
 }

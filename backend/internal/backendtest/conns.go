@@ -15,7 +15,7 @@ func MaxConns(t *testing.T, dsn string) {
 		t.Fatal(err)
 	}
 	defer be.Close()
-	if n := be.(backend.Pool).MaxConns(); n != 3 {
+	if n := be.Capabilities().Pool.MaxConns(); n != 3 {
 		t.Errorf("parley_max_conns=3 allows %d connections", n)
 	}
 	for _, bad := range []string{"0", "-1", "many"} {

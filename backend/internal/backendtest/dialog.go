@@ -61,7 +61,7 @@ func testDialog(f *Fixture) {
 	if age := time.Since(m.Enqueued); age < -time.Minute || age > time.Minute {
 		f.Errorf("enqueued %v ago", age)
 	}
-	f.Equal("message", []any{m.Stream, m.Seq, m.Kind, m.Type, m.Group, m.Handle, m.Conversation, m.Initiator, m.Service, m.Far, m.Contract, m.Priority, m.Attempts},
+	f.Equal("message", []any{m.Stream, m.Seq, m.Kind, m.Type, m.Group, m.Handle, m.Conversation, m.Initiator, m.Service, m.FarService, m.Contract, m.Priority, m.Attempts},
 		[]any{d.A.Handle, 1, backend.KindUser, "m", d.B.Handle, d.B.Handle, d.B.Conversation, false, "B", "A", "c", 5, 0})
 	f.None(f.Request(f.QB))
 	f.Ack(h)
@@ -106,7 +106,7 @@ func testRefusals(f *Fixture) {
 
 	f.end(backend.End{Handle: d.B.Handle})
 	refused(d.B.Handle, backend.RefusedEnded)
-	refused(d.A.Handle, backend.RefusedPeer)
+	refused(d.A.Handle, backend.RefusedFar)
 }
 
 func testBatch(f *Fixture) {
@@ -159,7 +159,7 @@ func testWithhold(f *Fixture) {
 	})
 	list, err := f.Backend.Withheld(f.Ctx, 10)
 	f.OK(err)
-	if len(list) != 1 || list[0].From.Handle != d.A.Handle || list[0].Count != 2 || list[0].Status != "why" || list[0].From.Far != "B" {
+	if len(list) != 1 || list[0].From.Handle != d.A.Handle || list[0].Count != 2 || list[0].Status != "why" || list[0].From.FarService != "B" {
 		f.Errorf("withheld %+v", list)
 	}
 	f.Do(func(tx backend.Tx) error {
@@ -171,7 +171,7 @@ func testWithhold(f *Fixture) {
 		return err
 	})
 	var r *backend.Refused
-	if !errors.As(err, &r) || r.Refusals[0] != backend.RefusedHeld {
+	if !errors.As(err, &r) || r.Refusals[0] != backend.RefusedWithheld {
 		f.Errorf("send: %v", err)
 	}
 	f.Do(func(tx backend.Tx) error {

@@ -13,7 +13,7 @@ import (
 // lock has a transaction lock it.
 type falling struct {
 	name string
-	duty backend.Duty
+	job  backend.Job
 	fall func(f *Fixture) (id backend.ID)
 	lock func(f *Fixture, tx backend.Tx, id backend.ID) error
 }
@@ -21,17 +21,17 @@ type falling struct {
 const inAMoment = time.Microsecond
 
 var fallings = []falling{
-	{"delayed posts", backend.DutyDelayed,
+	{"delayed posts", backend.JobDelayed,
 		func(f *Fixture) backend.ID { return f.Post(backend.Posting{Delay: inAMoment}) },
 		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.Cancel(f.Ctx, f.QP, id) }},
-	{"timers", backend.DutyTimers,
+	{"timers", backend.JobTimers,
 		func(f *Fixture) backend.ID {
 			d := f.Open()
 			f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, inAMoment) })
 			return d.A.Handle
 		},
 		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.SetTimer(f.Ctx, id, time.Hour) }},
-	{"deferred groups", backend.DutyDeferred,
+	{"deferred groups", backend.JobDeferred,
 		func(f *Fixture) backend.ID {
 			d := f.Open()
 			f.Send(d.A.Handle, "1")
@@ -39,7 +39,7 @@ var fallings = []falling{
 			return d.B.Group
 		},
 		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.LockGroup(f.Ctx, id) }},
-	{"deferred posts", backend.DutyDeferred,
+	{"deferred posts", backend.JobDeferred,
 		func(f *Fixture) backend.ID {
 			id := f.Post(backend.Posting{})
 			f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QP)), Defer: inAMoment})
@@ -64,23 +64,23 @@ func lockedDueRows(t *testing.T, fresh func(*testing.T) *interleaving) {
 			for _, id := range due[:all-1] {
 				f.OK(x.lock(f.Fixture, holder, id))
 			}
-			tend := func() (moved int, next time.Duration) {
-				f.soon("tend", func(ctx context.Context) (err error) {
-					moved, next, err = f.Backend.Tend(ctx, x.duty, limit)
+			maintain := func() (moved int, next time.Duration) {
+				f.soon("maintain", func(ctx context.Context) (err error) {
+					moved, next, err = f.Backend.Maintain(ctx, x.job, limit)
 					return err
 				})
 				return moved, next
 			}
-			n, _ := tend()
+			n, _ := maintain()
 			f.Equal("moved", n, 1)
-			_, first := tend()
-			_, second := tend()
+			_, first := maintain()
+			_, second := maintain()
 			if second <= first {
 				t.Errorf("what is locked is looked at in %v and then in %v", first, second)
 			}
 			f.OK(holder.Rollback(f.Ctx))
 			for moved := n; moved < all; moved += n {
-				if n, _ = tend(); n == 0 {
+				if n, _ = maintain(); n == 0 {
 					t.Fatalf("%d of %d became messages", moved, all)
 				}
 			}
@@ -116,13 +116,13 @@ func dueInQueues(f *Fixture, s Site) {
 	f.Post(backend.Posting{Queue: f.QB, Delay: inAMoment})
 	s.Exec(f.T, fmt.Sprintf("UPDATE parley_queue SET enabled = 0 WHERE queue_id = %d", f.QA))
 	time.Sleep(2 * time.Millisecond)
-	n, _, err := f.Backend.Tend(f.Ctx, backend.DutyDelayed, 20)
+	n, _, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
 	f.OK(err)
 	f.Equal("moved", n, 20)
 	f.Equal("posts of the short queue", len(f.Drain(f.QB)), 1)
 	f.Equal("posts of the long queue", len(f.Drain(f.QP)), 19)
-	f.TendUntil(backend.DutyDelayed, 21)
-	_, next := f.Tend(backend.DutyDelayed)
+	f.MaintainUntil(backend.JobDelayed, 21)
+	_, next := f.Maintain(backend.JobDelayed)
 	f.Equal("what waits for a disabled queue is due in", next, time.Duration(0))
 }
 
@@ -131,14 +131,14 @@ func dueWhenDisabled(f *Fixture, s Site) {
 		f.Post(backend.Posting{Delay: inAMoment})
 	}
 	time.Sleep(2 * time.Millisecond)
-	n, _, err := f.Backend.Tend(f.Ctx, backend.DutyDelayed, 20)
+	n, _, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
 	f.OK(err)
 	f.Equal("moved", n, 20)
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 0")
-	n, _ = f.Tend(backend.DutyDelayed)
+	n, _ = f.Maintain(backend.JobDelayed)
 	f.Equal("moved into a queue that is disabled", n, 0)
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 1")
-	f.TendUntil(backend.DutyDelayed, 20)
+	f.MaintainUntil(backend.JobDelayed, 20)
 }
 
 // timersOfOlderPrograms: a timer whose queue is not known fires, and not while its queue
@@ -149,16 +149,16 @@ func timersOfOlderPrograms(f *Fixture, s Site) {
 	s.Exec(f.T, "UPDATE parley_timer SET queue_id = 0 WHERE queue_id > 0")
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 0")
 	for range 3 {
-		n, _ := f.Tend(backend.DutyTimers)
+		n, _ := f.Maintain(backend.JobTimers)
 		f.Equal("timers that fired in a disabled queue", n, 0)
 	}
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 1")
-	f.TendUntil(backend.DutyTimers, 1)
+	f.MaintainUntil(backend.JobTimers, 1)
 	f.Equal("received", f.Drain(f.QA), []string{"<DialogTimer>"})
 
 	f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, inAMoment) })
 	s.Exec(f.T, "UPDATE parley_timer SET queue_id = 0 WHERE queue_id > 0")
-	f.TendUntil(backend.DutyTimers, 1)
+	f.MaintainUntil(backend.JobTimers, 1)
 	f.Equal("received", f.Drain(f.QA), []string{"<DialogTimer>"})
 }
 
@@ -196,7 +196,7 @@ func deadKeys(f *Fixture, s Site) {
 	pages, dead := walked(f, s)
 	f.Equal("dead keys", dead(), 8)
 	for call := 1; dead() > 0; call++ {
-		_, next := f.Tend(backend.DutyGroups)
+		_, next := f.Maintain(backend.JobGroups)
 		if call > pages {
 			f.Fatalf("%d dead keys are left after %d calls", dead(), call)
 		}
@@ -211,18 +211,18 @@ func deadKeys(f *Fixture, s Site) {
 func walkInTurn(f *Fixture, s Site) {
 	pages, dead := walked(f, s)
 	one, two := f.Backend, backend.Backend(s.Open(f.T))
-	tend := func(b backend.Backend) bool {
-		_, next, err := b.Tend(f.Ctx, backend.DutyGroups, 100)
+	maintain := func(b backend.Backend) bool {
+		_, next, err := b.Maintain(f.Ctx, backend.JobGroups, 100)
 		f.OK(err)
 		return next > 0
 	}
-	f.Equal("the first goes on", tend(one), true)
-	f.Equal("and so does the second", tend(two), false)
+	f.Equal("the first goes on", maintain(one), true)
+	f.Equal("and so does the second", maintain(two), false)
 	s.Exec(f.T, "UPDATE parley_walk SET until = 0")
-	f.Equal("the second goes on in its turn", tend(two), true)
-	f.Equal("and so does the first", tend(one), false)
+	f.Equal("the second goes on in its turn", maintain(two), true)
+	f.Equal("and so does the first", maintain(one), false)
 	for range pages - 4 {
-		tend(two)
+		maintain(two)
 	}
 	f.Equal("dead keys after a pass of both", dead(), 0)
 }

@@ -21,8 +21,8 @@ func testEnd(f *Fixture) {
 	f.None(f.Request(f.QA))
 	f.Equal("drained", f.Drain(f.QB), []string{"1", "2", "<EndDialog>"})
 	done = f.end(backend.End{Handle: d.B.Handle})
-	f.Equal("ended", done, backend.Ended{PeerGone: true, Unheard: true})
-	f.Tend(backend.DutyClosed)
+	f.Equal("ended", done, backend.Ended{FarGone: true, FarEnded: true})
+	f.Maintain(backend.JobClosed)
 	for _, h := range []backend.ID{d.A.Handle, d.B.Handle} {
 		f.Is(f.Try(func(tx backend.Tx) error { _, err := tx.Endpoint(f.Ctx, h); return err }), backend.ErrNoConversation)
 	}
@@ -43,10 +43,10 @@ func testEndError(f *Fixture) {
 	f.Equal("body", *got, *e.Error)
 	f.Ack(h)
 	done = f.end(backend.End{Handle: d.B.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 1, Text: "x"}, Keep: time.Hour})
-	f.Equal("ended", done, backend.Ended{PeerGone: true, Unheard: true})
+	f.Equal("ended", done, backend.Ended{FarGone: true, FarEnded: true})
 	f.Equal("state", f.endpoint(d.A.Handle).State, backend.Closed)
 	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Closed)
-	f.Tend(backend.DutyClosed)
+	f.Maintain(backend.JobClosed)
 	f.Equal("kept", f.endpoint(d.A.Handle).State, backend.Closed)
 	f.None(f.Request(f.QA))
 }
@@ -57,7 +57,7 @@ func testEndUnsent(f *Fixture) {
 		return tx.BeginDialog(f.Ctx, f.Version, backend.NewDialog{Endpoint: d.A, NewGroup: true})
 	})
 	done := f.end(backend.End{Handle: d.A.Handle})
-	f.Equal("ended", done, backend.Ended{PeerGone: true})
+	f.Equal("ended", done, backend.Ended{FarGone: true})
 	f.Is(f.Try(func(tx backend.Tx) error { _, err := tx.Endpoint(f.Ctx, d.A.Handle); return err }), backend.ErrNoConversation)
 }
 
@@ -69,11 +69,11 @@ func testCleanup(f *Fixture) {
 	f.Is(f.Try(func(tx backend.Tx) error { _, err := tx.Endpoint(f.Ctx, d.A.Handle); return err }), backend.ErrNoConversation)
 	e := f.endpoint(d.B.Handle)
 	f.Equal("state", e.State, backend.Conversing)
-	f.Equal("peer cleaned", e.PeerCleaned, true)
+	f.Equal("peer cleaned", e.FarCleaned, true)
 	f.Equal("drained", f.Drain(f.QB), []string{"1"})
 	f.None(f.Request(f.QA))
 	done := f.end(backend.End{Handle: d.B.Handle})
-	f.Equal("gone", done.PeerGone, true)
+	f.Equal("gone", done.FarGone, true)
 	f.Is(f.Try(func(tx backend.Tx) error { _, err := tx.Endpoint(f.Ctx, d.B.Handle); return err }), backend.ErrNoConversation)
 }
 
@@ -84,11 +84,11 @@ func testEndBoth(f *Fixture) {
 	f.end(backend.End{Handle: d.A.Handle})
 	f.Drain(f.QA)
 	f.Drain(f.QB)
-	f.Tend(backend.DutyClosed)
+	f.Maintain(backend.JobClosed)
 	list, err := f.Backend.Conversations(f.Ctx, backend.ConversationQuery{Limit: 10})
 	f.OK(err)
 	f.Equal("conversations", len(list), 0)
-	n, _ := f.Tend(backend.DutyGroups)
+	n, _ := f.Maintain(backend.JobGroups)
 	f.Equal("groups removed", n, 2)
 }
 
@@ -130,25 +130,4 @@ func testNotice(f *Fixture) {
 		return tx.Notice(f.Ctx, backend.Notice{To: d.A.Handle, Kind: backend.KindTimer})
 	})
 	f.Equal("drained", f.Drain(f.QA), []string{})
-}
-
-func testLifetime(f *Fixture) {
-	d := f.ends()
-	d.A.Lifetime, d.B.Lifetime = 50*time.Millisecond, 50*time.Millisecond
-	f.Do(func(tx backend.Tx) error {
-		if err := tx.BeginDialog(f.Ctx, f.Version, backend.NewDialog{Endpoint: d.A, NewGroup: true}); err != nil {
-			return err
-		}
-		_, err := tx.Accept(f.Ctx, f.Version, d.A.Handle, d.B)
-		return err
-	})
-	f.Send(d.A.Handle, "1")
-	f.TendUntil(backend.DutyLifetimes, 2)
-	f.Equal("drained", f.Drain(f.QA), []string{"<Error>"})
-	f.Equal("drained", f.Drain(f.QB), []string{"<Error>", "1"})
-	e := f.endpoint(d.B.Handle)
-	f.Equal("state", e.State, backend.Errored)
-	f.Equal("code", e.Error.Code, backend.CodeLifetime)
-	f.end(backend.End{Handle: d.A.Handle})
-	f.end(backend.End{Handle: d.B.Handle})
 }

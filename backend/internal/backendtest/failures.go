@@ -23,7 +23,7 @@ func testDefer(f *Fixture) {
 	for _, g := range groups {
 		f.Equal("state", g.State, "deferred")
 	}
-	f.TendUntil(backend.DutyDeferred, 2)
+	f.MaintainUntil(backend.JobDeferred, 2)
 	f.Equal("drained", f.Drain(f.QB), []string{"1", "2", "post"})
 }
 
@@ -36,7 +36,7 @@ func testPark(f *Fixture) {
 	}
 	f.Send(d.A.Handle, "2") // makes a marker
 	f.None(f.Request(f.QB))
-	n, _ := f.Tend(backend.DutyMarkers)
+	n, _ := f.Maintain(backend.JobMarkers)
 	f.Equal("markers taken out", n, 1)
 	c := f.None(f.Request(f.QB))
 	f.Equal("contended", c.Contended, false)
@@ -71,13 +71,13 @@ func testFailure(f *Fixture) {
 	f.Post(backend.Posting{Queue: f.QB, Key: "k"})
 	for range 3 {
 		h := f.One(f.Request(f.QB))
-		f.Settle(backend.Outcome{Hold: h, Defer: time.Millisecond, Failure: &backend.Failure{Message: h.Messages[0], Attempts: 2, Suspicion: 1, Error: "oops"}})
+		f.Settle(backend.Outcome{Hold: h, Defer: time.Millisecond, Failure: &backend.Failure{Message: h.Messages[0], Attempts: 2, Deaths: 1, Error: "oops"}})
 	}
-	f.TendUntil(backend.DutyDeferred, 3)
+	f.MaintainUntil(backend.JobDeferred, 3)
 	for range 3 {
 		h := f.One(f.Request(f.QB))
 		m := h.Messages[0]
-		f.Equal("failure", []any{m.Attempts, m.Suspicion, m.LastError}, []any{2, 1, "oops"})
+		f.Equal("failure", []any{m.Attempts, m.Deaths, m.LastError}, []any{2, 1, "oops"})
 		f.Ack(h)
 	}
 }

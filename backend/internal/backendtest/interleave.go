@@ -29,7 +29,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		name string
 		run  func(t *testing.T, fresh func(*testing.T) *interleaving)
 	}{
-		{"nobody waits", nobodyWaits},
+		{"senders and receivers do not wait", nobodyWaits},
 		{"finish beside sender", finishBesideSender},
 		{"take out beside sender", takeOutBesideSender},
 		{"unpark beside sender", unparkBesideSender},
@@ -169,7 +169,7 @@ func finishBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 		f.soon("rollback", s.Rollback)
 		f.None(f.Request(f.QB))
 		f.Equal("left over", f.markers(), 1)
-		f.Tend(backend.DutyMarkers)
+		f.Maintain(backend.JobMarkers)
 		f.Equal("left over after a sweep", f.markers(), 0)
 		f.Equal("contended", f.None(f.Request(f.QB)).Contended, false)
 	}
@@ -185,7 +185,7 @@ func takeOutBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Send(d.A.Handle, "2") // makes a marker
 	s := f.sending(d.A.Handle, "3")
 	f.soon("take out", func(ctx context.Context) error {
-		n, _, err := f.Backend.Tend(ctx, backend.DutyMarkers, 100)
+		n, _, err := f.Backend.Maintain(ctx, backend.JobMarkers, 100)
 		f.Equal("taken out", n, 0)
 		return err
 	})
@@ -205,7 +205,7 @@ func unparkBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 		d := f.Open()
 		f.Send(d.A.Handle, "1")
 		f.park(f.QB)
-		s := f.sending(d.A.Handle, "2") // makes a marker that nobody sees
+		s := f.sending(d.A.Handle, "2") // makes a marker that no other transaction sees
 		f.soon("unpark", func(ctx context.Context) error {
 			return f.Try(func(tx backend.Tx) error { return tx.Unpark(ctx, d.B.Group) })
 		})
@@ -218,10 +218,10 @@ func unparkBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 			f.soon("rollback", s.Rollback)
 			f.None(f.Request(f.QB))
 		}
-		n, _ := f.Tend(backend.DutyDeferred)
+		n, _ := f.Maintain(backend.JobDeferred)
 		f.Equal("looked at again", n, 1)
 		f.Equal("drained", f.Drain(f.QB), want)
-		n, _ = f.Tend(backend.DutyDeferred)
+		n, _ = f.Maintain(backend.JobDeferred)
 		f.Equal("and not once more", n, 0)
 	}
 }
@@ -233,9 +233,9 @@ func deferralBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Send(d.A.Handle, "1")
 	f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QB)), Defer: time.Millisecond})
 	s := f.sending(d.A.Handle, "2")
-	f.TendUntil(backend.DutyDeferred, 1)
+	f.MaintainUntil(backend.JobDeferred, 1)
 	f.soon("rollback", s.Rollback)
-	f.TendUntil(backend.DutyDeferred, 1)
+	f.MaintainUntil(backend.JobDeferred, 1)
 	f.Equal("drained", f.Drain(f.QB), []string{"1"})
 }
 
@@ -269,7 +269,7 @@ func moveBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 }
 
 // Posts of one key wait for each other, so their order is that of the commits;
-// those of other keys, and those without, wait for nobody.
+// posts of other keys, and posts without key, wait for no transaction.
 func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	first := f.Begin()
@@ -301,7 +301,7 @@ func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 	}
 }
 
-// Whoever waited for the guard sends to what the conversation is then.
+// A sender that waited for the guard sends to what the conversation is then.
 func sendBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	d := f.Open()
@@ -331,7 +331,7 @@ func sendBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
 }
 
 // A conversation whose other side's guard is locked is over all the same, and
-// whoever ended it is told that it is still to be removed.
+// the caller that ended it is told that it is still to be removed.
 func endBesideGuard(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	d := f.Open()
@@ -340,15 +340,15 @@ func endBesideGuard(t *testing.T, fresh func(*testing.T) *interleaving) {
 	other := f.Begin()
 	f.OK(other.TryStream(f.Ctx, d.A.Handle))
 	done := f.end(backend.End{Handle: d.B.Handle})
-	f.Equal("ended", done, backend.Ended{PeerGone: true, Unheard: true, Remains: true})
+	f.Equal("ended", done, backend.Ended{FarGone: true, FarEnded: true, Remains: true})
 	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Closed)
-	n, next := f.Tend(backend.DutyClosed)
+	n, next := f.Maintain(backend.JobClosed)
 	f.Equal("removed", n, 0)
 	if next <= 0 || next > time.Second {
 		f.Errorf("what is locked is looked at again in %v, want a second at most", next)
 	}
 	f.OK(other.Commit(f.Ctx))
-	n, next = f.Tend(backend.DutyClosed)
+	n, next = f.Maintain(backend.JobClosed)
 	f.Equal("removed", n, 1)
 	f.Equal("look again", next, time.Duration(0))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -121,4 +122,53 @@ func Uninstalls(t *testing.T, one, two backend.Backend, left func() int) {
 	f.Equal("drained", f.Drain(f.QP), []string{"x"})
 	f.OK(two.Uninstall(context.Background()))
 	f.Equal("left after Uninstall", left(), 0)
+}
+
+// PlainHeaders posts with headers by SQL. wrong and older are
+// the codes of headers that are not valid, and of a store that programs may use which would lose them.
+func PlainHeaders(f *Fixture, post func(headers sql.NullString, key string) error, set func(oldest int),
+	state func(error) string, wrong, older string) {
+	f.Helper()
+	f.Drain(f.QP)
+	text := func(s string) sql.NullString { return sql.NullString{String: s, Valid: true} }
+	want := map[string]string{"a": "1", "grüße \" \\ <": "日本語, 🙂\n", "empty": ""}
+	full := map[string]string{"n": strings.Repeat("ü", 4095) + "x"}
+	for _, key := range []string{"", "k"} {
+		f.OK(post(text(" "+backend.EncodeHeaders(want)+"\n"), key))
+		f.OK(post(text("{}"), key))
+		f.OK(post(sql.NullString{}, key))
+		f.OK(post(text(backend.EncodeHeaders(full)), key))
+	}
+	r := f.Request(f.QP)
+	r.MaxGroups = 10
+	got := map[string][]map[string]string{}
+	for c := f.Claim(r); len(c.Holds) > 0; c = f.Claim(r) {
+		for _, h := range c.Holds {
+			for _, m := range h.Messages {
+				got[m.Key] = append(got[m.Key], backend.DecodeHeaders(m.Headers))
+				if len(backend.DecodeHeaders(m.Headers)) == 0 && m.Headers != "" {
+					f.Errorf("no headers are kept as %q", m.Headers)
+				}
+			}
+			f.Ack(h)
+		}
+	}
+	list := []map[string]string{want, nil, nil, full}
+	f.Equal("headers", got, map[string][]map[string]string{"": list, "k": list})
+
+	many := make(map[string]string)
+	for i := range backend.MaxHeaders + 1 {
+		many[fmt.Sprint(i)] = ""
+	}
+	for _, bad := range []string{
+		"", "x", "null", "7", "[]", `["a"]`, `"a"`, `{"a": 1}`, `{"a": null}`, `{"a": ["b"]}`, `{"": "x"}`, `{"parley-x": "1"}`,
+		`{"a": "\u0000"}`, `{"\u0000": "a"}`, backend.EncodeHeaders(many),
+		backend.EncodeHeaders(map[string]string{"n": strings.Repeat("ü", 4096)}),
+	} {
+		f.Equal(fmt.Sprintf("a post with the headers %.60s", bad), state(post(text(bad), "")), wrong)
+	}
+	f.Equal("left", f.Drain(f.QP), []string(nil))
+	set(6)
+	f.Equal("a post where older programs may be", state(post(text(`{"a": "1"}`), "")), older)
+	f.OK(post(sql.NullString{}, ""))
 }

@@ -1,12 +1,10 @@
 package backendtest
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -82,10 +80,10 @@ func testKeys(f *Fixture) {
 }
 
 // testNewKeys has several senders use the same keys for the first time, each some of
-// them: all of their posts are there, and each key is one group. A sender that meets
-// a deadlock, which a third one can make of two, sends again.
+// them, together with keys that there are: all of their posts are there, each key is one
+// group, and no sender of a single call meets a deadlock.
 func testNewKeys(f *Fixture) {
-	const senders, rounds, keys = 4, 25, 12
+	const senders, rounds, keys = 6, 40, 12
 	errs := make(chan error, senders*rounds)
 	var all sync.WaitGroup
 	var posts atomic.Int64
@@ -95,18 +93,15 @@ func testNewKeys(f *Fixture) {
 			for round := range rounds {
 				var batch []backend.Posting
 				for _, k := range random.Perm(keys)[:2+random.IntN(keys-2)] {
-					batch = append(batch, f.Posting(backend.Posting{Key: fmt.Sprint("round ", round, " key ", k), Body: []byte("x")}))
+					// Half of a round's keys come from the one before.
+					name := fmt.Sprint("key ", k, " of ", (round+k%2)/2)
+					batch = append(batch, f.Posting(backend.Posting{Key: name, Body: []byte("x")}))
 				}
 				posts.Add(int64(len(batch)))
-				post := func(tx backend.Tx) error {
+				errs <- f.Try(func(tx backend.Tx) error {
 					_, err := tx.Post(f.Ctx, f.Version, batch)
 					return err
-				}
-				err := f.Try(post)
-				for errors.Is(err, backend.ErrSerialization) {
-					err = f.Try(post)
-				}
-				errs <- err
+				})
 			}
 		})
 	}
@@ -133,71 +128,4 @@ func testNewKeys(f *Fixture) {
 	for key, n := range groups {
 		f.Equal("groups of "+key, n, 1)
 	}
-}
-
-func testUnique(f *Fixture) {
-	p := f.Posting(backend.Posting{Unique: "u", Body: []byte("1")})
-	post := func(p backend.Posting) (other backend.ID) {
-		f.Do(func(tx backend.Tx) error {
-			done, err := tx.Post(f.Ctx, f.Version, []backend.Posting{p})
-			if err == nil {
-				other = done[0].Duplicate
-			}
-			return err
-		})
-		return other
-	}
-	f.Equal("first", post(p), backend.ID{})
-	f.Equal("second", post(f.Posting(backend.Posting{Unique: "u"})), p.ID)
-	h := f.One(f.Request(f.QP))
-	f.Equal("in hand", post(f.Posting(backend.Posting{Unique: "u"})), p.ID)
-	f.Ack(h)
-	for _, key := range []string{"", "k"} {
-		for _, delay := range []time.Duration{0, time.Hour} {
-			p := f.Posting(backend.Posting{Unique: "u", Key: key, Delay: delay})
-			f.Equal("again", post(p), backend.ID{})
-			f.Equal("duplicate", post(f.Posting(backend.Posting{Unique: "u"})), p.ID)
-			if delay > 0 {
-				f.Do(func(tx backend.Tx) error { return tx.Cancel(f.Ctx, f.QP, p.ID) })
-			} else {
-				f.Equal("drained", len(f.Drain(f.QP)), 1)
-			}
-		}
-	}
-	f.Do(func(tx backend.Tx) error {
-		done, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{ID: p.ID, Unique: "v"}), f.Posting(backend.Posting{Unique: "v"})})
-		f.Equal("in one call", done, []backend.Posted{{}, {Duplicate: p.ID}})
-		return err
-	})
-}
-
-func testCancel(f *Fixture) {
-	cancel := func(id backend.ID) error {
-		return f.Try(func(tx backend.Tx) error { return tx.Cancel(f.Ctx, f.QP, id) })
-	}
-	f.Is(cancel(backend.NewID()), backend.ErrNotPending)
-	ids := []backend.ID{
-		f.Post(backend.Posting{}),
-		f.Post(backend.Posting{Key: "k", Body: []byte("1")}),
-		f.Post(backend.Posting{Delay: time.Hour}),
-		f.Post(backend.Posting{Delay: time.Hour, Key: "k"}),
-	}
-	f.Post(backend.Posting{Key: "k", Body: []byte("2")})
-	for _, id := range ids {
-		if s, err := f.Backend.PostStatus(f.Ctx, f.QP, id); err != nil || s.ID != id {
-			f.Errorf("status %+v, %v", s, err)
-		}
-		f.OK(cancel(id))
-		f.Is(cancel(id), backend.ErrNotPending)
-		_, err := f.Backend.PostStatus(f.Ctx, f.QP, id)
-		f.Is(err, backend.ErrNotPending)
-	}
-	h := f.One(f.Request(f.QP))
-	f.Equal("left", Bodies(h.Messages), []string{"2"})
-	f.Is(cancel(h.Messages[0].ID), backend.ErrNotPending)
-	f.Ack(h)
-	id := f.Post(backend.Posting{})
-	h = f.One(f.Request(f.QP))
-	f.Is(cancel(id), backend.ErrNotPending)
-	f.Ack(h)
 }

@@ -41,6 +41,7 @@ func Connect(t testing.TB, driver, dsn string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxIdleConns(16) // two by default: most of the time would go into connecting
 	t.Cleanup(func() { db.Close() })
 	return db
 }

@@ -16,7 +16,7 @@ func (f *Fixture) Tasks(n int, patience time.Duration) (ends []backend.TaskEnd) 
 		for i := range tasks {
 			tasks[i] = backend.NewTask{ID: backend.NewID(), Phase: 1, Type: "t"}
 		}
-		return tx.Submit(f.Ctx, name, backend.ScheduleOptions{MaxAttempts: 5}, tasks)
+		return tx.Submit(f.Ctx, name, backend.PlanOptions{MaxAttempts: 5}, tasks)
 	})
 	if patience == 0 {
 		patience = time.Hour
@@ -30,7 +30,7 @@ func (f *Fixture) Tasks(n int, patience time.Duration) (ends []backend.TaskEnd) 
 func (f *Fixture) claimTasks(schedule string, n int, lease time.Duration) (holds []backend.TaskHold) {
 	f.Helper()
 	f.Do(func(tx backend.Tx) (err error) {
-		holds, err = tx.ClaimTasks(f.Ctx, backend.TaskClaim{Schedules: []string{schedule}, Max: n, Lease: lease, Owner: "w"})
+		holds, err = tx.ClaimTasks(f.Ctx, backend.TaskClaim{Plans: []string{schedule}, Max: n, Lease: lease, Owner: "w"})
 		return err
 	})
 	f.Equal("claimed tasks", len(holds), n)
@@ -51,7 +51,7 @@ func (f *Fixture) FinishTasks(ends ...backend.TaskEnd) (lost []backend.ID) {
 // worker by now is left to that, and so is one that is over.
 func testFinishTasks(f *Fixture) {
 	ends := f.Tasks(6, time.Millisecond)
-	schedule := ends[0].Hold.Schedule
+	schedule := ends[0].Hold.Plan
 	late := ends[5]
 	time.Sleep(20 * time.Millisecond)
 	holds := f.claimTasks(schedule, 6, time.Hour)
@@ -65,7 +65,7 @@ func testFinishTasks(f *Fixture) {
 	f.Equal("lost", f.FinishTasks(append([]backend.TaskEnd{late}, ends[:5]...)...), []backend.ID{late.Hold.Task})
 	f.Equal("lost again", len(f.FinishTasks(ends...)), 5)
 
-	log, err := f.Backend.TaskLog(f.Ctx, backend.TaskQuery{Schedule: schedule, Limit: 10})
+	log, err := f.Backend.TaskLog(f.Ctx, backend.TaskQuery{Plan: schedule, Limit: 10})
 	f.OK(err)
 	byID := make(map[backend.ID]backend.TaskStatus)
 	for _, s := range log {

@@ -3,23 +3,9 @@ package backendtest
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/parleymq/parley/backend"
 )
-
-func testOnce(f *Fixture) {
-	once := func(key string, keep time.Duration) (fresh bool) {
-		f.Do(func(tx backend.Tx) (err error) { fresh, err = tx.Once(f.Ctx, key, keep); return err })
-		return fresh
-	}
-	f.Equal("first", once("key", time.Hour), true)
-	f.Equal("second", once("key", time.Hour), false)
-	f.Equal("first", once("short", time.Microsecond), true)
-	f.TendUntil(backend.DutyOnce, 1)
-	f.Equal("after its time", once("short", time.Hour), true)
-	f.Equal("before its time", once("key", time.Hour), false)
-}
 
 func testSavepoint(f *Fixture) {
 	d := f.Open()

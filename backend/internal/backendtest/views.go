@@ -39,7 +39,7 @@ func Views(f *Fixture, query func(string) []string) {
 	})
 	f.One(f.Request(f.QB)) // d's group is held now
 	f.Do(func(tx backend.Tx) error {
-		return tx.Submit(f.Ctx, "s", backend.ScheduleOptions{Caller: "c"}, []backend.NewTask{
+		return tx.Submit(f.Ctx, "s", backend.PlanOptions{Caller: "c"}, []backend.NewTask{
 			{ID: backend.NewID(), Phase: 1, Type: "a"}, {ID: backend.NewID(), Phase: 1, Type: "b"}, {ID: backend.NewID(), Phase: 2, Type: "c"},
 		})
 	})

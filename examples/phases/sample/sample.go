@@ -14,17 +14,18 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/phases"
 )
 
 // Options say what to run. The zero value of a field means its default.
 type Options struct {
 	Unit    time.Duration // a published second; default 100 ms
 	Workers int           // default 5, as published
-	// Name of the schedule; default "phases". One that is there already is worked
-	// on to its end instead: what a process that was killed has left.
+	// Name of the plan; default "phases". If the plan exists, because a process was
+	// killed, Run continues it.
 	Name string
-	// Lease is for how long the tasks of a process that died stay its own;
-	// default 2 s.
+	// Lease is how long the tasks of a process that died wait before they are tried
+	// again; default 2 s.
 	Lease time.Duration
 
 	// Began, if set, is told of each task that begins.
@@ -68,20 +69,20 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer) error 
 	if o.Unit < 0 || o.Workers < 1 {
 		return errors.New("unit, workers: want values above zero")
 	}
-	s, err := b.FindScheduler(ctx, o.Name)
-	if errors.Is(err, parley.ErrNoSchedule) {
+	s, err := phases.Find(ctx, b, o.Name)
+	if errors.Is(err, phases.ErrNoPlan) {
 		s, err = submit(ctx, b, o.Name)
 	}
 	if err != nil {
 		return err
 	}
-	handlers := parley.TaskHandlers{"wait": func(ctx context.Context, t *parley.RunningTask) error {
+	handlers := phases.Handlers{"wait": func(ctx context.Context, t *phases.Running) error {
 		if o.Began != nil {
 			o.Began(t.Phase)
 		}
 		var seconds float64
 		if _, err := fmt.Sscan(string(t.Body), &seconds); err != nil {
-			return parley.DeadTask(err)
+			return phases.Dead(err)
 		}
 		select {
 		case <-time.After(time.Duration(seconds * float64(o.Unit))):
@@ -90,7 +91,7 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer) error 
 			return ctx.Err()
 		}
 	}}
-	if err := s.Run(ctx, handlers, &parley.TaskPoolOptions{Workers: o.Workers, Lease: o.Lease}); err != nil {
+	if err := s.Run(ctx, handlers, &phases.PoolOptions{Workers: o.Workers, Lease: o.Lease}); err != nil {
 		return err
 	}
 	log, err := s.Log(ctx, parley.ID{}, len(Tasks))
@@ -103,24 +104,24 @@ func Run(ctx context.Context, b *parley.Broker, o Options, out io.Writer) error 
 	if err := Check(log); err != nil {
 		return err
 	}
-	return s.Release(ctx)
+	return s.Delete(ctx)
 }
 
-// submit opens the schedule with its tasks, both or none.
-func submit(ctx context.Context, b *parley.Broker, name string) (*parley.Scheduler, error) {
-	s, err := b.OpenScheduler(ctx, name, &parley.SchedulerOptions{Purpose: "the sample of phases"})
+// submit opens the plan and submits its tasks.
+func submit(ctx context.Context, b *parley.Broker, name string) (*phases.Plan, error) {
+	s, err := phases.Open(ctx, b, name, &phases.Options{Purpose: "the sample of phases"})
 	if err != nil {
 		return nil, err
 	}
-	var tasks []parley.Task
+	var tasks []phases.Task
 	for _, t := range Tasks {
-		tasks = append(tasks, parley.Task{Phase: t.Order, Type: "wait", Body: fmt.Append(nil, t.Seconds)})
+		tasks = append(tasks, phases.Task{Phase: t.Order, Type: "wait", Body: fmt.Append(nil, t.Seconds)})
 	}
 	return s, s.Submit(ctx, tasks...)
 }
 
 // Draw draws when tasks ran: a line for each, time from left to right.
-func Draw(out io.Writer, log []parley.TaskStatus) error {
+func Draw(out io.Writer, log []phases.TaskStatus) error {
 	if len(log) == 0 {
 		return nil
 	}
@@ -152,14 +153,14 @@ func Draw(out io.Writer, log []parley.TaskStatus) error {
 	return err
 }
 
-// Check looks whether the log is as it has to be: all tasks done, and none begun
-// before all of lower orders had ended.
-func Check(log []parley.TaskStatus) error {
+// Check returns an error unless all tasks are done, and each began after all tasks of lower
+// orders had ended.
+func Check(log []phases.TaskStatus) error {
 	if len(log) != len(Tasks) {
 		return fmt.Errorf("the log has %d tasks, want %d", len(log), len(Tasks))
 	}
 	for _, t := range log {
-		if t.State != parley.TaskDone {
+		if t.State != phases.StateDone {
 			return fmt.Errorf("a task of order %d is %s: %s", t.Phase, t.State, t.Error)
 		}
 		for _, u := range log {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +16,21 @@ import (
 	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/examples/phases/sample"
-	"github.com/parleymq/parley/internal/demo"
+	"github.com/parleymq/parley/phases"
 )
 
 // databases names one for each engine that there is.
 func databases(t *testing.T) map[string]string {
 	names := map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "p.db")}
 	if dsn := os.Getenv("PARLEY_TEST_POSTGRES"); dsn != "" {
-		names["postgres"] = demo.WithPrefix(dsn, "phases_"+parley.NewID().String()[24:]+"_")
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("parley_prefix", "phases_"+parley.NewID().String()[24:]+"_")
+		u.RawQuery = q.Encode()
+		names["postgres"] = u.String()
 	}
 	return names
 }
@@ -41,7 +49,7 @@ func open(t *testing.T, dsn string) *parley.Broker {
 }
 
 // overlap reports that two tasks of one order did not run at the same time.
-func overlap(t *testing.T, log []parley.TaskStatus) {
+func overlap(t *testing.T, log []phases.TaskStatus) {
 	t.Helper()
 	for _, a := range log {
 		for _, b := range log {
@@ -58,7 +66,7 @@ func TestPhases(t *testing.T) {
 			b := open(t, dsn)
 			t.Cleanup(func() { b.Backend().Uninstall(context.Background()) })
 			// The log is gone with the schedule, so look before.
-			var log []parley.TaskStatus
+			var log []phases.TaskStatus
 			watch := &watcher{b: b, log: &log}
 			if err := sample.Run(t.Context(), b, sample.Options{Unit: 20 * time.Millisecond}, watch); err != nil {
 				t.Fatal(err)
@@ -76,12 +84,12 @@ func TestPhases(t *testing.T) {
 type watcher struct {
 	strings.Builder
 	b   *parley.Broker
-	log *[]parley.TaskStatus
+	log *[]phases.TaskStatus
 }
 
 func (w *watcher) Write(p []byte) (int, error) {
 	if len(*w.log) == 0 {
-		s, err := w.b.FindScheduler(context.Background(), "phases")
+		s, err := phases.Find(context.Background(), w.b, "phases")
 		if err == nil {
 			*w.log, err = s.Log(context.Background(), parley.ID{}, 100)
 		}
@@ -125,7 +133,7 @@ func TestKilled(t *testing.T) {
 			if began < 6 {
 				t.Fatalf("%d tasks began before the end of the process", began)
 			}
-			var log []parley.TaskStatus
+			var log []phases.TaskStatus
 			watch := &watcher{b: b, log: &log}
 			if err := sample.Run(t.Context(), b, options, watch); err != nil {
 				t.Fatal(err)
@@ -145,4 +153,5 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-var options = sample.Options{Unit: 30 * time.Millisecond, Lease: 300 * time.Millisecond}
+// The lease is longer than a busy machine keeps a heartbeat waiting: what is alive must not be taken for dead.
+var options = sample.Options{Unit: 30 * time.Millisecond, Lease: 3 * time.Second}

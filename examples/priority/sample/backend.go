@@ -7,7 +7,7 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// serveBackEnd does the work, one request at a time and reader.
+// serveBackEnd does the work. Each reader takes one request at a time.
 func (s *sample) serveBackEnd(ctx context.Context) error {
 	return s.serve(ctx, backEndQueue, func(ctx context.Context, d *parley.Delivery) error {
 		for _, m := range d.Messages {
@@ -20,12 +20,12 @@ func (s *sample) serveBackEnd(ctx context.Context) error {
 				if err := s.work(ctx, n, d); err != nil {
 					return err
 				}
-				// A transaction of a single-writer store keeps all others from
-				// writing, so nothing is opened before the work is done.
+				// Reply needs the transaction, which on SQLite stops all other writers.
+				// So it comes after the work.
 				if err := m.Reply(ctx, response, fmt.Appendf(nil, "<result>%d</result>", n)); err != nil {
 					return err
 				}
-			case parley.EndDialog, parley.ErrorType:
+			case parley.EndDialog, parley.ErrorMessageType:
 				if err := m.End(ctx); err != nil {
 					return err
 				}

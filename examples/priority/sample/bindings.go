@@ -16,8 +16,8 @@ import (
 // The values are ids, which are hexadecimal digits, so they may stand in the
 // text: engines disagree on how parameters are written.
 
-// createBindings makes the table, if it is not there, and returns what removes
-// it again.
+// createBindings makes the table if it does not exist. The function that it returns
+// removes the table again.
 func createBindings(ctx context.Context, b *parley.Broker) (remove func(), err error) {
 	run := func(ctx context.Context, statement string) error {
 		return b.InTx(ctx, func(tx *parley.Tx) error {
@@ -26,7 +26,7 @@ func createBindings(ctx context.Context, b *parley.Broker) (remove func(), err e
 		})
 	}
 	if run(ctx, `DELETE FROM requests_bindings WHERE front_end = ''`) == nil {
-		return func() {}, nil // somebody else's
+		return func() {}, nil // another program's table
 	}
 	err = run(ctx, `
 		CREATE TABLE requests_bindings (

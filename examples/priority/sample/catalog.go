@@ -55,7 +55,7 @@ func define(ctx context.Context, b *parley.Broker) error {
 		Services: []parley.Service{
 			{Name: client, Queue: clientQueue},
 			{Name: frontEnd, Queue: frontEndQueue, Contracts: []string{requestWithPriority}},
-			{Name: backEnd, Queue: backEndQueue, Contracts: []string{requestInternal}, PeerPromotion: parley.MaxLevel},
+			{Name: backEnd, Queue: backEndQueue, Contracts: []string{requestInternal}, FarPromotion: parley.MaxLevel},
 		},
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// ask sends all requests. Request 0 goes first, alone, so that it is at work
-// when the others come; every tenth asks for a priority of its number.
+// ask sends all requests. Request 0 goes first, so that the back end works on it when the
+// others arrive. Every tenth request asks for a priority of its number.
 func (s *sample) ask(ctx context.Context) error {
 	for i := range s.o.Requests {
 		promoted := i%10 == 0 && !(s.late() && i == s.o.Late)
@@ -43,7 +43,16 @@ func (s *sample) ask(ctx context.Context) error {
 	return err
 }
 
+// request sends one request. A transaction that lost against another one runs again.
 func (s *sample) request(ctx context.Context, i int, promoted bool) error {
+	for tries := 1; ; tries++ {
+		if err := s.send(ctx, i, promoted); !parley.IsRetryable(err) || tries == 20 {
+			return err
+		}
+	}
+}
+
+func (s *sample) send(ctx context.Context, i int, promoted bool) error {
 	return s.b.InTx(ctx, func(tx *parley.Tx) error {
 		to, contract := frontEnd, requestWithPriority
 		if s.o.Direct {
@@ -64,11 +73,11 @@ func (s *sample) request(ctx context.Context, i int, promoted bool) error {
 	})
 }
 
-// promote asks for a priority: by a message to the front end, or, without one,
-// of the broker itself.
+// promote asks for a priority: by a message to the front end, or, without a front end, by a
+// call of Promote.
 func (s *sample) promote(ctx context.Context, c *parley.Conversation, level int) error {
 	if s.o.Direct {
-		return c.Promote(ctx, parley.Level(min(level, parley.MaxLevel)))
+		return c.Promote(ctx, parley.PromoteLevel(min(level, parley.MaxLevel)))
 	}
 	return c.Send(ctx, setPriority, fmt.Appendf(nil, "<priority>%d</priority>", min(level, parley.MaxLevel)))
 }

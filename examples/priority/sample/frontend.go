@@ -59,12 +59,12 @@ func (s *sample) forward(ctx context.Context, tx *parley.Tx, m *parley.Message) 
 		if err != nil || bound.IsZero() {
 			return err
 		}
-		return tx.Conversation(bound).Promote(ctx, parley.Level(level))
+		return tx.Conversation(bound).Promote(ctx, parley.PromoteLevel(level))
 
 	case response:
 		return tx.Conversation(bound).Send(ctx, response, m.Body)
 
-	case parley.EndDialog, parley.ErrorType:
+	case parley.EndDialog, parley.ErrorMessageType:
 		if err := m.End(ctx); err != nil || bound.IsZero() {
 			return err
 		}

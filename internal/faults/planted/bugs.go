@@ -38,9 +38,9 @@ var uncounted = []change{
 
 // bugs are the mistakes.
 var bugs = []bug{
-	{name: "no lock, no count", server: "postgres", changes: append([]change{
-		// Two claims read the same messages.
-		{file: "backend/postgres/sql_claim.go", old: skipLocked, new: "", times: 10},
+	{name: "no lock, no count", server: "postgres", flags: []string{"--limit", "15s", "--drain", "10s"}, changes: append([]change{
+		// Two claims read the same messages, and wait for each other.
+		{file: "backend/postgres/sql/claim.sql", old: skipLocked, new: "", times: 10},
 	}, uncounted...)},
 	{name: "no fence, no count", server: "sqlite", flags: []string{"--only", "stop"}, changes: append([]change{
 		// A receiver whose lease has run out takes its hold back.
@@ -51,13 +51,13 @@ var bugs = []bug{
 			old: "	if n < int64(len(posts)) {\n		return t.fenced(ctx)\n	}\n",
 			new: "	_ = n\n"},
 	}, uncounted...)},
-	{name: "finish without guard", server: "postgres", flags: []string{"--only", "kill"}, changes: []change{
+	{name: "finish without guard", server: "postgres", flags: []string{"--only", "kill"}, changes: append([]change{
 		// The marker of a stream goes while a sender relies on it.
-		{file: "backend/postgres/sql_settle.go", old: `FROM parley_stream z WHERE z.stream_id = k.id
-	                     FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
-		{file: "backend/postgres/sql_settle.go", old: `FROM parley_stream z WHERE z.stream_id = k.id
-	            FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
-	}},
+		{file: "backend/postgres/sql/settle.sql", old: `FROM parley_stream z WHERE z.stream_id = k.id
+                     FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
+		{file: "backend/postgres/sql/settle.sql", old: `FROM parley_stream z WHERE z.stream_id = k.id
+            FOR NO KEY UPDATE SKIP LOCKED)`, new: `FROM parley_stream z WHERE z.stream_id = k.id)`},
+	}, slowly...)},
 	{name: "lease by client clock", server: "postgres", flags: []string{"--only", "kill,stop"}, changes: []change{
 		// The clocks of half of the programs are an hour ahead.
 		{file: "backend/postgres/planted.go", new: `package postgres
@@ -95,22 +95,25 @@ func skewed(lease time.Duration) time.Duration {
 	}},
 	{name: "dropped NOTIFY", server: "postgres", flags: []string{"--only", "lag"},
 		env: "PARLEY_FAULTS_KINDS=dialogs", changes: append([]change{
-			{file: "tx.go", old: "		tx.b.wake(tx.touched)\n", new: ""},
+			// No receiver is told of anything, whether it was sent or has become due.
+			{file: "broker.go",
+				old: "	for q := range queues {\n		b.hub.Wake(q)\n	}\n	b.peers.Tell(queues)\n",
+				new: "	_ = queues\n"},
 		}, seldom...)},
-	{name: "unbounded Attend", server: "postgres", flags: []string{"--only", "catalog"}, changes: []change{
+	{name: "unbounded PutReader", server: "postgres", flags: []string{"--only", "catalog"}, changes: []change{
 		// A claim that has a connection waits for another one, without limit.
-		{file: "suspicion.go",
+		{file: "internal/consumer/quarantine.go",
 			old: "	bounded, cancel := context.WithTimeout(ctx, recordWait)\n	defer cancel()\n",
 			new: "	bounded := ctx\n"},
-		{file: "suspicion.go", old: "const recordWait = time.Second\n", new: ""},
-		{file: "admission.go",
+		{file: "internal/consumer/quarantine.go", old: "const recordWait = time.Second\n", new: ""},
+		{file: "internal/consumer/admission.go",
 			old: "if room := a.room(); room >= 0 && a.held >= max(room, least) {",
 			new: "if false {"},
-		{file: "admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
+		{file: "internal/consumer/admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
 	}},
 	{name: "one snapshot, no count", server: "postgres", changes: append([]change{
 		// What a claim reads is older than its locks.
-		{file: "backend/postgres/locks.go",
+		{file: "backend/postgres/transaction.go",
 			old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}",
 			new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
 	}, uncounted...)},
@@ -121,10 +124,11 @@ func skewed(lease time.Duration) time.Duration {
 				old: "	f, err = find(first)\n	return f, err == nil, err\n",
 				new: "	_ = first\n	return f, true, nil\n"},
 		}, uncounted...)},
-	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop,kill"}, changes: []change{
-		// What is held at the head of the order hides the rest.
-		{file: "backend/postgres/sql_claim.go", old: "return 8*n + 50", new: "return n"},
-		{file: "backend/postgres/sql_claim.go", old: "deepWindow = 5000", new: "deepWindow = 1"},
-		{file: "receive.go", old: "if r.Walk = c.Walk; err != nil || r.Walk == nil {", new: "if true {"},
-	}},
+	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop", "--limit", "40s", "--drain", "10s"},
+		env: "PARLEY_FAULTS_KINDS=posts", changes: append([]change{
+			// What is held at the head of the order hides the rest.
+			{file: "backend/postgres/claim.go", old: "return 8*n + 50", new: "return n"},
+			{file: "backend/postgres/claim.go", old: "deepWindow = 5000", new: "deepWindow = 1"},
+			{file: "backend/postgres/claim.go", old: "if err == nil && ok && f.end.Valid && !f.vain {", new: "if false {"},
+		}, longStops...)},
 }

@@ -7,15 +7,33 @@ package main
 var controls = []bug{
 	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"},
 		env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
+	{name: "slow commits", server: "postgres", flags: []string{"--only", "kill"}, sound: true, changes: slowly},
+	{name: "long stops", server: "postgres", flags: []string{"--only", "stop", "--faults", "2", "--drain", "10s"},
+		env: "PARLEY_FAULTS_KINDS=posts", sound: true, changes: longStops},
 	{name: "clocks an hour apart", server: "postgres", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
 	{name: "clocks an hour apart", server: "mariadb", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
-	// There the clock of the programs is that of the database.
-	{name: "clock steps back", server: "sqlite", env: "PARLEY_FAULTS_CLOCK=back", sound: true, changes: wrongClock},
+	// There the clock of the programs is that of the database. A program that begins after a step is behind the others,
+	// which wait at their last instant, by two seconds at most.
+	{name: "clock steps back", server: "sqlite", flags: []string{"--slack", "2s"}, env: "PARLEY_FAULTS_CLOCK=back", sound: true, changes: wrongClock},
 }
 
 // seldom has receivers look by themselves too seldom to hide that they are not told.
 var seldom = []change{
 	{file: "internal/faults/program.go", old: "Poll: 200 * time.Millisecond", new: "Poll: 10 * time.Minute"},
+}
+
+// longStops has programs that are stopped hold what they have for longer than nothing may be settled: single groups
+// in transactions, which stand at the head of the order then.
+var longStops = []change{
+	{file: "internal/faults/program.go", old: "lease   = 2 * time.Second", new: "lease   = 12 * time.Second"},
+	{file: "internal/faults/program.go", old: "MaxBatch:    []int{0, 0, 1, 5}[rand.IntN(4)]", new: "MaxBatch: 1"},
+	{file: "internal/faults/program.go",
+		old: "[]parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[rand.IntN(3)]", new: "parley.HoldDefault"},
+}
+
+// slowly has senders wait before they commit, so that more of them are open when others finish.
+var slowly = []change{
+	{file: "broker.go", old: "	over = true\n	return fail(\"commit\"", new: "	over = true\n	time.Sleep(5 * time.Millisecond)\n	return fail(\"commit\""},
 }
 
 var wrongClock = []change{

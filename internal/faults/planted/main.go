@@ -25,8 +25,11 @@ import (
 // within is how long a run may take to find a bug.
 const within = 2 * time.Minute
 
-// codeFound is the exit code of a run that has found something.
-const codeFound = 1
+// The exit codes of a run that has found something, and of one that ended at its limit.
+const (
+	codeFound = 1
+	codeShort = 3
+)
 
 func main() {
 	tool := flag.String("testservers", ".cache/testservers", "the program that starts servers")
@@ -70,6 +73,20 @@ func (b bug) find(tool string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	for {
+		text, err := b.run(ctx, program, tool)
+		if err != errNothing {
+			return text, err
+		}
+	}
+}
+
+// errNothing: a run has ended, and nothing was found. What a bug needs to show is often a
+// matter of moments, so that a bug gets all of its time.
+var errNothing = errors.New("nothing was found")
+
+// run runs the suite once.
+func (b bug) run(ctx context.Context, program, tool string) (string, error) {
 	args := []string{"--server", b.server, "--testservers", tool, "--operations", "1000"}
 	if b.sound {
 		args = append(args, "--limit", "1m", "--faults", "10")
@@ -85,17 +102,20 @@ func (b bug) find(tool string) (string, error) {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	switch {
-	case err == nil && !b.sound:
-		return "", errors.New("nothing was found")
-	case err == nil:
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case !errors.As(err, &exit) || exit.ExitCode() != codeFound || b.sound:
-		return "", fmt.Errorf("%w: %s%s", err, said.Bytes(), out)
+	code := 0
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
 	}
-	_, text, _ := strings.Cut(strings.TrimSpace(string(out)), "]: ")
-	return text, nil
+	switch {
+	case ctx.Err() != nil:
+		return "", errors.Join(errNothing, ctx.Err())
+	case b.sound && err == nil, !b.sound && code == codeFound:
+		_, text, _ := strings.Cut(strings.TrimSpace(string(out)), "]: ")
+		return text, nil
+	case !b.sound && (err == nil || code == codeShort):
+		return "", errNothing
+	}
+	return "", fmt.Errorf("%w: %s%s", err, said.Bytes(), out)
 }
 
 // plant writes the changed copies into a folder, and returns the file that tells go

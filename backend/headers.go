@@ -1,0 +1,48 @@
+package backend
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Headers are texts that a message carries beside its body. A store keeps them as one text, as it
+// is given, with the message wherever that goes, and counts its length in the bytes of a claim. So
+// a store knows nothing of names, and compares, sorts and escapes nothing.
+
+// Limits of headers, which package parley checks before it calls a store. Bytes are those of all names and values in
+// UTF-8, without the quotes and escapes of the text that a store keeps, which has up to seven times as many.
+const (
+	MaxHeaders     = 64
+	MaxHeaderBytes = 8 << 10
+)
+
+// ReservedHeader is how the names of headers begin that only Parley may set.
+const ReservedHeader = "parley-"
+
+// EncodeHeaders returns headers, of valid UTF-8, as the text that stores keep: a JSON object with
+// sorted names, or "" if there are none. Equal headers have equal texts.
+func EncodeHeaders(headers map[string]string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(headers); err != nil {
+		panic(err) // a map of texts can be encoded
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// DecodeHeaders returns the headers of a text. One that is no such object, which only a hand can
+// have written, has none: the message is still to be received.
+func DecodeHeaders(text string) map[string]string {
+	if text == "" {
+		return nil
+	}
+	var headers map[string]string
+	if json.Unmarshal([]byte(text), &headers) != nil || len(headers) == 0 {
+		return nil
+	}
+	return headers
+}

@@ -1,0 +1,70 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+func testTimer(f *Fixture) {
+	d := f.Open()
+	set := func(after time.Duration) {
+		f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, after) })
+	}
+	set(time.Hour)
+	n, next := f.Maintain(backend.JobTimers)
+	f.Equal("moved", n, 0)
+	if next < 50*time.Minute || next > time.Hour {
+		f.Errorf("next timer in %v", next)
+	}
+	set(0)
+	if _, next := f.Maintain(backend.JobTimers); next != 0 {
+		f.Errorf("next timer in %v, but there is none", next)
+	}
+	set(time.Hour)
+	set(time.Millisecond)
+	f.Send(d.B.Handle, "1")
+	f.MaintainUntil(backend.JobTimers, 1)
+	f.Equal("drained", f.Drain(f.QA), []string{"<DialogTimer>", "1"})
+	f.Is(f.Try(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, backend.NewID(), 1) }), backend.ErrNoConversation)
+	set(time.Hour)
+	f.end(backend.End{Handle: d.A.Handle})
+	if _, next := f.Maintain(backend.JobTimers); next != 0 {
+		f.Errorf("next timer in %v, but the conversation has ended", next)
+	}
+}
+
+func testDelayed(f *Fixture) {
+	f.Post(backend.Posting{Body: []byte("later"), Delay: time.Hour})
+	f.Post(backend.Posting{Body: []byte("soon"), Delay: 20 * time.Millisecond})
+	f.Post(backend.Posting{Body: []byte("k2"), Key: "k", Delay: 30 * time.Millisecond})
+	f.Post(backend.Posting{Body: []byte("k3"), Key: "k", Delay: 40 * time.Millisecond})
+	f.Post(backend.Posting{Body: []byte("k1"), Key: "k"})
+	f.Equal("drained", f.Drain(f.QP), []string{"k1"})
+	f.MaintainUntil(backend.JobDelayed, 3)
+	f.Equal("drained", sorted(f.Drain(f.QP)), []string{"k2", "k3", "soon"})
+	if _, next := f.Maintain(backend.JobDelayed); next < 50*time.Minute {
+		f.Errorf("next in %v", next)
+	}
+}
+
+func testSweeps(f *Fixture) {
+	// A marker whose messages were consumed without a finish is left over: here
+	// the receiver ends one side, and what it had not read is dropped.
+	d := f.Open()
+	f.Send(d.B.Handle, "1")
+	f.end(backend.End{Handle: d.A.Handle, Kind: backend.EndCleanup})
+	f.None(f.Request(f.QA))
+	f.Maintain(backend.JobMarkers)
+	c := f.None(f.Request(f.QA))
+	f.Equal("contended", c.Contended, false)
+	f.end(backend.End{Handle: d.B.Handle})
+	f.Maintain(backend.JobClosed)
+	f.Drain(f.QB)
+	n, _ := f.Maintain(backend.JobGroups)
+	f.Equal("groups removed", n, 2)
+	f.Post(backend.Posting{Key: "hot"})
+	f.Drain(f.QP)
+	n, _ = f.Maintain(backend.JobGroups)
+	f.Equal("keys removed that were used a moment ago", n, 0)
+}

@@ -1,0 +1,57 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Maintenance is the background work.
+type Maintenance interface {
+	// Maintain does one job, at most about limit items of it, in short
+	// transactions of its own, skipping what is locked. It returns how many
+	// items it moved and in how long the next item is due (zero: none known), or
+	// in how long to go on with a walk through all there is. Many processes call
+	// it at once.
+	Maintain(ctx context.Context, job Job, limit int) (moved int, next time.Duration, err error)
+}
+
+// Job is a kind of background work.
+type Job int
+
+// The maintenance jobs.
+const (
+	JobDelayed   Job = iota // delayed posts that are due join their queue
+	JobTimers               // conversation timers that are due become messages
+	JobLifetimes            // conversations beyond their lifetime get an error on both sides
+	JobDeferred             // deferred groups that are due, and those marked for another look, become ready
+	JobMarkers              // blocked groups leave the ready order; left-over entries are removed
+	JobClosed               // conversations that both sides ended are removed
+	JobGroups               // groups and keys that nothing refers to are removed, with their promotions
+	JobWorkers              // records of workers that died an hour ago, or five minutes with nothing in hand, are removed
+	JobProcessed            // processed posts beyond the time for which they are kept are removed
+	JobOnce                 // keys of Once beyond that time are removed
+	JobCount     int = iota
+)
+
+// jobs says of each maintenance job how it is called and how often it is done though nothing is
+// known to be due.
+var jobs = [JobCount]struct {
+	name   string
+	period time.Duration
+}{
+	JobDelayed:   {"delayed", time.Second},
+	JobTimers:    {"timers", time.Second},
+	JobLifetimes: {"lifetimes", time.Second},
+	JobDeferred:  {"deferred", time.Second},
+	JobMarkers:   {"markers", 5 * time.Second},
+	JobClosed:    {"closed", 10 * time.Second},
+	JobGroups:    {"groups", time.Minute},
+	JobWorkers:   {"workers", time.Minute},
+	JobProcessed: {"processed", time.Minute},
+	JobOnce:      {"once", time.Minute},
+}
+
+func (d Job) String() string { return jobs[d].name }
+
+// Period is how often the maintenance job is done at least.
+func (d Job) Period() time.Duration { return jobs[d].period }

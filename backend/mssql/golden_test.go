@@ -1,0 +1,19 @@
+package mssql
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/parleymq/parley/backend/internal/backendtest"
+)
+
+// TestGolden holds the statements against testdata/statements.txt, see [backendtest.Golden].
+func TestGolden(t *testing.T) {
+	db, err := sql.Open("sqlserver", "sqlserver://nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(s *Store) []any { return []any{s.Q(), &s.server.many} }
+	other := Options{Schema: "other", Prefix: "other_", Locks: LocksNative}
+	backendtest.Golden(t, of(New(db, nil)), of(New(db, &other)))
+}

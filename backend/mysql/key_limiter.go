@@ -1,0 +1,62 @@
+package mysql
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// A keyInsertLimiter lets one transaction of a pool at a time insert a key. Of two that wait
+// in their INSERTs for a third one InnoDB makes a deadlock when that one rolls back:
+// each then has a shared lock on the gap that the other wants to insert into. It is
+// no lock that anything depends on, and is had for one statement.
+type keyInsertLimiter struct {
+	mu   sync.Mutex
+	busy map[sqlstore.Key]chan struct{} // closed when it is free
+}
+
+// keyInsertWait is how long to wait for others before doing without. They wait in turn
+// for an open transaction, which may come here for another key.
+const keyInsertWait = 3 * time.Second
+
+// enter waits until no other transaction inserts the key, and returns how to let others.
+func (g *keyInsertLimiter) enter(ctx context.Context, key sqlstore.Key) (leave func()) {
+	timeout := time.NewTimer(keyInsertWait)
+	defer timeout.Stop()
+	mine := make(chan struct{})
+	for {
+		other := g.take(key, mine)
+		if other == nil {
+			return func() { g.leave(key, mine) }
+		}
+		select {
+		case <-other:
+		case <-timeout.C:
+			return func() {}
+		case <-ctx.Done(): // the statement will say so
+			return func() {}
+		}
+	}
+}
+
+// take marks the key, or returns who has it.
+func (g *keyInsertLimiter) take(key sqlstore.Key, mine chan struct{}) (other chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy == nil {
+		g.busy = make(map[sqlstore.Key]chan struct{})
+	}
+	if other = g.busy[key]; other == nil {
+		g.busy[key] = mine
+	}
+	return other
+}
+
+func (g *keyInsertLimiter) leave(key sqlstore.Key, mine chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.busy, key)
+	close(mine)
+}

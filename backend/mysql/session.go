@@ -1,0 +1,89 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// newSession looks at a connection.
+func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
+	v, err := p.sessionVariables(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{committed: v["transaction_isolation"] == "READ-COMMITTED" || v["tx_isolation"] == "READ-COMMITTED"}
+	s.id, _ = strconv.ParseInt(v["pseudo_thread_id"], 10, 64)
+	s.packet, _ = strconv.Atoi(v["max_allowed_packet"])
+	p.server.Store(serverOf(v))
+	if s.snapshots = on(v["innodb_snapshot_isolation"]); s.snapshots && p.side != nil { // Open's own session
+		if _, err := c.ExecContext(ctx, "SET SESSION innodb_snapshot_isolation = OFF"); err != nil {
+			return nil, err
+		}
+		s.snapshots = false
+	}
+	switch {
+	case s.id == 0:
+		s.refused = errors.New("parley: mysql: the server does not tell the connection's id")
+	case !on(v["autocommit"]):
+		s.refused = errors.New("parley: mysql: autocommit is off in sessions of this handle: take it out of the data source name or init_connect")
+	}
+	for mode := range strings.SplitSeq(v["sql_mode"], ",") {
+		if mode == "EMPTY_STRING_IS_NULL" || mode == "PAD_CHAR_TO_FULL_LENGTH" {
+			s.refused = fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: take it out", mode)
+		}
+	}
+	return s, nil
+}
+
+// sessionVariables returns what a session's statements depend on. SHOW VARIABLES knows which of
+// them the server has, and makes a table of all variables for that, which takes milliseconds;
+// so it is asked for the first connection, and SELECT for the others.
+func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]string, error) {
+	if names := p.has.Load(); names != nil {
+		v, err := selected(ctx, c, *names)
+		const unknownVariable = 1193 // ER_UNKNOWN_SYSTEM_VARIABLE: another server has taken the place
+		if number(err) != unknownVariable {
+			return v, err
+		}
+	}
+	v, err := variables(ctx, c, "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
+		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "wsrep_on")
+	if err == nil {
+		names := slices.Sorted(maps.Keys(v))
+		p.has.Store(&names)
+	}
+	return v, err
+}
+
+// variables returns those of a session's variables that the server has.
+func variables(ctx context.Context, c *sql.Conn, names ...string) (map[string]string, error) {
+	rows, err := c.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
+	v := make(map[string]string, len(names))
+	return v, sqlstore.Settings(v, rows, err)
+}
+
+// selected returns variables of a session, all of which the server has. What is ON by SHOW is 1.
+func selected(ctx context.Context, c *sql.Conn, names []string) (map[string]string, error) {
+	values, into := make([]string, len(names)), make([]any, len(names))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	if err := c.QueryRowContext(ctx, "SELECT @@"+strings.Join(names, ", @@")).Scan(into...); err != nil {
+		return nil, err
+	}
+	v := make(map[string]string, len(names))
+	for i, name := range names {
+		v[name] = values[i]
+	}
+	return v, nil
+}
+
+func on(value string) bool { return value == "ON" || value == "1" }

@@ -1,0 +1,61 @@
+package mysql
+
+import (
+	"strconv"
+	"strings"
+)
+
+// From 11.6.2 on MariaDB has innodb_snapshot_isolation ON, and older versions know it:
+// a statement that locks a row fails with ER_CHECKREAD (1020), and InnoDB rolls the
+// transaction back, if the row has changed since what the transaction has read was
+// committed. At READ COMMITTED it hits statements that read and then lock: a walk
+// that passes a group whose receiver commits meanwhile, or a batch that has waited
+// for its second guard.
+//
+// All statements here look at what they have locked, and none relies on that
+// error; so all of them run without it. Sessions of Open have it OFF. In a session
+// of the application's nothing is set: each statement says so for itself, which
+// takes no further round trip.
+
+// What MariaDB alone reads, at the beginning of a statement.
+const (
+	// unlimited keeps max_statement_time away. If that ends a statement at the wrong moment,
+	// MariaDB (11.8.9) reports no error: an UPDATE by a key changes no row, and NULL stands
+	// in the place of a subquery, so that a stream with messages looks like one without.
+	unlimited = "/*M! SET STATEMENT max_statement_time = 0 FOR */"
+
+	// safely is for statements that sql_safe_updates would refuse, and which are unlimited.
+	safely = "/*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */"
+)
+
+// sheltered makes a statement unlimited.
+func sheltered(text string) string {
+	if strings.HasPrefix(text, safely) {
+		return text
+	}
+	return unlimited + "\n" + text
+}
+
+// current returns a statement for a session with innodb_snapshot_isolation. Of two
+// SET STATEMENT, one in the other, MariaDB forgets the first.
+func current(text string) string {
+	const set = "SET STATEMENT innodb_snapshot_isolation = 0"
+	if rest, ok := strings.CutPrefix(text, "/*M! SET STATEMENT "); ok {
+		return set + ", " + strings.Replace(rest, "*/", "", 1)
+	}
+	return set + " FOR " + text
+}
+
+// server is what all sessions of a server have in common.
+type server struct {
+	snapshots bool // it knows innodb_snapshot_isolation
+	packet    int  // max_allowed_packet
+	cluster   bool // it is a node of a Galera cluster
+}
+
+// serverOf reads it from variables of a session.
+func serverOf(v map[string]string) *server {
+	_, known := v["innodb_snapshot_isolation"]
+	packet, _ := strconv.Atoi(v["max_allowed_packet"])
+	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"])}
+}

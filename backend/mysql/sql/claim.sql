@@ -1,0 +1,256 @@
+-- name: TimerDelete
+DELETE FROM parley_timer WHERE handle = ? AND kind = ?
+-- name: TimerExpire
+DELETE FROM parley_timer WHERE handle = ? AND kind = ? AND due <= :now
+-- name: TimerPut
+INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?, ?, :now + ?, ?)
+ON DUPLICATE KEY UPDATE due = VALUES(due), queue_id = VALUES(queue_id)
+-- name: TimerQueue
+UPDATE parley_timer SET queue_id = ? WHERE handle = ? AND kind = ?
+-- name: FailurePut
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE attempts = VALUES(attempts), suspicion = VALUES(suspicion),
+       last_error = VALUES(last_error)
+-- name: PromotionPut
+INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+VALUES (?, ?, ?, :now, :now, ?)
+ON DUPLICATE KEY UPDATE level = VALUES(level), since = VALUES(since), sticky = VALUES(sticky),
+       version = greatest(version + 1, VALUES(version))
+
+-- name: Head
+-- A place in the order as one number: what comes first is less. An instant has 16
+-- digits.
+--
+-- What a claim finds first, without locking: the catalog's version and whether the
+-- queue is on; whether there are promotions; the places of the first stream and
+-- the first post that are not held by lease; and whether there is anything that is
+-- not blocked.
+--
+-- A subquery that asks for the first message of a stream asks for its type as well.
+-- MySQL expects to read all of the stream, whatever the LIMIT, and has InnoDB read ahead
+-- as many rows as fit into 128 KiB with the columns that are asked for: thousands with
+-- numbers alone, and two hundred with the type, which has room for 512 bytes. And it has
+-- to be told the index: it would read a table whole that its statistics take for small.
+--
+-- queue, six times
+SELECT v.catalog_version, q.enabled,
+       (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ? LIMIT 1),
+       (SELECT r.urgency * 10000000000000000 + r.since
+          FROM parley_ready r FORCE INDEX (place)
+         WHERE r.queue_id = ?
+           AND (SELECT 1 FROM parley_grp g
+                 WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
+           AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+                 WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+         ORDER BY r.queue_id, r.urgency, r.since LIMIT 1),
+       (SELECT p.urgency * 10000000000000000 + p.since
+          FROM parley_post p FORCE INDEX (place)
+         WHERE p.queue_id = ? AND p.blocked = 0 AND p.lease_until < :now
+         ORDER BY p.queue_id, p.blocked, p.urgency, p.since LIMIT 1),
+       (SELECT 1 FROM parley_ready r FORCE INDEX (place)
+         WHERE r.queue_id = ?
+           AND (SELECT 1 FROM parley_grp g
+                 WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) IS NOT NULL LIMIT 1),
+       (SELECT 1 FROM parley_post p FORCE INDEX (place) WHERE p.queue_id = ? AND p.blocked = 0 LIMIT 1)
+  FROM parley_meta v
+  LEFT JOIN parley_queue q ON q.queue_id = ?
+ WHERE v.id = 1
+
+-- name: Promoted
+-- Promoted groups and posts, locked.
+--
+-- queue, at most
+SELECT p.group_id, (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id LIMIT 1) IS NULL
+  FROM parley_promotion p FORCE INDEX (place)
+ WHERE p.queue_id = ?
+   AND CASE WHEN (SELECT 1 FROM parley_grp g
+                   WHERE g.group_id = p.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
+             AND (SELECT m.type FROM parley_ready r
+                   STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = r.stream_id
+                   WHERE r.group_id = p.group_id LIMIT 1) IS NOT NULL
+            THEN (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id FOR UPDATE SKIP LOCKED)
+            WHEN (SELECT 1 FROM parley_post o
+                   WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < :now LIMIT 1) IS NOT NULL
+            THEN (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id FOR UPDATE SKIP LOCKED)
+       END IS NOT NULL
+ ORDER BY p.queue_id, p.urgency, p.since
+ LIMIT ?
+
+-- name: Walk
+-- Groups in ready order, locked, of streams that do not come after a place. What the
+-- walk passes by costs least as a row of a join, whose conditions stand in the CASE:
+-- beside it they would be looked at after it, when the lock is taken.
+--
+-- queue, place, at most
+SELECT r.group_id
+  FROM parley_ready r FORCE INDEX (place)
+ STRAIGHT_JOIN parley_grp g FORCE INDEX (PRIMARY) ON g.group_id = r.group_id
+ WHERE r.queue_id = ? AND r.urgency * 10000000000000000 + r.since <= ?
+   AND CASE WHEN g.blocked = 0 AND g.lease_until < :now
+             AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+                   WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
+       END IS NOT NULL
+ ORDER BY r.queue_id, r.urgency, r.since
+ LIMIT ?
+
+-- name: Flow
+-- The same for a queue in which there are neither posts nor promotions, with the
+-- state of the catalog and the queue. If there are, nothing comes back. What it says of
+-- the queue comes as numbers, so that it is worked out once and not for each entry.
+--
+-- queue, queue, queue, queue, at most
+SELECT r.group_id,
+       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
+       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
+  FROM parley_ready r FORCE INDEX (place)
+ STRAIGHT_JOIN parley_grp g FORCE INDEX (PRIMARY) ON g.group_id = r.group_id
+ WHERE r.queue_id = ?
+   AND CASE WHEN (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ? LIMIT 1) IS NULL
+             AND (SELECT 1 FROM parley_post p WHERE p.queue_id = ? AND p.blocked = 0 LIMIT 1) IS NULL
+             AND g.blocked = 0 AND g.lease_until < :now
+             AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+                   WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+            THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)
+       END IS NOT NULL
+ ORDER BY r.queue_id, r.urgency, r.since
+ LIMIT ?
+
+-- name: Posts
+-- Posts in their order, locked, that do not come after a place. It is a subquery that
+-- locks here, too, and not the walk: MariaDB would leave the posts locked that a walk
+-- through an index passes by. It looks whether what can change of a post is still as
+-- the walk has read it; if not, the post is passed by like a post in a receiver's hands.
+-- What it says of the queue comes as numbers, as in flowSQL.
+--
+-- queue, place, at most
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error
+  FROM parley_post p FORCE INDEX (place)
+ WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
+   AND CASE WHEN p.lease_until < :now
+            THEN (SELECT 1 FROM parley_post o
+                   WHERE o.post_id = p.post_id AND o.fence = p.fence AND o.lease_until = p.lease_until
+                     AND o.blocked = 0 AND o.attempts = p.attempts AND o.suspicion = p.suspicion
+                     FOR UPDATE SKIP LOCKED)
+       END IS NOT NULL
+ ORDER BY p.queue_id, p.blocked, p.urgency, p.since
+ LIMIT ?
+
+-- name: PostsOnly
+-- The same for a queue in which there are neither streams nor promotions, with the
+-- state of the catalog and the queue. If there are, nothing comes back.
+--
+-- queue, queue, queue, queue, at most
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error,
+       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
+       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
+  FROM parley_post p FORCE INDEX (place)
+ WHERE p.queue_id = ? AND p.blocked = 0
+   AND CASE WHEN p.lease_until < :now
+             AND (SELECT 1 FROM parley_ready r WHERE r.queue_id = ? LIMIT 1) IS NULL
+             AND (SELECT 1 FROM parley_promotion o WHERE o.queue_id = ? LIMIT 1) IS NULL
+            THEN (SELECT 1 FROM parley_post o
+                   WHERE o.post_id = p.post_id AND o.fence = p.fence AND o.lease_until = p.lease_until
+                     AND o.blocked = 0 AND o.attempts = p.attempts AND o.suspicion = p.suspicion
+                     FOR UPDATE SKIP LOCKED)
+       END IS NOT NULL
+ ORDER BY p.queue_id, p.blocked, p.urgency, p.since
+ LIMIT ?
+
+-- name: ReadyAfter
+-- The place of the first stream, or post, that comes after a place.
+--
+-- queue, place
+SELECT r.urgency * 10000000000000000 + r.since
+  FROM parley_ready r FORCE INDEX (place)
+ WHERE r.queue_id = ? AND r.urgency * 10000000000000000 + r.since > ?
+   AND (SELECT 1 FROM parley_grp g
+         WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < :now LIMIT 1) IS NOT NULL
+   AND (SELECT m.type FROM parley_message m FORCE INDEX (PRIMARY)
+         WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+ ORDER BY r.queue_id, r.urgency, r.since LIMIT 1
+-- name: PostAfter
+SELECT p.urgency * 10000000000000000 + p.since
+  FROM parley_post p FORCE INDEX (place)
+ WHERE p.queue_id = ? AND p.blocked = 0 AND p.lease_until < :now
+   AND p.urgency * 10000000000000000 + p.since > ?
+ ORDER BY p.queue_id, p.blocked, p.urgency, p.since LIMIT 1
+
+-- name: ClaimOne
+-- The group of a claim for one group or endpoint, if there is something in it for
+-- us.
+--
+-- group, endpoint, group, queue, queue
+SELECT v.catalog_version, q.enabled, g.group_id
+  FROM parley_meta v
+  LEFT JOIN parley_queue q ON q.queue_id = ?
+  LEFT JOIN parley_grp g
+    ON g.group_id = coalesce((SELECT e.group_id FROM parley_endpoint e WHERE e.handle = ?), ?)
+   AND g.group_id = coalesce(?, g.group_id)
+   AND g.queue_id = ? AND g.blocked = 0
+   AND (SELECT m.type FROM parley_ready r
+         STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = r.stream_id
+         WHERE r.group_id = g.group_id LIMIT 1) IS NOT NULL
+ WHERE v.id = 1
+
+-- name: LockOne
+-- group
+SELECT group_id FROM parley_grp
+ WHERE group_id IN (?, '') AND blocked = 0 AND lease_until < :now
+   FOR UPDATE SKIP LOCKED
+
+-- name: Read
+-- What there is in groups that are locked: their streams, with what is known of the
+-- endpoint, and the first message of each. A new statement, so it sees what was
+-- committed before the locks. How far a stream goes is told by its next number. The
+-- rows are sorted when they are read: to sort a join with bodies MariaDB makes a table
+-- on the disk.
+--
+-- groups
+SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > :now,
+       o.level, o.version, o.sticky,
+       r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
+       e.far, e.contract, e.closed_at, s.next_seq,
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error
+  FROM parley_grp g
+  LEFT JOIN parley_promotion o ON o.group_id = g.group_id
+  LEFT JOIN parley_ready r ON r.group_id = g.group_id
+  LEFT JOIN parley_stream s ON s.stream_id = r.stream_id
+  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+  LEFT JOIN parley_message m
+    ON m.stream_id = r.stream_id
+   AND m.seq = (SELECT y.seq FROM parley_message y FORCE INDEX (PRIMARY)
+                 WHERE y.stream_id = r.stream_id AND y.type >= ''
+                 ORDER BY y.stream_id, y.seq LIMIT 1)
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE g.group_id IN (?)
+
+-- name: Messages
+-- Further messages: those of streams with numbers from one to another.
+--
+-- streams and numbers
+SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
+       f.attempts, f.suspicion, f.last_error
+  FROM parley_message m FORCE INDEX (PRIMARY)
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE ?
+ ORDER BY m.stream_id, m.seq
+
+-- name: LeaseGroups
+-- Groups and posts that are locked become held by lease, or lose the token that an
+-- expired lease has left behind.
+UPDATE parley_grp
+   SET fence = fence + 1, lease_until = :now + ?, held_since = :now, owner = ?
+ WHERE group_id IN (?)
+-- name: UnleaseGroups
+UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id IN (?)
+-- name: LeaseLocked
+UPDATE parley_post
+   SET suspicion = suspicion + CASE WHEN lease_until <> 0 THEN 1 ELSE 0 END, -- its receiver died
+       fence = fence + 1,
+       lease_until = CASE WHEN ? > 0 THEN :now + ? ELSE 0 END,
+       held_since = CASE WHEN ? > 0 THEN :now ELSE 0 END,
+       owner = ?
+ WHERE post_id IN (?)

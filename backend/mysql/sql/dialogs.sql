@@ -1,0 +1,22 @@
+-- name: StreamRead
+-- What a transaction of the application's reads with a lock is the stream alone: a
+-- queue that is read in a subquery is not locked.
+SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed, s.held,
+       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1)
+  FROM parley_stream s
+ WHERE s.stream_id = ?
+-- name: MarkersAstray
+-- The last condition lists a stream too whose subqueries an interrupted statement did
+-- not run: see Look.
+SELECT s.stream_id
+  FROM parley_stream s
+  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+ WHERE s.group_id = ?
+   AND (coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+                                   WHERE m.stream_id = s.stream_id
+                                   ORDER BY m.stream_id, m.seq LIMIT 1)
+     OR (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL)
+ ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
+ LIMIT 10000

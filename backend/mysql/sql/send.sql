@@ -1,0 +1,103 @@
+-- name: Advance
+-- A send is three statements. The first takes the guard, and the message's number
+-- comes back as the LAST_INSERT_ID. Without the hint MariaDB may find the row by the
+-- index held, and locks its entry first, which others lock last.
+--
+-- from
+UPDATE parley_stream FORCE INDEX (PRIMARY)
+   SET next_seq = LAST_INSERT_ID(next_seq + 1), touched = :now
+ WHERE stream_id IN (?, '') AND kind = 2 AND closed = 0 AND held = 0 AND queue_id IS NOT NULL
+
+-- name: Insert
+-- The second inserts the message if nothing is in its way, and returns the queue
+-- as the LAST_INSERT_ID.
+--
+-- number, message id, kind, type, body, headers, from, catalog version
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+SELECT s.stream_id, ?, ?, ?, ?, ?, ?, :now + 0 * LAST_INSERT_ID(s.queue_id)
+  FROM parley_stream s
+ STRAIGHT_JOIN parley_queue q ON q.queue_id = s.queue_id
+ STRAIGHT_JOIN parley_meta v ON v.id = 1
+ WHERE s.stream_id = ? AND q.enabled = 1 AND v.catalog_version = ?
+   AND (SELECT 1 FROM parley_closing c WHERE c.handle = s.stream_id LIMIT 1) IS NULL
+
+-- name: Place
+-- The third puts the stream into the order unless it is there.
+--
+-- from
+INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
+  FROM parley_stream s WHERE s.stream_id = ?
+
+-- name: States
+-- The guards of a batch, locked in the order of their ids, and what else a sender
+-- depends on. The columns of the stream are those of the locked row; the rest is as
+-- of the statement's beginning, which is no older than the caller could know of.
+--
+-- streams
+SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
+       s.held,
+       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+       (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1)
+  FROM parley_stream s FORCE INDEX (PRIMARY)
+ WHERE s.stream_id IN (?)
+ ORDER BY s.stream_id
+   FOR UPDATE
+
+-- name: Next
+-- Streams whose guards are ours get their next numbers and their ranks. Without the
+-- hint a small table is read whole, and at REPEATABLE READ locked.
+--
+-- numbers by stream, ranks by stream, streams
+UPDATE parley_stream FORCE INDEX (PRIMARY)
+   SET next_seq = ?, priority = ?, touched = :now
+ WHERE stream_id IN (?)
+
+-- name: Append
+-- stream, number, id, kind, type, body, headers, time
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since) VALUES ?
+
+-- name: Mark
+-- queue, group, stream, priority, time
+INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since) VALUES ?
+
+-- name: PostMany
+-- id, queue, rank, type, body, headers, time
+INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since) VALUES ?
+
+-- name: NewKey
+-- A key that is new. Of two who make it at once the second waits, and inserts nothing. It
+-- waits in the subquery: a transaction that waits in an INSERT for a row that is then rolled
+-- back gets a lock on the gap, and with another such one a deadlock. From 8.0.17 on MySQL makes a
+-- join, by which it may read whole tables, of a NOT EXISTS but not of this.
+--
+-- queue, name, id, queue, name
+INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
+SELECT ?, ?, ?
+  FROM DUAL
+ WHERE (SELECT 1 FROM parley_key k WHERE k.queue_id = ? AND k.name = ? FOR UPDATE) IS NULL
+
+-- name: NewKeys
+-- Keys that are new, in the order in which all transactions make them. Here the wait is in
+-- the INSERT: by the subquery InnoDB would lock all that there are before it inserts the
+-- first, which is no order, and meet with another such one in a deadlock each time that a
+-- third one commits. It is also for a transaction that may be at REPEATABLE READ, where to
+-- look with a lock for what is not there locks the gap at once.
+--
+-- queue, name, id
+INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?
+
+-- name: NewGroups
+-- id, queue, service, name
+INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES ?
+
+-- name: NewStreams
+-- id, kind, group, queue, priority, number, closed, held, time
+INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched) VALUES ?
+
+-- name: Keys
+-- The streams of keys.
+--
+-- queues and names
+SELECT queue_id, name, stream_id FROM parley_key WHERE ?

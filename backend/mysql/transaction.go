@@ -1,0 +1,301 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"regexp"
+	"sync"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// begin starts a transaction.
+func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	for n := 1; ; n++ {
+		c, s, err := p.conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t := &transaction{p: p, conn: c, s: s}
+		if err = t.start(ctx); err == nil {
+			return t, nil
+		}
+		t.discard()
+		if n == attempts || !lost(err) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// transaction is a transaction of ours, on a connection that it has to itself.
+type transaction struct {
+	p    *pool
+	conn *sql.Conn
+	s    *session
+	lastID
+
+	// ending keeps the end, which may come from Close, apart from statements: one
+	// that fell behind it would be carried out by itself.
+	ending sync.RWMutex
+
+	mu      sync.Mutex // guards what follows
+	over    bool
+	lost    error  // what ended the transaction on the server
+	used    bool   // something has been done in it
+	applied bool   // the application has had statements since the last of ours
+	ends    bool   // one of them may have ended the transaction
+	after   string // gives back, when it has ended, what kept other migrations away
+	free    bool   // what is done in it commits by itself
+	turn    string // keeps other migrations away for longer, on a cluster
+}
+
+// start starts it, in one trip if the session's level is the right one.
+func (t *transaction) start(ctx context.Context) error {
+	if !t.s.committed {
+		if _, err := t.conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+			return err
+		}
+	}
+	_, err := t.conn.ExecContext(ctx, "START TRANSACTION")
+	return err
+}
+
+// lastID is the LAST_INSERT_ID of the last statement.
+type lastID struct{ n int64 }
+
+func (l *lastID) take(res sql.Result) {
+	if res != nil {
+		l.n, _ = res.LastInsertId()
+	}
+}
+
+var errDeadlock = errors.New("the server has ended the transaction, because of a deadlock")
+
+// check returns an error unless the transaction is there for a statement of ours.
+// Whether it is, after statements of the application's, is found out by one that
+// is refused (ER_CANT_CHANGE_TX_CHARACTERISTICS) "while a transaction is in
+// progress".
+func (t *transaction) check(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used = true
+	if err := t.usable(); err != nil || !t.applied {
+		return err
+	}
+	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+	switch {
+	case number(err) == 1568:
+		t.applied, t.ends = false, false
+		return nil
+	case err != nil:
+		return err
+	case t.ends:
+		t.lost = sqlstore.ErrEnded
+	default:
+		t.lost = sqlstore.Classified(backend.ErrSerialization, errDeadlock)
+	}
+	return t.lost
+}
+
+// usable returns an error if the transaction is known to be over.
+func (t *transaction) usable() error {
+	if t.over {
+		return sql.ErrTxDone
+	}
+	return t.lost
+}
+
+// saw takes notice of what an error did to the transaction.
+func (t *transaction) saw(err error) {
+	if err != nil && endsTransaction(err) {
+		t.mu.Lock()
+		t.lost = sqlstore.Classified(backend.ErrSerialization, err)
+		t.mu.Unlock()
+	}
+}
+
+// Exec implements sqlstore.Session.
+func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	t.ending.RLock()
+	defer t.ending.RUnlock()
+	if err := t.check(ctx); err != nil {
+		return nil, err
+	}
+	text, args, err := t.s.text(q, args)
+	if err != nil {
+		return nil, err
+	}
+	res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
+		res, err := t.conn.ExecContext(ctx, text, args...)
+		t.saw(err)
+		return res, err
+	})
+	t.take(res)
+	return res, err
+}
+
+// Query implements sqlstore.Session.
+func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	t.ending.RLock()
+	defer t.ending.RUnlock()
+	if err := t.check(ctx); err != nil {
+		return nil, err
+	}
+	text, args, err := t.s.text(q, args)
+	if err != nil {
+		return nil, err
+	}
+	rows, err = t.p.query(ctx, t.s, func(ctx context.Context) (*sql.Rows, error) {
+		rows, err := t.conn.QueryContext(ctx, text, args...)
+		t.saw(err)
+		return rows, err
+	})
+	return rows, err
+}
+
+// Commit implements sqlstore.Transaction.
+func (t *transaction) Commit(ctx context.Context) error {
+	t.ending.RLock()
+	err := t.check(ctx)
+	t.ending.RUnlock()
+	if err != nil {
+		t.Rollback(ctx)
+		return err
+	}
+	return t.end(ctx, "COMMIT")
+}
+
+// Rollback implements sqlstore.Transaction.
+func (t *transaction) Rollback(ctx context.Context) error {
+	err := t.end(ctx, "ROLLBACK")
+	if lost(err) {
+		return nil // it is gone with its connection
+	}
+	return err
+}
+
+func (t *transaction) end(ctx context.Context, how string) error {
+	t.ending.Lock()
+	defer t.ending.Unlock()
+	t.mu.Lock()
+	if t.over {
+		t.mu.Unlock()
+		return nil
+	}
+	t.over = true
+	after := t.after
+	t.mu.Unlock()
+	ctx = context.WithoutCancel(ctx) // half-way through its outcome would be unknown
+	_, err := t.conn.ExecContext(ctx, how)
+	if err != nil {
+		t.discard()
+		return err
+	}
+	if after != "" {
+		if _, err := t.conn.ExecContext(ctx, after); err != nil {
+			t.discard() // a named lock ends with it, a turn by itself
+			return nil
+		}
+	}
+	t.conn.Close()
+	return nil
+}
+
+// discard closes the connection for good, with whatever is open on it.
+func (t *transaction) discard() { sqlstore.Discard(t.conn) }
+
+// SQL implements sqlstore.Transaction.
+func (t *transaction) SQL() backend.Execer { return application{t} }
+
+// application runs the application's statements.
+type application struct{ t *transaction }
+
+// start is called before each of them.
+func (a application) start(query string) error {
+	may, err := sqlstore.CheckEnding(query)
+	if err != nil {
+		return err
+	}
+	t := a.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used, t.applied = true, !t.free
+	t.ends = t.ends || may || changes.MatchString(query)
+	return t.usable()
+}
+
+// changes matches statements that commit what came before them.
+var changes = regexp.MustCompile(`(?i)^\s*(CREATE|ALTER|DROP|RENAME|TRUNCATE)\s`)
+
+// fresh reports whether a statement changes the schema in a transaction in which
+// nothing has been done yet. It commits nothing but itself then, and the
+// transaction can begin once more.
+func (a application) fresh(query string) bool {
+	t := a.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.used && !t.free && t.usable() == nil && changes.MatchString(query)
+}
+
+func (a application) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
+	if a.fresh(query) {
+		res, err := a.t.conn.ExecContext(ctx, query, args...)
+		if err == nil {
+			err = a.t.start(ctx)
+		}
+		return res, err
+	}
+	if err := a.start(query); err != nil {
+		return nil, err
+	}
+	if err := a.renew(ctx); err != nil {
+		return nil, err
+	}
+	res, err := a.t.conn.ExecContext(ctx, query, args...)
+	a.t.saw(err)
+	return res, err
+}
+
+func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
+	if err := a.start(query); err != nil {
+		return nil, err
+	}
+	rows, err := a.t.conn.QueryContext(ctx, query, args...)
+	a.t.saw(err)
+	return rows, err
+}
+
+func (a application) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
+	if err := a.start(query); err != nil {
+		return sqlstore.FailedRow(ctx, err)
+	}
+	return a.t.conn.QueryRowContext(ctx, query, args...)
+}
+
+func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	a.t.ending.RLock()
+	defer a.t.ending.RUnlock()
+	if err := a.start(query); err != nil {
+		return nil, err
+	}
+	return a.t.conn.PrepareContext(ctx, query)
+}
+
+// inserted is the LAST_INSERT_ID of the last statement of a transaction.
+func inserted(tx *sqlstore.Tx) int64 {
+	switch s := tx.Session().(type) {
+	case *transaction:
+		return s.n
+	case *joined:
+		return s.n
+	}
+	return 0
+}

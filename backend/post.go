@@ -1,0 +1,17 @@
+package backend
+
+import (
+	"context"
+)
+
+// TxPosts sends one-way messages.
+type TxPosts interface {
+	// Post adds posts. A unique post with a pending duplicate is not added; the
+	// result is the duplicate's ID. ErrStaleCatalog and
+	// ErrQueueDisabled refuse the whole call.
+	Post(ctx context.Context, version int64, posts []Posting) ([]Posted, error)
+
+	// Cancel removes a post that waits, or ErrNotPending; with ErrGroupBusy besides
+	// where another transaction has it locked, which may be a maintenance job, for a moment.
+	Cancel(ctx context.Context, queue int64, id ID) error
+}

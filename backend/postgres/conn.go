@@ -1,0 +1,344 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// pool is the database and how to run statements on it.
+type pool struct {
+	log     *slog.Logger // nil: there is no log
+	cramped sync.Once    // it has been logged that there is no connection to listen on
+
+	options Options // with the prefix that it has come to
+	invalid error   // what is wrong with them
+	db      *sql.DB
+	owned   bool
+	listen  string // data source name of the listener
+	pings   pings  // of the listener
+	libpq   bool   // the driver is lib/pq
+	keeps   bool   // the driver prepares statements by itself, and keeps them with a connection
+	store   *sqlstore.Store
+	hot     hot
+
+	probing sync.Mutex
+	probed  atomic.Bool
+	pooled  atomic.Bool // a transaction pooler is in between
+	channel string      // of notifications; set by the probe
+
+	mixed sync.Map // of queues where streams and posts got into each other's way
+	kinds sync.Map // of queues: kind, what there has been in them
+	deep  sync.Map // of queues where the head of the order was all taken, and when
+
+	shortcuts sqlstore.Shortcuts
+
+	fixedStmts sync.Map // of fixedKey: *sqlstore.Stmt
+	fixedCount atomic.Int64
+
+	prepared  sync.Map   // of *sqlstore.Stmt: *sql.Stmt, or nil if it cannot be
+	mu        sync.Mutex // guards wanted
+	wanted    []*sqlstore.Stmt
+	preparing sync.Mutex
+}
+
+// probe finds out, once, whether sessions are ours: behind a pooler that gives
+// out servers by the transaction nothing may be left in a session, prepared
+// statements least of all. Two connections of the pool are held, and each is
+// asked for its server's process several times. A pinned connection whose process
+// changes, or is the other's, is not a session.
+func (p *pool) probe(ctx context.Context) error {
+	if p.probed.Load() {
+		return nil
+	}
+	if p.invalid != nil {
+		return p.invalid
+	}
+	p.probing.Lock()
+	defer p.probing.Unlock()
+	if p.probed.Load() {
+		return nil
+	}
+	schema := p.options.Schema
+	if schema == "" {
+		var name sql.NullString
+		if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&name); err != nil {
+			return err
+		}
+		schema = name.String
+	}
+	p.channel = channelName(schema, p.options.Prefix)
+	switch p.options.Pooler {
+	case PoolerAlways:
+		p.pooled.Store(true)
+	case PoolerNever:
+	default:
+		moved, err := p.moves(ctx)
+		if err != nil {
+			return err
+		}
+		p.pooled.Store(moved)
+	}
+	if p.options.Locks == LocksNative && p.pooled.Load() {
+		return errPooledLocks
+	}
+	p.probed.Store(true)
+	return nil
+}
+
+// moves reports whether a pinned connection moves from server to server.
+func (p *pool) moves(ctx context.Context) (bool, error) {
+	if p.db.Stats().MaxOpenConnections == 1 {
+		// There is no second connection to move it; a pooler, if there is one,
+		// has no reason to. The user can say more by Options.Pooler.
+		return false, nil
+	}
+	first, err := p.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer first.Close()
+	// Others may have all the connections there are, and keep them.
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	second, err := p.db.Conn(waiting)
+	if err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil {
+			return false, nil
+		}
+		return false, err
+	}
+	defer second.Close()
+	pid := func(c *sql.Conn) (n int, err error) {
+		err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&n)
+		return n, err
+	}
+	// Each question is a transaction of its own: to keep a server with the one
+	// connection while the other waits for a second server would have many stores
+	// that start at once wait for each other. A pooler gives out the server that was
+	// given back last, to the second connection then, or they take turns, so that
+	// the second gets another one the second time.
+	var a, b int
+	for range probes {
+		for _, x := range []struct {
+			conn       *sql.Conn
+			was, other *int
+		}{{first, &a, &b}, {second, &b, &a}, {second, &b, &a}} {
+			n, err := pid(x.conn)
+			if err != nil {
+				return false, err
+			}
+			if n == *x.other || *x.was != 0 && n != *x.was {
+				return true, nil
+			}
+			*x.was = n
+		}
+	}
+	return false, nil
+}
+
+// probes is how often two connections are asked for their servers.
+const probes = 4
+
+// statement returns the prepared form of q, nil if it has none yet. Statements
+// are not prepared inside of transactions, where that would take a second
+// connection from a pool that may have only one: they run unprepared the first
+// time, and are prepared before a later transaction begins.
+func (p *pool) statement(q *sqlstore.Stmt) *sql.Stmt {
+	if p.pooled.Load() || p.keeps {
+		return nil
+	}
+	v, ok := p.prepared.Load(q)
+	if ok {
+		s, _ := v.(*sql.Stmt)
+		return s
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.wanted {
+		if w == q {
+			return nil
+		}
+	}
+	p.wanted = append(p.wanted, q)
+	return nil
+}
+
+// prepare prepares what was asked for since the last time.
+func (p *pool) prepare(ctx context.Context) {
+	p.mu.Lock()
+	idle := len(p.wanted) == 0
+	p.mu.Unlock()
+	if idle || !p.preparing.TryLock() {
+		return
+	}
+	defer p.preparing.Unlock()
+	p.mu.Lock()
+	wanted := p.wanted
+	p.wanted = nil
+	p.mu.Unlock()
+	for _, q := range wanted {
+		s, err := p.db.PrepareContext(ctx, q.Text)
+		if err != nil {
+			return // not migrated yet, or the context's end: asked for again
+		}
+		p.prepared.Store(q, s)
+	}
+}
+
+// forget drops the prepared statements, after it has shown that sessions are not
+// ours after all.
+func (p *pool) forget() {
+	p.pooled.Store(true)
+	p.prepared.Range(func(k, v any) bool {
+		p.prepared.Delete(k)
+		if s, ok := v.(*sql.Stmt); ok {
+			go s.Close() // it may wait for connections that are in use
+		}
+		return true
+	})
+}
+
+// closeWait is how long to wait for statements to be closed on connections in use.
+const closeWait = time.Second
+
+func (p *pool) close() error {
+	// A statement that was prepared on the connection on which another store of this
+	// handle listens now is not closed before that store is.
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		p.prepared.Range(func(k, v any) bool {
+			p.prepared.Delete(k)
+			if s, ok := v.(*sql.Stmt); ok {
+				s.Close()
+			}
+			return true
+		})
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeWait):
+	}
+	if p.owned {
+		return p.db.Close()
+	}
+	return nil
+}
+
+func (p *pool) check(err error) {
+	if err != nil && lostSession(err) {
+		p.forget()
+	}
+}
+
+// reader returns a session that reads what is committed. Behind a pooler that
+// takes a transaction, since a statement with parameters is two messages; so it does
+// inside another transaction, to wait for a connection once and not at each statement.
+func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, nil, err
+	}
+	if !p.pooled.Load() && !backend.IsInside(ctx) {
+		p.prepare(ctx)
+		d := &direct{p: p}
+		return d, d.release, nil
+	}
+	tx, cancel, err := p.beginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &transaction{p: p, tx: tx, cancel: cancel}
+	return t, func() { t.Rollback(ctx) }, nil
+}
+
+// direct runs statements outside of transactions, until one of them needs one: then
+// all that follow run in it, since to ask for a second connection while it has the
+// first might be to wait for others who do the same.
+type direct struct {
+	p  *pool
+	tx *transaction
+}
+
+func (d *direct) release() {
+	if d.tx != nil {
+		d.tx.Rollback(context.Background())
+	}
+}
+
+// plain runs a statement without having it compiled (jit): one that may read ten
+// thousand rows looks so costly that compiling it, which takes up to a second, is
+// thought to pay.
+func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	if d.tx == nil {
+		tx, cancel, err := d.p.beginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return nil, err
+		}
+		d.tx = &transaction{p: d.p, tx: tx, cancel: cancel}
+		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
+			return nil, err
+		}
+	}
+	return d.tx.Query(ctx, q, args)
+}
+
+func (d *direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if d.tx != nil {
+		return d.tx.Exec(ctx, q, args)
+	}
+	if s := d.p.statement(q); s != nil {
+		res, err = s.ExecContext(ctx, args...)
+	} else {
+		text, args := d.p.unprepared(q, args)
+		res, err = d.p.db.ExecContext(ctx, text, args...)
+	}
+	d.p.check(err)
+	return res, err
+}
+
+func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if all := d.p.store.Q(); d.tx != nil || q == all.QueueStatus || q == all.ListReady {
+		return d.plain(ctx, q, args)
+	}
+	if s := d.p.statement(q); s != nil {
+		rows, err = s.QueryContext(ctx, args...)
+	} else {
+		text, args := d.p.unprepared(q, args)
+		rows, err = d.p.db.QueryContext(ctx, text, args...)
+	}
+	d.p.check(err)
+	return rows, err
+}
+
+// join works in the user's transaction. Statements are not prepared there: they
+// would have to be again for each transaction.
+func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, err
+	}
+	return joined{p, tx}, nil
+}
+
+type joined struct {
+	p  *pool
+	tx backend.Execer
+}
+
+// Exec implements sqlstore.Session.
+func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	text, args := j.p.unprepared(q, args)
+	return j.tx.ExecContext(ctx, text, args...)
+}
+
+// Query implements sqlstore.Session.
+func (j joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	text, args := j.p.unprepared(q, args)
+	return j.tx.QueryContext(ctx, text, args...)
+}

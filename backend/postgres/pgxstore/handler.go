@@ -1,0 +1,53 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/parleymq/parley"
+)
+
+// Tx returns the transaction of pgx in which tx works: that of a handler's message
+// (Message.Tx), of Broker.InTx, or one that Join was given. It ends with what began it:
+// Commit and Rollback of what Tx returns are errors. What it begins are savepoints. The store
+// must be one of New, or on a *sql.DB of pgx.
+func Tx(ctx context.Context, tx *parley.Tx) (pgx.Tx, error) {
+	found := new(found)
+	var err error
+	if run := tx.SQL(); run != nil {
+		_, err = run.ExecContext(ctx, "SELECT 1", found)
+	}
+	if found.conn == nil {
+		return nil, fmt.Errorf("parley: pgxstore: the transaction is not one of pgx: %w", errors.Join(err, errors.ErrUnsupported))
+	}
+	// An empty statement begins it, in a transaction that has begun.
+	of, err := found.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: ";"})
+	if err != nil {
+		return nil, err
+	}
+	return within{of}, nil
+}
+
+// found is an argument by which pgx tells on which connection a statement is to run. It is
+// not run then.
+type found struct{ conn *pgx.Conn }
+
+var errFound = errors.New("the connection is found")
+
+// RewriteQuery implements pgx.QueryRewriter.
+func (f *found) RewriteQuery(_ context.Context, c *pgx.Conn, _ string, _ []any) (string, []any, error) {
+	f.conn = c
+	return "", nil, errFound
+}
+
+// errNotOurs is returned to a handler that tries to end Parley's transaction.
+var errNotOurs = errors.New("parley: pgxstore: the transaction ends with the handler, or with what began it")
+
+// within is a transaction whose end is not the program's to bring about.
+type within struct{ pgx.Tx }
+
+func (within) Commit(context.Context) error   { return errNotOurs }
+func (within) Rollback(context.Context) error { return errNotOurs }

@@ -1,0 +1,288 @@
+package pgxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/backend/sqlstore"
+	"github.com/parleymq/parley/conformance"
+)
+
+// pool opens a pool of the test's own.
+func pool(t *testing.T, conns int32) *pgxpool.Pool {
+	t.Helper()
+	server := backendtest.Server(t, "postgres", "PARLEY_TEST_POSTGRES", "the data source name of a PostgreSQL server for tests")
+	c, err := pgxpool.ParseConfig(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = conns
+	p, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// schema is the name of a schema of the test's own.
+func schema(t *testing.T, p *pgxpool.Pool) string {
+	name := backendtest.Name()
+	t.Cleanup(func() {
+		if _, err := p.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shop is a broker beside a table of the application's.
+func shop(t *testing.T, p *pgxpool.Pool) (b *parley.Broker, table string) {
+	t.Helper()
+	name := schema(t, p)
+	b, err := parley.New(t.Context(), New(p, &postgres.Options{Schema: name}), nil)
+	must(t, err)
+	t.Cleanup(func() { b.Close() })
+	must(t, b.Migrate(t.Context()))
+	must(t, b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}))
+	_, err = p.Exec(t.Context(), "CREATE TABLE "+name+".orders (id text PRIMARY KEY)")
+	must(t, err)
+	return b, name + ".orders"
+}
+
+// count counts the rows of a table.
+func count(t *testing.T, p *pgxpool.Pool, table string) (n int) {
+	t.Helper()
+	must(t, p.QueryRow(context.Background(), "SELECT count(*) FROM "+table).Scan(&n))
+	return n
+}
+
+// TestJoin: what is posted in a transaction of pgx comes with its commit, and not at all
+// after a rollback.
+func TestJoin(t *testing.T) {
+	ctx := t.Context()
+	p := pool(t, 4)
+	b, table := shop(t, p)
+	order := func(id string, end func(pgx.Tx) error) {
+		t.Helper()
+		tx, err := p.Begin(ctx)
+		must(t, err)
+		_, err = tx.Exec(ctx, "INSERT INTO "+table+" VALUES ($1)", id)
+		must(t, err)
+		_, err = Join(b, tx).Post(ctx, "mail", parley.Payload{Body: []byte(id)})
+		must(t, err)
+		must(t, end(tx))
+	}
+	order("one", func(tx pgx.Tx) error { return tx.Rollback(ctx) })
+	if d, err := b.Receive(ctx, "mail", nil); !errors.Is(err, parley.ErrNoMessage) {
+		t.Fatalf("after the rollback: %v, %v", d, err)
+	}
+	order("two", func(tx pgx.Tx) error { return tx.Commit(ctx) })
+	d, err := b.Receive(ctx, "mail", nil)
+	must(t, err)
+	if body := string(d.Messages[0].Body); body != "two" || len(d.Messages) != 1 {
+		t.Errorf("received %d messages, the first %q", len(d.Messages), body)
+	}
+	must(t, d.Ack(ctx))
+	if n := count(t, p, table); n != 1 {
+		t.Errorf("%d orders, want 1", n)
+	}
+	if _, err := Join(b, nil).Post(ctx, "mail", parley.Payload{}); !errors.Is(err, parley.ErrTxDone) {
+		t.Errorf("in no transaction: %v", err)
+	}
+}
+
+// TestHandlerTx: what a handler writes by pgx commits with its message, and is undone with it.
+func TestHandlerTx(t *testing.T) {
+	ctx := t.Context()
+	p := pool(t, 4)
+	b, table := shop(t, p)
+	for _, id := range []string{"one", "two"} {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte(id)})
+		must(t, err)
+	}
+	calls := 0
+	handler := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		tx, err := m.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		own, err := Tx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		calls++
+		if _, err := own.Exec(ctx, "INSERT INTO "+table+" VALUES ($1)", string(m.Body)); err != nil {
+			return err
+		}
+		if own.Commit(ctx) == nil || own.Rollback(ctx) == nil {
+			t.Error("a handler has ended the transaction of its messages")
+		}
+		return pgx.BeginFunc(ctx, own, func(inner pgx.Tx) error { // a savepoint
+			if calls == 1 {
+				return errors.New("the first call fails")
+			}
+			_, err := inner.Exec(ctx, "UPDATE "+table+" SET id = id || '!' WHERE id = $1", string(m.Body))
+			return err
+		})
+	})
+	w := b.NewWorker("mail", handler, &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Millisecond }})
+	for end := time.Now().Add(20 * time.Second); count(t, p, table) < 2 && time.Now().Before(end); {
+		must(t, w.Drain(ctx)) // what is to be tried again is not due at once
+	}
+	if n := count(t, p, table+" WHERE id LIKE '%!'"); n != 2 || calls != 3 {
+		t.Errorf("%d orders after %d calls, want 2 after 3", n, calls)
+	}
+	name, _, _ := strings.Cut(table, ".")
+	db := backendtest.Connect(t, "postgres", p.Config().ConnString())
+	lib, err := parley.New(ctx, postgres.New(db, &postgres.Options{Schema: name}), nil)
+	must(t, err)
+	defer lib.Close()
+	err = lib.InTx(ctx, func(tx *parley.Tx) error { _, err := Tx(ctx, tx); return err })
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("of lib/pq: %v", err)
+	}
+}
+
+// TestPoolIsGivenBack: a store leaves nothing in the pool, and no connection listens for it
+// any more.
+func TestPoolIsGivenBack(t *testing.T) {
+	ctx := t.Context()
+	p := pool(t, 4)
+	b, _ := shop(t, p)
+	if _, err := b.Receive(ctx, "mail", &parley.ReceiveOptions{Wait: 300 * time.Millisecond}); !errors.Is(err, parley.ErrNoMessage) {
+		t.Fatal(err)
+	}
+	if total := p.Stat().TotalConns(); total > 4 {
+		t.Errorf("%d connections of 4", total)
+	}
+	must(t, b.Close())
+	var all []*pgxpool.Conn
+	for range p.Config().MaxConns {
+		waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
+		c, err := p.Acquire(waiting)
+		cancel()
+		must(t, err)
+		all = append(all, c)
+		var n int
+		must(t, c.QueryRow(ctx, "SELECT count(*) FROM pg_listening_channels()").Scan(&n))
+		if n > 0 {
+			t.Error("a connection listens still")
+		}
+	}
+	for _, c := range all {
+		c.Release()
+	}
+}
+
+func TestBackendPool(t *testing.T) {
+	p := pool(t, 16)
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		b := New(p, &postgres.Options{Schema: schema(t, p)})
+		t.Cleanup(func() { b.Close() })
+		must(t, b.Migrate(context.Background()))
+		return b
+	})
+}
+
+// TestBackendJoined has all transactions be those of a program.
+func TestBackendJoined(t *testing.T) {
+	p := pool(t, 16)
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		b := &foreign{New(p, &postgres.Options{Schema: schema(t, p)}), p}
+		t.Cleanup(func() { b.Close() })
+		must(t, b.Migrate(context.Background()))
+		return b
+	})
+}
+
+// foreign is a store that joins transactions of pgx where others begin their own.
+type foreign struct {
+	*Store
+	pool *pgxpool.Pool
+}
+
+// foreignTx is a transaction that is joined. It ends as its own.
+type foreignTx struct {
+	backend.Tx
+	pgx pgx.Tx
+}
+
+func (f *foreign) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := f.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := f.Capabilities().Joiner.Join(ctx, joined{tx})
+	return &foreignTx{joined, tx}, err
+}
+
+func (t *foreignTx) Commit(ctx context.Context) error {
+	err := t.pgx.Commit(ctx)
+	if errors.Is(err, pgx.ErrTxClosed) {
+		err = backend.ErrTxDone
+	}
+	return err
+}
+
+func (t *foreignTx) Rollback(ctx context.Context) error {
+	t.pgx.Rollback(ctx)
+	return nil
+}
+
+// SQL implements backend.Tx. Nothing watches over the statements of a program in its own
+// transaction; here they are as those in one of the store's.
+func (t *foreignTx) SQL() backend.Execer {
+	return watched{sqlstore.Whole{Execer: t.Tx.SQL(), May: func() {}}}
+}
+
+type watched struct{ sqlstore.Whole }
+
+func (w watched) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if strings.HasPrefix(query, "SELECT 1; ") {
+		return nil, errors.New("one statement at a time")
+	}
+	return w.Whole.ExecContext(ctx, query, args...)
+}
+
+// TestConformancePGXPool runs the suite on a pool of pgx, in which all handles share.
+func TestConformancePGXPool(t *testing.T) {
+	t.Parallel()
+	p := pool(t, 40)
+	own := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
+	fresh := ""
+	if own == "" {
+		own, fresh = schema(t, p), schema(t, p)
+	}
+	on := func(p *pgxpool.Pool, schema string) (backend.Backend, error) {
+		return New(p, &postgres.Options{Schema: schema}), nil
+	}
+	conformance.Run(t, conformance.Store{
+		Process:    own,
+		Disposable: true,
+		Open:       func(context.Context) (backend.Backend, error) { return on(p, own) },
+		Limit: func(_ context.Context, conns int) (backend.Backend, error) {
+			return on(pool(t, int32(conns)), own)
+		},
+		Fresh: func(context.Context) (backend.Backend, error) { return on(p, fresh) },
+	})
+}

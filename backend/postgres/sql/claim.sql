@@ -1,0 +1,531 @@
+-- name: TimerTry
+SELECT 1 FROM parley_timer {lock skip} WHERE handle = ? AND kind + 0 = ?
+-- name: PromotionPut
+INSERT INTO parley_promotion AS p (group_id, queue_id, level, since, version, sticky)
+VALUES ($1, $2, $3, :now, :now, $4)
+ON CONFLICT (group_id) DO UPDATE
+   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
+       version = greatest(p.version + 1, excluded.version)
+-- name: Waiting
+-- The orders keep the planner from a sequential scan, which it prefers where
+-- it expects to find a row soon.
+SELECT 1
+ WHERE (SELECT 1
+          FROM (SELECT x.group_id FROM parley_ready x
+                 WHERE x.queue_id = $1
+                 ORDER BY x.queue_id, x.priority DESC, x.since) r
+         CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+                              WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g
+         LIMIT 1) IS NOT NULL
+    OR (SELECT 1
+          FROM (SELECT x.post_id FROM parley_post x
+                 WHERE x.queue_id = $2 AND x.blocked = 0
+                 ORDER BY x.queue_id, x.priority DESC, x.since
+                 LIMIT 1) p) IS NOT NULL
+
+-- name: NotLeased
+-- What a claim that walks far passes over at once: to look up every group that is
+-- held costs it three times as much as the rest of the walk. If there are more of
+-- them than the limit, which keeps the planner from comparing each with each, the
+-- others are looked up.
+         e.group_id NOT IN (
+           SELECT g.group_id FROM parley_grp g
+            WHERE g.queue_id = $1 AND g.lease_until <> 0 AND g.lease_until > (SELECT now FROM t)
+            ORDER BY g.queue_id, g.lease_until
+            LIMIT 20000)
+
+-- name: Claims
+-- axis: depth limit
+-- A claim's first statement: what there is to claim, locked.
+--
+-- Promotions come first, one at a time: a group and a post locked together could
+-- not be returned together. If there are more of them than the window and none in it is
+-- free, the statement looks no further, unless $3 says that all have been looked at
+-- (add 4). Then one of two orders, that of the streams and that of
+-- the posts without key: the one whose head, locked or not, ranks higher, or the
+-- one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
+-- the other. What comes before the head of the streams is not looked at again: it
+-- is blocked, held by lease, or without a message. Posts are one row each, and a
+-- locking clause returns that row as it is when the lock is granted, so they come
+-- with their bodies, up to $2 bytes, counted in the order of the walk: to sort them
+-- once more would take as long as to lock them. Groups come without messages:
+-- these are read by a new statement (rule R-A). Beside what was found the rows say what the heads
+-- of both orders are, and whether there are streams and promotions; and if there is
+-- nothing to claim, where the window ended, of the promotions or of the streams, if there
+-- may be more behind it, and whether something is there that is not blocked. Where all
+-- streams in the window are in flight no post is taken: behind it a stream that ranks
+-- higher may be free.
+--
+-- $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
+-- :window how far to walk, :few how far through the promotions, :passable what is left
+-- out of the window
+WITH t AS MATERIALIZED (SELECT :now AS now),
+promotions AS MATERIALIZED (
+  SELECT x.group_id, {rank x.level} AS place FROM parley_promotion x
+   WHERE x.queue_id = $1
+   ORDER BY x.queue_id, x.level DESC, x.since
+   LIMIT :few),
+promoted AS MATERIALIZED (
+  SELECT p.group_id, g.group_id IS NULL AS post, g.free
+    FROM promotions p
+{Promoted}
+   LIMIT 1),
+promotions_end AS MATERIALIZED (
+  SELECT p.place FROM promotions p
+   WHERE (SELECT count(*) FROM promoted) = 0 AND $3::int < 4
+  OFFSET :few - 1),
+ordinary AS MATERIALIZED (
+  SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM promoted) AND NOT EXISTS (SELECT 1 FROM promotions_end)),
+entries AS MATERIALIZED (
+  SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+   WHERE x.queue_id = $1
+   ORDER BY x.queue_id, x.priority DESC, x.since
+   LIMIT :window),
+streams AS MATERIALIZED (SELECT e.* FROM entries e WHERE :passable),
+ready_head AS MATERIALIZED (
+  SELECT r.priority, r.since
+    FROM streams r
+   CROSS JOIN LATERAL (
+           SELECT 1 FROM parley_grp g
+            WHERE g.group_id = r.group_id AND g.blocked = 0 AND g.lease_until < (SELECT now FROM t)
+            LIMIT 1) g
+   CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
+   WHERE (SELECT count(*) FROM ordinary) > 0
+   LIMIT 1),
+post_head AS MATERIALIZED (
+  SELECT x.priority, x.since FROM parley_post x
+   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+     AND (SELECT count(*) FROM ordinary) > 0
+   ORDER BY x.queue_id, x.priority DESC, x.since
+   LIMIT 1),
+posts_first AS MATERIALIZED (
+  SELECT CASE $3::int & 3 WHEN 1 THEN false WHEN 2 THEN true ELSE
+         NOT EXISTS (SELECT 1 FROM ready_head)
+         OR (SELECT (-p.priority, p.since) < (-r.priority, r.since) FROM post_head p, ready_head r) END AS yes
+    FROM post_head),
+ready_first AS MATERIALIZED (
+  SELECT r.group_id, g.free, r.priority, r.since
+    FROM streams r
+   CROSS JOIN LATERAL (
+           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+            WHERE g.group_id = r.group_id
+              AND EXISTS (SELECT 1 FROM parley_grp y
+                           WHERE y.group_id = r.group_id AND y.blocked = 0
+                             AND y.lease_until < (SELECT now FROM t))
+              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+              FOR NO KEY UPDATE SKIP LOCKED) g
+   WHERE (-r.priority, r.since) >= (SELECT -h.priority, h.since FROM ready_head h)
+     AND (SELECT yes FROM posts_first) IS NOT TRUE
+   LIMIT :limit),
+entries_end AS MATERIALIZED (
+  SELECT {rank e.priority} AS place FROM entries e OFFSET :window - 1),
+posts AS MATERIALIZED (
+  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+         x.last_error, x.fence, x.lease_until
+    FROM parley_post x
+   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+     AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
+     AND ((SELECT yes FROM posts_first) AND EXISTS (SELECT 1 FROM ready_head)
+          OR NOT EXISTS (SELECT 1 FROM entries_end))
+   ORDER BY x.queue_id, x.priority DESC, x.since
+   LIMIT :limit
+     FOR NO KEY UPDATE SKIP LOCKED),
+ready_last AS MATERIALIZED (
+  SELECT r.group_id, g.free, r.priority, r.since
+    FROM streams r
+   CROSS JOIN LATERAL (
+           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+            WHERE g.group_id = r.group_id
+              AND EXISTS (SELECT 1 FROM parley_grp y
+                           WHERE y.group_id = r.group_id AND y.blocked = 0
+                             AND y.lease_until < (SELECT now FROM t))
+              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+              FOR NO KEY UPDATE SKIP LOCKED) g
+   WHERE (-r.priority, r.since) >= (SELECT -h.priority, h.since FROM ready_head h)
+     AND (SELECT yes FROM posts_first) AND (SELECT count(*) FROM posts) = 0
+   LIMIT :limit),
+found AS (
+  SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
+         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+         NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
+         NULL::bigint AS fence, NULL::bigint AS lease_until
+    FROM promoted
+   UNION ALL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM ready_first
+   UNION ALL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM ready_last
+   UNION ALL
+  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, fence, lease_until
+    FROM (SELECT p.*,
+                 sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
+                 row_number() OVER w AS n
+            FROM posts p
+          WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p
+   WHERE p.n = 1 OR p.bytes <= $2)
+SELECT v.catalog_version, q.enabled,
+       (SELECT h.priority FROM ready_head h), (SELECT h.since FROM ready_head h),
+       (SELECT h.priority FROM post_head h), (SELECT h.since FROM post_head h),
+       EXISTS (SELECT 1 FROM entries),
+       (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+         ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL,
+       CASE WHEN f.id IS NULL THEN (SELECT place FROM promotions_end) END,
+       CASE WHEN f.id IS NULL AND EXISTS (SELECT 1 FROM ordinary) THEN (SELECT place FROM entries_end) END,
+       CASE WHEN f.id IS NULL
+            THEN EXISTS (SELECT 1 FROM entries r
+                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
+                                  WHERE x.queue_id = $1 AND x.blocked = 0
+                                  ORDER BY x.queue_id, x.priority DESC, x.since
+                                  LIMIT 1) p) IS NOT NULL END,
+       f.*
+  FROM parley_meta v
+  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+  LEFT JOIN found f ON true
+
+-- name: Promoted
+-- Promotions, p, with what can be had of them: the group g or the post o, locked.
+LEFT JOIN LATERAL (
+	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
+	             FROM parley_grp g
+	            WHERE g.group_id = p.group_id
+	              AND EXISTS (SELECT 1 FROM parley_grp y
+	                           WHERE y.group_id = p.group_id AND y.blocked = 0
+	                             AND y.lease_until < (SELECT now FROM t))
+	              AND EXISTS (SELECT 1 FROM parley_ready r
+	                           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+	                                                WHERE m.stream_id = r.stream_id LIMIT 1) m
+	                           WHERE r.group_id = p.group_id)
+	              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+	    LEFT JOIN LATERAL (
+	           SELECT o.post_id FROM parley_post o
+	            WHERE o.post_id = p.group_id AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+	              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+	   WHERE g.group_id IS NOT NULL OR o.post_id IS NOT NULL
+
+-- name: StreamClaims
+-- axis: depth limit
+-- A claim of a queue in which there are nothing but streams: the same for half.
+-- Without posts there are no heads to compare. If there is a promotion, or a post
+-- that could be claimed, it returns no rows. The walk through the order is written out
+-- where it is needed, since one WITH query for all would keep each row that it passes;
+-- the others are carried out when nothing is found.
+--
+-- $1 queue; :limit, :window and :passable as above
+WITH t AS MATERIALIZED (SELECT :now AS now),
+other AS MATERIALIZED (
+  SELECT (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+           ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL
+      OR (SELECT 1 FROM parley_post x
+           WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
+           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL AS yes),
+ready AS MATERIALIZED (
+  SELECT e.group_id, g.free
+    FROM (SELECT x.group_id, x.stream_id FROM parley_ready x
+           WHERE x.queue_id = $1
+           ORDER BY x.queue_id, x.priority DESC, x.since
+           LIMIT :window) e
+   CROSS JOIN LATERAL (
+           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+            WHERE g.group_id = e.group_id
+              AND EXISTS (SELECT 1 FROM parley_grp y
+                           WHERE y.group_id = e.group_id AND y.blocked = 0
+                             AND y.lease_until < (SELECT now FROM t))
+              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = e.stream_id)
+              FOR NO KEY UPDATE SKIP LOCKED) g
+   WHERE NOT (SELECT yes FROM other) AND :passable
+   LIMIT :limit)
+SELECT v.catalog_version, q.enabled,
+       CASE WHEN f.group_id IS NULL
+            THEN (SELECT {rank e.priority} FROM (SELECT x.priority, x.since FROM parley_ready x
+                                                  WHERE x.queue_id = $1
+                                                  ORDER BY x.queue_id, x.priority DESC, x.since
+                                                  LIMIT :window) e OFFSET :window - 1) END,
+       CASE WHEN f.group_id IS NULL
+            THEN EXISTS (SELECT 1 FROM (SELECT x.group_id FROM parley_ready x
+                                         WHERE x.queue_id = $1
+                                         ORDER BY x.queue_id, x.priority DESC, x.since
+                                         LIMIT :window) e
+                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+                                               WHERE g.group_id = e.group_id AND g.blocked = 0 LIMIT 1) g)
+              OR (SELECT 1 FROM (SELECT 1 FROM parley_post x
+                                  WHERE x.queue_id = $1 AND x.blocked = 0
+                                  ORDER BY x.queue_id, x.priority DESC, x.since
+                                  LIMIT 1) p) IS NOT NULL END,
+       f.group_id, f.free
+  FROM parley_meta v
+  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+  LEFT JOIN ready f ON true
+ WHERE NOT (SELECT yes FROM other)
+
+-- name: PostClaims
+-- axis: limit
+-- A claim of a queue in which there are nothing but posts. If there is something
+-- else, it returns no rows. If there is nothing to claim, it says whether there is
+-- a post that is not blocked.
+--
+-- $1 queue, $2 bytes at most; :limit posts at most
+WITH other AS MATERIALIZED (
+  SELECT (SELECT 1 FROM parley_ready x WHERE x.queue_id = $1
+           ORDER BY x.queue_id, x.priority DESC, x.since LIMIT 1) IS NOT NULL
+      OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
+           ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
+posts AS MATERIALIZED (
+  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+         x.last_error, x.fence, x.lease_until
+    FROM parley_post x
+   WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT :now)
+     AND NOT (SELECT yes FROM other)
+   ORDER BY x.queue_id, x.priority DESC, x.since
+   LIMIT :limit
+     FOR NO KEY UPDATE SKIP LOCKED)
+SELECT v.catalog_version, q.enabled,
+       CASE WHEN p.post_id IS NULL
+            THEN (SELECT 1 FROM (SELECT 1 FROM parley_post x
+                                  WHERE x.queue_id = $1 AND x.blocked = 0
+                                  ORDER BY x.queue_id, x.priority DESC, x.since
+                                  LIMIT 1) w) IS NOT NULL END,
+       p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts,
+       p.suspicion, p.last_error, p.fence, p.lease_until
+  FROM parley_meta v
+  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+  LEFT JOIN (SELECT p.*,
+                    sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
+                    row_number() OVER w AS n
+               FROM posts p
+             WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
+ WHERE NOT (SELECT yes FROM other)
+
+-- name: Pages
+-- axis: width
+-- A page of a walk beyond that: streams and posts from a place on, in one order, locked.
+-- Where one of them goes on behind the page, the other ends there as well. A page with
+-- posts in it gives one thing only, as a promotion does: what would have to be given back
+-- cannot be. Rows say what was found (0 a group, 1 a post, 3 a group in vain), and where;
+-- and where the next page begins, if there is one, and if nothing was found, whether
+-- something is there that is not blocked.
+--
+-- $1 queue, $2 priority and $3 since of the place, $4 groups at most; :window how far
+WITH t AS MATERIALIZED (SELECT :now AS now),
+streams AS MATERIALIZED (
+  SELECT e.group_id, e.stream_id, {rank e.priority} AS place
+    FROM ((SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+            WHERE x.queue_id = $1 AND x.priority = $2 AND x.since >= $3
+            ORDER BY x.queue_id, x.priority DESC, x.since
+            LIMIT :window)
+           UNION ALL
+          (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+            WHERE x.queue_id = $1 AND x.priority < $2
+            ORDER BY x.queue_id, x.priority DESC, x.since
+            LIMIT :window)) e
+   LIMIT :window),
+posts AS MATERIALIZED (
+  SELECT e.post_id, e.lease_until, {rank e.priority} AS place
+    FROM ((SELECT x.post_id, x.lease_until, x.priority, x.since FROM parley_post x
+            WHERE x.queue_id = $1 AND x.priority = $2 AND x.since >= $3 AND x.blocked = 0
+            ORDER BY x.queue_id, x.priority DESC, x.since
+            LIMIT :window)
+           UNION ALL
+          (SELECT x.post_id, x.lease_until, x.priority, x.since FROM parley_post x
+            WHERE x.queue_id = $1 AND x.priority < $2 AND x.blocked = 0
+            ORDER BY x.queue_id, x.priority DESC, x.since
+            LIMIT :window)) e
+   LIMIT :window),
+page AS MATERIALIZED (
+  SELECT least((SELECT s.place FROM streams s OFFSET :window - 1),
+               (SELECT p.place FROM posts p OFFSET :window - 1)) AS ends),
+found AS MATERIALIZED (
+  SELECT CASE WHEN o.post_id IS NOT NULL THEN 1 WHEN g.free THEN 0 ELSE 3 END AS what, w.id, w.place
+    FROM (SELECT s.group_id AS id, s.stream_id, s.place FROM streams s
+           WHERE s.place <= coalesce((SELECT ends FROM page), 9223372036854775807)
+           UNION ALL
+          SELECT p.post_id, NULL, p.place FROM posts p
+           WHERE p.place <= coalesce((SELECT ends FROM page), 9223372036854775807)
+             AND p.lease_until < (SELECT now FROM t)
+           ORDER BY place) w
+    LEFT JOIN LATERAL (
+           SELECT g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free FROM parley_grp g
+            WHERE g.group_id = w.id AND w.stream_id IS NOT NULL
+              AND EXISTS (SELECT 1 FROM parley_grp y
+                           WHERE y.group_id = w.id AND y.blocked = 0
+                             AND y.lease_until < (SELECT now FROM t))
+              AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = w.stream_id)
+              FOR NO KEY UPDATE SKIP LOCKED) g ON true
+    LEFT JOIN LATERAL (
+           SELECT o.post_id FROM parley_post o
+            WHERE o.post_id = w.id AND w.stream_id IS NULL
+              AND o.blocked = 0 AND o.lease_until < (SELECT now FROM t)
+              FOR NO KEY UPDATE SKIP LOCKED) o ON true
+   WHERE g.free IS NOT NULL OR o.post_id IS NOT NULL
+   LIMIT (SELECT CASE WHEN EXISTS (SELECT 1 FROM posts) THEN 1 ELSE $4::int END))
+SELECT p.ends,
+       CASE WHEN f.id IS NULL
+            THEN EXISTS (SELECT 1 FROM streams r
+                          CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+                                               WHERE g.group_id = r.group_id AND g.blocked = 0 LIMIT 1) g)
+              OR EXISTS (SELECT 1 FROM posts) END,
+       f.what, f.id, f.place
+  FROM page p
+  LEFT JOIN found f ON true
+
+-- name: Promotions
+-- axis: width
+-- A page of the walk through promotions, of which the first that is free is locked.
+-- Columns are those of a page.
+--
+-- $1 queue, $2 level and $3 since of the place; :window how far
+WITH t AS MATERIALIZED (SELECT :now AS now),
+promotions AS MATERIALIZED (
+  SELECT e.group_id, {rank e.level} AS place
+    FROM ((SELECT x.group_id, x.level, x.since FROM parley_promotion x
+            WHERE x.queue_id = $1 AND x.level = $2 AND x.since >= $3
+            ORDER BY x.queue_id, x.level DESC, x.since
+            LIMIT :window)
+           UNION ALL
+          (SELECT x.group_id, x.level, x.since FROM parley_promotion x
+            WHERE x.queue_id = $1 AND x.level < $2
+            ORDER BY x.queue_id, x.level DESC, x.since
+            LIMIT :window)) e
+   LIMIT :window),
+found AS MATERIALIZED (
+  SELECT CASE WHEN g.group_id IS NULL THEN 1 WHEN g.free THEN 0 ELSE 3 END AS what, p.group_id AS id, p.place
+    FROM promotions p
+{Promoted}
+   LIMIT 1)
+SELECT (SELECT p.place FROM promotions p OFFSET :window - 1), NULL, f.what, f.id, f.place
+  FROM (SELECT 1) one
+  LEFT JOIN found f ON true
+
+-- name: ClaimOne
+-- A claim's first statement when it is for one group: $2, or that of endpoint
+-- $3. What stands in the way is told apart: there is the group (seen), and it
+-- has something to claim for us (group_id).
+--
+-- $1 queue, $2 group, $3 handle
+SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
+  FROM parley_meta v
+  LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
+  LEFT JOIN LATERAL (
+         SELECT x.group_id FROM parley_grp x
+          WHERE x.group_id = coalesce((SELECT e.group_id FROM parley_endpoint e WHERE e.handle = $3::uuid), $2::uuid)
+            AND ($2::uuid IS NULL OR x.group_id = $2::uuid)
+            AND x.queue_id = $1 AND x.blocked = 0
+            AND EXISTS (SELECT 1 FROM parley_ready r
+                         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m
+                                              WHERE m.stream_id = r.stream_id LIMIT 1) m
+                         WHERE r.group_id = x.group_id)
+          LIMIT 1) s ON true
+  LEFT JOIN LATERAL (
+         SELECT x.group_id FROM parley_grp x
+          WHERE x.group_id = s.group_id AND x.blocked = 0 AND x.lease_until < :now
+            FOR NO KEY UPDATE SKIP LOCKED) g ON true
+
+-- name: Read
+-- axis: most
+-- A claim's second statement: the messages of groups that are locked, in the
+-- order in which they are received, read with a snapshot that is younger than
+-- the locks; and what is known of the groups. Bodies beyond $3 bytes stay where
+-- they are. With a lease the groups that have messages are marked as held; a
+-- token that an expired lease left behind is taken away.
+--
+-- What is known of a stream's endpoint comes with the first of its messages
+-- only. A group with several streams may come with more than $2 messages. The rows
+-- are not sorted once more, which would cost a third of the statement: they are in
+-- the order of the window, and that is looked at when they are read. Streams that
+-- cannot be received come without messages: those for an endpoint that has ended
+-- (state 1), or that is in another group by now (2).
+--
+-- $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
+-- $7 whether to lock only; :most messages of each at most
+WITH g AS MATERIALIZED (
+  SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky
+    FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
+   CROSS JOIN LATERAL (
+           SELECT y.group_id, y.name, y.fence, y.lease_until, y.ctid AS tid FROM parley_grp y
+            WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) x
+    LEFT JOIN LATERAL (
+           SELECT y.level, y.version, y.sticky FROM parley_promotion y
+            WHERE y.group_id = k.id LIMIT 1) p ON true),
+s AS MATERIALIZED (
+  SELECT g.*, r.stream_id, r.priority, x.kind, x.endpoint, e.conversation, e.initiator,
+         e.service, e.far, e.contract,
+         CASE WHEN x.endpoint IS NULL THEN 0
+              WHEN e.group_id IS NULL OR e.closed_at IS NOT NULL THEN 1
+              WHEN e.group_id <> g.group_id THEN 2
+              ELSE 0 END AS state
+    FROM g
+   CROSS JOIN LATERAL (
+           SELECT y.stream_id, y.priority FROM parley_ready y
+            WHERE y.group_id = g.group_id OFFSET 0) r
+   CROSS JOIN LATERAL (
+           SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x
+    LEFT JOIN LATERAL (
+           SELECT y.* FROM parley_endpoint y WHERE y.handle = x.endpoint LIMIT 1) e ON true
+   WHERE $7::int = 0),
+taken AS MATERIALIZED (
+  SELECT x.*
+    FROM (SELECT s.*, m.seq, m.message_id, m.kind AS message_kind, m.type, m.body, m.headers, m.since, m.uniq,
+                 sum(coalesce(octet_length(m.body), 0) + coalesce(octet_length(m.headers), 0)) OVER w AS bytes,
+                 row_number() OVER w AS k,
+                 lag(s.stream_id) OVER w IS DISTINCT FROM s.stream_id AS first
+            FROM (SELECT y.*, row_number() OVER (PARTITION BY y.n
+                                                 ORDER BY y.priority DESC, y.endpoint, y.kind, y.stream_id) AS place
+                    FROM s y
+                   WHERE y.state = 0 AND ($4::uuid IS NULL OR y.endpoint = $4::uuid)
+                     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = y.stream_id)) s
+           CROSS JOIN LATERAL (
+                   SELECT y.* FROM (SELECT z.* FROM parley_message z
+                                     WHERE z.stream_id = s.stream_id ORDER BY z.seq LIMIT :most) y
+                    LIMIT (SELECT $2::int)) m
+           WHERE s.place <= $2
+          WINDOW w AS (ORDER BY s.n, s.place, m.seq ROWS UNBOUNDED PRECEDING)) x
+   WHERE x.k = 1 OR x.bytes <= $3),
+held AS (
+  UPDATE parley_grp y
+     SET fence = y.fence + 1,
+         lease_until = CASE WHEN $5::bigint > 0 THEN :now + $5::bigint ELSE 0 END,
+         held_since = CASE WHEN $5::bigint > 0 THEN :now ELSE 0 END,
+         owner = CASE WHEN $5::bigint > 0 THEN $6 ELSE '' END
+   WHERE y.ctid = ANY (ARRAY(
+           SELECT g.tid FROM g
+            WHERE ($5::bigint > 0 OR g.lease_until <> 0)
+              AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
+SELECT t.n, t.fence, t.lease_until, t.level, t.version, t.sticky, t.name, t.state, t.stream_id,
+       t.seq, t.message_id, t.message_kind, t.type, t.body, t.headers, t.since, t.uniq,
+       f.attempts, f.suspicion, f.last_error,
+       CASE WHEN t.first THEN t.priority END, CASE WHEN t.first THEN t.endpoint END,
+       CASE WHEN t.first THEN t.conversation END, CASE WHEN t.first THEN t.initiator END,
+       CASE WHEN t.first THEN t.service END, CASE WHEN t.first THEN t.far END,
+       CASE WHEN t.first THEN t.contract END, t.kind
+  FROM taken t
+  LEFT JOIN LATERAL (
+         SELECT y.attempts, y.suspicion, y.last_error FROM parley_failure y
+          WHERE y.message_id = t.message_id LIMIT 1) f ON true
+ UNION ALL
+SELECT s.n, s.fence, s.lease_until, s.level, s.version, s.sticky, s.name, s.state, s.stream_id,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL,
+       s.priority, s.endpoint, NULL, NULL, NULL, NULL, NULL, s.kind
+  FROM s WHERE s.state <> 0
+ UNION ALL
+SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM g WHERE $7::int = 1
+
+-- name: LeaseLocked
+-- Posts that were locked become held by lease.
+--
+-- $1 ids, $2 lease, $3 owner
+UPDATE parley_post y
+   SET fence = y.fence + 1,
+       suspicion = y.suspicion + CASE WHEN y.lease_until <> 0 THEN 1 ELSE 0 END, -- its receiver died
+       lease_until = CASE WHEN $2::bigint > 0 THEN :now + $2::bigint ELSE 0 END,
+       held_since = CASE WHEN $2::bigint > 0 THEN :now ELSE 0 END,
+       owner = CASE WHEN $2::bigint > 0 THEN $3 ELSE '' END
+ WHERE y.ctid = ANY (ARRAY(
+         SELECT x.ctid FROM unnest((SELECT $1::uuid[])) k(id)
+          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))

@@ -1,0 +1,175 @@
+-- name: Send
+-- axis: copy
+-- A send is one statement. A statement that waited for the guard checks its
+-- conditions again on the row as it is then. Nothing comes back if the message is
+-- refused; sendState says why.
+--
+-- $1 from, $2 message id, $3 type, $4 body, $5 kind, $6 catalog version, $7 headers
+WITH s AS (
+  UPDATE parley_stream x
+     SET next_seq = x.next_seq + 1, touched = :now
+   WHERE x.stream_id = $1 AND x.kind = 2 AND x.closed = 0 AND x.held = 0 AND x.queue_id IS NOT NULL
+     AND (SELECT v.catalog_version FROM parley_meta v) = $6
+     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
+     AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = $1)
+  RETURNING x.stream_id, x.group_id, x.queue_id, x.priority, x.next_seq - 1 AS seq),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT s.stream_id, s.seq, $2, $5, $3, $4, $7, :now FROM s),
+:copy
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now FROM s
+  ON CONFLICT DO NOTHING)
+SELECT s.seq, s.queue_id FROM s
+
+-- name: Copy
+-- What makes it keep a copy for the sender.
+c AS (
+  INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body, headers, since, kept)
+  SELECT s.stream_id, s.stream_id, s.seq, 1, $2, $5, $3, $4, $7, :now, :now FROM s),
+
+-- name: SendState
+-- The guards of a batch, locked in the order of $1, and what else a sender
+-- depends on. The columns of the stream are those of the locked row; the counts
+-- of closings are as of the statement's beginning, which is no older than the
+-- caller could know of.
+--
+-- $1 streams
+SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
+       s.held,
+       (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
+       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+       (SELECT v.catalog_version FROM parley_meta v)
+  FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
+ CROSS JOIN LATERAL (
+        SELECT x.* FROM parley_stream x WHERE x.stream_id = k.id FOR NO KEY UPDATE) s
+ ORDER BY k.n
+
+-- name: KeyState
+-- The streams of keys, locked in the order of the arrays, and none of them if one of the
+-- keys is not there: what makes that one comes first.
+--
+-- $1 queues, $2 names
+WITH k AS MATERIALIZED (
+  SELECT x.n, y.stream_id
+    FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[])) WITH ORDINALITY x(queue_id, name, n)
+   CROSS JOIN LATERAL (
+          SELECT z.stream_id FROM parley_key z
+           WHERE z.queue_id = x.queue_id AND z.name = x.name LIMIT 1) y
+   ORDER BY x.n)
+SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
+  FROM k
+ CROSS JOIN LATERAL (
+        SELECT x.stream_id, x.group_id, x.priority, x.next_seq FROM parley_stream x
+         WHERE x.stream_id = k.stream_id FOR NO KEY UPDATE) s
+ WHERE (SELECT count(*) FROM k) = cardinality($1::bigint[])
+ ORDER BY k.n
+
+-- name: PostKeyed
+-- A post with a key that has been used before, as a send is one statement.
+-- Nothing comes back if the key is new or swept, the catalog is another one, or
+-- the queue is off: then postNewKeySQL is tried, and after that the way of many.
+--
+-- $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version, $8 headers
+WITH s AS (
+  UPDATE parley_stream x
+     SET next_seq = x.next_seq + 1, priority = $6, touched = :now
+   WHERE x.stream_id = (SELECT y.stream_id FROM parley_key y WHERE y.queue_id = $1 AND y.name = $2 LIMIT 1)
+     AND (SELECT v.catalog_version FROM parley_meta v) = $7
+     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $1) = 1
+  RETURNING x.stream_id, x.group_id, x.priority, x.next_seq - 1 AS seq),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT s.stream_id, s.seq, $3, 4, $4, $5, $8, :now FROM s),
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT $1, s.group_id, s.stream_id, s.priority, :now FROM s
+  ON CONFLICT DO NOTHING)
+SELECT s.seq FROM s
+
+-- name: PostNewKey
+-- A post with a key that is new. Nothing comes back if another transaction has made it,
+-- or for what postKeyedSQL returns nothing, too.
+--
+-- $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version,
+-- $8 id of the key's group and stream, $9 headers
+WITH k AS (
+  INSERT INTO parley_key (queue_id, name, stream_id)
+  SELECT $1::bigint, $2, $8::uuid
+   WHERE (SELECT v.catalog_version FROM parley_meta v) = $7
+     AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $1) = 1
+  ON CONFLICT DO NOTHING
+  RETURNING queue_id, name, stream_id),
+g AS (
+  INSERT INTO parley_grp (group_id, queue_id, service, name)
+  SELECT k.stream_id, k.queue_id, '', k.name FROM k),
+s AS (
+  INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched)
+  SELECT k.stream_id, 3, k.stream_id, k.queue_id, $6::smallint, 1, 0, 0, :now FROM k),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT k.stream_id, 0, $3::uuid, 4, $4, $5::bytea, $9, :now FROM k),
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT k.queue_id, k.stream_id, k.stream_id, $6::smallint, :now FROM k)
+SELECT k.stream_id FROM k
+
+-- name: NewKeys
+-- Keys that are new, with their groups and streams. Of two who make the same at once
+-- the second waits here, and gets nothing for it.
+--
+-- $1 queues, $2 names, $3 ids
+WITH k AS (
+  INSERT INTO parley_key (queue_id, name, stream_id)
+  SELECT x.queue_id, x.name, x.id
+    FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[]), (SELECT $3::uuid[]))
+         WITH ORDINALITY x(queue_id, name, id, n)
+   ORDER BY x.n
+  ON CONFLICT DO NOTHING
+  RETURNING queue_id, name, stream_id),
+g AS (
+  INSERT INTO parley_grp (group_id, queue_id, service, name)
+  SELECT k.stream_id, k.queue_id, '', k.name FROM k),
+s AS (
+  INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched)
+  SELECT k.stream_id, 3, k.stream_id, k.queue_id, 0, 0, 0, 0, :now FROM k)
+SELECT k.queue_id, k.name, k.stream_id FROM k
+
+-- name: Append
+-- Messages appended to streams whose guards are ours.
+--
+-- messages: $1 streams, $2 seqs, $3 ids, $4 kinds, $5 types, $6 bodies, $7 headers
+-- streams: $8 ids, $9 next numbers, $10 queues, $11 groups, $12 priorities
+WITH s AS MATERIALIZED (
+  SELECT k.* FROM unnest((SELECT $8::uuid[]), (SELECT $9::bigint[]), (SELECT $10::bigint[]), (SELECT $11::uuid[]), (SELECT $12::smallint[]))
+         WITH ORDINALITY k(id, next, queue_id, group_id, priority, n)),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT k.stream_id, k.seq, k.message_id, k.kind, k.type, k.body, nullif(k.headers, ''), :now
+    FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::uuid[]), (SELECT $4::smallint[]), (SELECT $5::text[]), (SELECT $6::bytea[]),
+                (SELECT $7::text[])) k(stream_id, seq, message_id, kind, type, body, headers)),
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT s.queue_id, s.group_id, s.id, s.priority, :now FROM s ORDER BY s.n
+  ON CONFLICT DO NOTHING)
+UPDATE parley_stream x
+   SET next_seq = (SELECT s.next FROM s WHERE s.id = x.stream_id),
+       priority = (SELECT s.priority FROM s WHERE s.id = x.stream_id),
+       touched = :now
+ WHERE x.ctid = ANY (ARRAY(
+         SELECT y.ctid FROM s
+          CROSS JOIN LATERAL (SELECT z.ctid FROM parley_stream z WHERE z.stream_id = s.id LIMIT 1) y))
+
+-- name: PostMany
+-- Posts without key, delay or unique value; their queues have been looked at.
+--
+-- $1 ids, $2 queues, $3 ranks, $4 types, $5 bodies, $6 headers
+INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since)
+SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), :now
+  FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::smallint[]), (SELECT $4::text[]), (SELECT $5::bytea[]),
+              (SELECT $6::text[]))
+       WITH ORDINALITY k(id, queue_id, priority, type, body, headers, n)
+ ORDER BY k.n
+-- name: Notify
+SELECT pg_notify($1, $2)

@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/lib/pq"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// begin starts a transaction, in one trip.
+func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if err := p.probe(ctx); err != nil {
+		return nil, err
+	}
+	p.prepare(ctx)
+	if p.options.Locks == LocksNative {
+		return p.beginNative(ctx)
+	}
+	tx, cancel, err := p.beginTx(ctx, level)
+	if err != nil {
+		return nil, err
+	}
+	return &transaction{p: p, tx: tx, cancel: cancel}, nil
+}
+
+// beginTx starts a transaction that outlives ctx, but whose beginning does not.
+func (p *pool) beginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
+	return p.beginOn(ctx, p.db, o)
+}
+
+// beginner is a pool, or a connection of it.
+type beginner interface {
+	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+}
+
+func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
+	if ctx.Done() == nil {
+		tx, err := on.BeginTx(ctx, o)
+		return tx, func() {}, readOnly(err)
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	tx, err := on.BeginTx(own, o)
+	if !stop() && err == nil {
+		tx.Rollback()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, readOnly(err)
+	}
+	return tx, cancel, nil
+}
+
+// readOnly tells a standby from other trouble at the beginning of a transaction:
+// "cannot set transaction read-write mode during recovery" has the code of
+// whatever is not supported.
+func readOnly(err error) error {
+	if sqlState(err) == "0A000" {
+		return sqlstore.Classified(backend.ErrReadOnly, err)
+	}
+	return err
+}
+
+// transaction is a transaction of ours.
+type transaction struct {
+	p      *pool
+	tx     *sql.Tx
+	cancel context.CancelFunc
+
+	ending bool // a statement of the application's may have ended it
+	ended  bool // and has
+
+	conn *sql.Conn // with native locks: the connection, to release them after the end
+	keys *keys     // what it has of them
+}
+
+// Exec implements sqlstore.Session.
+func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if err := t.there(ctx); err != nil {
+		return nil, err
+	}
+	if s := t.p.statement(q); s != nil {
+		res, err = t.tx.StmtContext(ctx, s).ExecContext(ctx, args...)
+	} else {
+		text, args := t.p.unprepared(q, args)
+		res, err = t.tx.ExecContext(ctx, text, args...)
+	}
+	t.p.check(err)
+	return res, err
+}
+
+// Query implements sqlstore.Session.
+func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if err := t.there(ctx); err != nil {
+		return nil, err
+	}
+	if s := t.p.statement(q); s != nil {
+		rows, err = t.tx.StmtContext(ctx, s).QueryContext(ctx, args...)
+	} else {
+		text, args := t.p.unprepared(q, args)
+		rows, err = t.tx.QueryContext(ctx, text, args...)
+	}
+	t.p.check(err)
+	return rows, err
+}
+
+// SQL implements sqlstore.Transaction.
+func (t *transaction) SQL() backend.Execer {
+	return sqlstore.Whole{Execer: t.tx, May: func() { t.ending = true }}
+}
+
+// there returns an error if a statement of the application's has ended the transaction:
+// each that follows would be one by itself. Only inside of one is a savepoint allowed.
+func (t *transaction) there(ctx context.Context) error {
+	if t.ending && !t.ended {
+		_, err := t.tx.ExecContext(ctx, "SAVEPOINT parley_there")
+		if err == nil {
+			_, err = t.tx.ExecContext(ctx, "RELEASE SAVEPOINT parley_there")
+		}
+		t.ended = sqlState(err) == "25P01" // no_active_sql_transaction
+		t.ending = t.ended
+	}
+	if t.ended {
+		return sqlstore.ErrEnded
+	}
+	return nil
+}
+
+// Commit implements sqlstore.Transaction.
+func (t *transaction) Commit(ctx context.Context) error {
+	if err := t.there(ctx); err != nil {
+		t.Rollback(ctx)
+		return err
+	}
+	defer t.giveBack()
+	defer t.cancel()
+	return lostCommit(t.tx.Commit())
+}
+
+// Rollback implements sqlstore.Transaction.
+func (t *transaction) Rollback(context.Context) error {
+	defer t.giveBack()
+	defer t.cancel()
+	err := t.tx.Rollback()
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {
+		return nil // it is gone with its connection
+	}
+	return err
+}
+
+// lostCommit makes the error of a commit one that says so. A COMMIT in a failed
+// transaction rolls back.
+func lostCommit(err error) error {
+	if errors.Is(err, pq.ErrInFailedTransaction) {
+		return sqlstore.Classified(backend.ErrSerialization, err)
+	}
+	return err
+}

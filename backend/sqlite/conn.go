@@ -1,0 +1,369 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// file is the database and the store's connections to it.
+type file struct {
+	options Options
+	many    many
+	invalid error           // what is wrong with the options
+	store   *sqlstore.Store // that it belongs to
+	user    *sql.DB         // that New was given
+
+	mu          sync.Mutex // guards what follows until opened
+	opened      atomic.Bool
+	closed      bool
+	path        string
+	params      url.Values
+	synchronous string
+	identity    identity
+	read        *sql.DB // a pool of readers
+	write       *sql.DB // of one connection
+
+	readers sync.Map // of *sqlstore.Stmt: *sql.Stmt on read
+
+	turn turn
+	conn *sql.Conn // the connection of write; belongs to the writer
+	stmt map[*sqlstore.Stmt]*sql.Stmt
+	text map[string]*sql.Stmt // what users run again and again
+}
+
+// connect opens a pool. Tests count what goes through it.
+var connect = func(name string) (*sql.DB, error) { return sql.Open("sqlite", name) }
+
+// open opens the connections when they are first needed.
+func (f *file) open(ctx context.Context) error {
+	if f.opened.Load() {
+		return nil
+	}
+	if f.invalid != nil {
+		return f.invalid
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return backend.ErrClosed
+	}
+	if f.opened.Load() {
+		return nil
+	}
+	f.synchronous = strings.ToUpper(f.options.Synchronous)
+	if f.user != nil {
+		if err := f.learn(ctx); err != nil {
+			return err
+		}
+	}
+	if f.synchronous == "" {
+		f.synchronous = "NORMAL"
+	}
+	write, err := connect(f.name("_txlock=immediate"))
+	if err != nil {
+		return err
+	}
+	write.SetMaxOpenConns(1)
+	if err := f.look(ctx, write); err != nil {
+		write.Close()
+		return err
+	}
+	read, err := connect(f.name("_pragma=query_only(1)"))
+	if err != nil {
+		write.Close()
+		return err
+	}
+	read.SetMaxOpenConns(8)
+	read.SetMaxIdleConns(8)
+	f.write, f.read = write, read
+	f.opened.Store(true)
+	return nil
+}
+
+// look looks at the file for the first time. One that has no schema may be another
+// program's, or no database's at all, and is left as it is until Migrate is called.
+func (f *file) look(ctx context.Context, db *sql.DB) error {
+	var one int
+	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = nil
+	case err == nil:
+		err = f.wal(ctx, db)
+	}
+	f.identify()
+	return err
+}
+
+// takeOver makes the file Parley's, before there is a schema in it.
+func (f *file) takeOver(ctx context.Context) error {
+	if err := f.open(ctx); err != nil {
+		return err
+	}
+	var mode string
+	if err := f.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err == nil && mode == "wal" {
+		return nil // as after the first time, also while a transaction of the caller's is open
+	}
+	if err := f.turn.take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.leave()
+	conn, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return f.wal(ctx, conn)
+}
+
+// learn asks the user's handle for the file and for the settings that the work
+// of handlers depends on.
+func (f *file) learn(ctx context.Context) error {
+	conn, err := f.user.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var seq int
+	var name string
+	if err := conn.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &f.path); err != nil {
+		return err
+	}
+	if f.path == "" {
+		return errors.New(`parley: sqlite: a database in memory cannot be shared with the application's handle: use a file, or sqlite.Open("sqlite::memory:")`)
+	}
+	f.params = url.Values{}
+	var level, keys int
+	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level); err != nil {
+		return err
+	}
+	if f.synchronous == "" && level < 4 {
+		f.synchronous = [...]string{"OFF", "NORMAL", "FULL", "EXTRA"}[level]
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA foreign_keys").Scan(&keys); err != nil {
+		return err
+	}
+	if keys == 1 {
+		f.params.Add("_pragma", "foreign_keys(1)")
+	}
+	return nil
+}
+
+// memory counts databases in memory, to tell them apart.
+var memory atomic.Int64
+
+// name is the driver's name for the database.
+func (f *file) name(more string) string {
+	escape := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
+	params := url.Values{}
+	for k, v := range f.params {
+		params[k] = v
+	}
+	params.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", f.options.BusyTimeout.Milliseconds()))
+	params.Add("_pragma", fmt.Sprintf("synchronous(%s)", f.synchronous))
+	path := "file:" + escape.Replace(f.path)
+	if f.path == ":memory:" {
+		f.path = fmt.Sprintf("/parley-%d", memory.Add(1))
+		f.params.Set("vfs", "memdb") // shared by the connections of this process
+		params.Set("vfs", "memdb")
+		path = "file:" + f.path
+	}
+	return path + "?" + params.Encode() + "&" + more
+}
+
+// wal puts the database into WAL mode. The mode stays with the file. Switching
+// needs the file for oneself, and SQLite does not wait for that.
+func (f *file) wal(ctx context.Context, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) error {
+	deadline := time.Now().Add(f.options.BusyTimeout)
+	for {
+		var mode string
+		err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+		if err == nil && mode != "wal" && mode != "memory" {
+			err = db.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		}
+		if err == nil || classify(err) != backend.ErrSerialization || time.Now().After(deadline) {
+			if classify(err) == backend.ErrReadOnly {
+				err = nil // it can still be read
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (f *file) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if !f.opened.Swap(false) {
+		return nil
+	}
+	f.turn.taken <- struct{}{} // transactions have been rolled back
+	defer func() { <-f.turn.taken }()
+	f.drop()
+	f.readers.Range(func(_, v any) bool { v.(*sql.Stmt).Close(); return true })
+	return errors.Join(f.read.Close(), f.write.Close())
+}
+
+// drop closes the writer's connection; the next writer opens another.
+func (f *file) drop() {
+	for _, s := range f.stmt {
+		s.Close()
+	}
+	f.stmt = nil
+	f.dropTexts()
+	if f.conn != nil {
+		f.conn.Close()
+		f.conn = nil
+	}
+}
+
+// dropTexts closes the users' statements.
+func (f *file) dropTexts() {
+	for _, s := range f.text {
+		s.Close()
+	}
+	f.text = make(map[string]*sql.Stmt)
+}
+
+// connect returns the writer's connection. It is the writer's turn.
+func (f *file) connect(ctx context.Context) (*sql.Conn, error) {
+	if f.conn == nil {
+		conn, err := f.write.Conn(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, err
+		}
+		f.conn, f.stmt, f.text = conn, map[*sqlstore.Stmt]*sql.Stmt{}, map[string]*sql.Stmt{}
+	}
+	return f.conn, nil
+}
+
+// prepared returns a statement on the writer's connection.
+func (f *file) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s := f.stmt[q]; s != nil {
+		return s, nil
+	}
+	s, err := f.conn.PrepareContext(context.Background(), q.Text)
+	if err != nil {
+		return nil, err
+	}
+	f.stmt[q] = s
+	return s, nil
+}
+
+// maxTexts is how many statements of users stay prepared.
+const maxTexts = 100
+
+// preparedText returns a user's statement on the writer's connection: to parse and
+// plan a small one takes longer than to run it.
+func (f *file) preparedText(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s := f.text[query]; s != nil {
+		return s, nil
+	}
+	s, err := f.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.text) >= maxTexts {
+		f.dropTexts()
+	}
+	f.text[query] = s
+	return s, nil
+}
+
+// The statements that begin and end transactions are prepared like others.
+var (
+	beginStmt    = &sqlstore.Stmt{Name: "begin", Text: "BEGIN IMMEDIATE"}
+	commitStmt   = &sqlstore.Stmt{Name: "commit", Text: "COMMIT"}
+	rollbackStmt = &sqlstore.Stmt{Name: "rollback", Text: "ROLLBACK"}
+)
+
+// run runs one of these on the writer's connection.
+func (f *file) run(ctx context.Context, q *sqlstore.Stmt) error {
+	s, err := f.prepared(q)
+	if err == nil {
+		_, err = s.ExecContext(ctx)
+	}
+	return err
+}
+
+// join works in the user's transaction, on the user's connection.
+func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if f.invalid != nil {
+		return nil, f.invalid
+	}
+	return sqlstore.Plain{Execer: tx}, nil
+}
+
+// reader returns a session that reads what is committed.
+func (f *file) reader(ctx context.Context) (sqlstore.Session, func(), error) {
+	if err := f.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := f.same(); err != nil {
+		return nil, nil, err
+	}
+	return pool{f}, func() {}, nil
+}
+
+// pool reads on any of the readers' connections.
+type pool struct{ f *file }
+
+func (p pool) prepared(ctx context.Context, q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s, ok := p.f.readers.Load(q); ok {
+		return s.(*sql.Stmt), nil
+	}
+	s, err := p.f.read.PrepareContext(ctx, q.Text)
+	if err != nil {
+		return nil, err
+	}
+	if old, dup := p.f.readers.LoadOrStore(q, s); dup {
+		s.Close()
+		return old.(*sql.Stmt), nil
+	}
+	return s, nil
+}
+
+func (p pool) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	return nil, errors.New("parley: sqlite: a reader does not write")
+}
+
+func (p pool) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	s, err := p.prepared(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// lastTime is the last instant that clock returned.
+var lastTime atomic.Int64
+
+// clock is the process's, in microseconds; no two of its instants are the same.
+func clock() int64 { return after(&lastTime, time.Now) }
+
+// after is the time, later than the last one.
+func after(lastTime *atomic.Int64, now func() time.Time) int64 {
+	for {
+		last := lastTime.Load()
+		t := max(last+1, now().UnixMicro())
+		if lastTime.CompareAndSwap(last, t) {
+			return t
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package sqlite
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/parleymq/parley/backend/internal/backendtest"
+)
+
+// TestGolden holds the statements against testdata/statements.txt, see [backendtest.Golden].
+func TestGolden(t *testing.T) {
+	db, err := sql.Open("sqlite", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(s *Store) []any { return []any{s.Q(), &s.file.many} }
+	other := Options{Prefix: "other_"}
+	backendtest.Golden(t, of(New(db, nil)), of(New(db, &other)))
+}

@@ -1,0 +1,59 @@
+-- name: PromotionPut
+INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+VALUES (?, ?, ?, :now, :now, ?)
+ON CONFLICT (group_id) DO UPDATE
+   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
+       version = max(version + 1, excluded.version)
+-- name: WalkPromoted
+SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
+  FROM parley_promotion p
+  LEFT JOIN parley_grp g ON g.group_id = p.group_id
+  LEFT JOIN parley_post o ON o.post_id = p.group_id
+ WHERE p.queue_id = ?
+   AND (g.blocked = 0 AND g.lease_until < :now
+        AND EXISTS (SELECT 1
+                      FROM parley_ready r
+                     CROSS JOIN parley_message m ON m.stream_id = r.stream_id
+                     WHERE r.group_id = p.group_id)
+     OR o.blocked = 0 AND o.lease_until < :now)
+ ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ LIMIT ?
+-- name: FreeReady
+UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
+ WHERE queue_id = ? AND held_until > 0 AND held_until < :now
+-- name: WalkReady
+SELECT r.group_id, r.priority, r.since
+  FROM parley_ready r INDEXED BY parley_ready_free
+ CROSS JOIN parley_grp g ON g.group_id = r.group_id
+ WHERE r.queue_id = ? AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now
+   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+ ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
+ LIMIT ?
+-- name: TakePosts
+SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+       last_error, fence, lease_until, blocked, :now
+  FROM parley_post
+ WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
+ ORDER BY queue_id, priority DESC, since, post_id
+ LIMIT ?
+-- name: LeasePosts
+UPDATE parley_post
+   SET fence = fence + 1, lease_until = :now + ?3, held_since = :now, owner = ?4,
+       suspicion = suspicion + (lease_until <> 0) -- its receiver died
+ WHERE post_id IN (SELECT p.post_id FROM parley_post p
+                    WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now
+                    ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
+                    LIMIT ?2)
+RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+          last_error, fence - 1, 0, blocked, :now
+-- name: Claimable
+SELECT 1
+ WHERE EXISTS (SELECT 1
+                 FROM parley_post p
+                WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now)
+    OR EXISTS (SELECT 1
+                 FROM parley_ready r INDEXED BY parley_ready_free
+                CROSS JOIN parley_grp g ON g.group_id = r.group_id
+                WHERE r.queue_id = ?1 AND r.held_until < :now
+                  AND g.blocked = 0 AND g.lease_until < :now
+                  AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))

@@ -1,0 +1,3 @@
+-- name: GroupReclaim
+-- There is no other writer to wait for.
+{GroupReclaimWait}

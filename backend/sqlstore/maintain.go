@@ -1,0 +1,69 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Maintain implements backend.Backend.
+func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (moved int, next time.Duration, err error) {
+	if s.closed.Load() {
+		return 0, 0, backend.ErrClosed
+	}
+	if err := s.admitAgain(ctx); err != nil {
+		return 0, 0, err
+	}
+	limit = max(limit, 1)
+	switch job {
+	case backend.JobDelayed:
+		moved, next, err = s.maintainFalling(ctx, s.delayed(), limit)
+	case backend.JobTimers:
+		moved, next, err = s.maintainFalling(ctx, s.timers(job, timerDialog), limit)
+	case backend.JobLifetimes:
+		moved, next, err = s.maintainFalling(ctx, s.timers(job, timerLifetime), limit)
+	case backend.JobDeferred:
+		moved, next, err = s.maintainDeferred(ctx, limit)
+	case backend.JobMarkers:
+		moved, err = s.maintainMarkers(ctx, limit)
+	case backend.JobClosed:
+		moved, next, err = s.maintainClosed(ctx, limit)
+	case backend.JobGroups:
+		moved, next, err = s.maintainGroups(ctx, limit)
+	case backend.JobWorkers:
+		moved, err = s.maintainWorkers(ctx)
+	case backend.JobProcessed:
+		if moved, err = s.maintainProcessed(ctx, limit); err == nil {
+			next, err = s.next(ctx, s.q.NextProcessed)
+		}
+	case backend.JobOnce:
+		moved, err = s.maintainOnce(ctx, limit)
+	}
+	return moved, next, err
+}
+
+// soon is when to look again at what is due but was locked.
+const soon = 50 * time.Millisecond
+
+// next is in how long the first of something is due, zero if there is none.
+func (s *Store) next(ctx context.Context, q *Stmt, args ...any) (next time.Duration, err error) {
+	err = s.reading(ctx, func(r run) error {
+		var us int64
+		found, err := r.Row(ctx, []any{&us}, q, args...)
+		if found {
+			next = max(time.Duration(us)*time.Microsecond, soon)
+		}
+		return err
+	})
+	return next, err
+}
+
+// due lists ids of what is due.
+func (s *Store) due(ctx context.Context, q *Stmt, args ...any) (ids []backend.ID, err error) {
+	err = s.reading(ctx, func(r run) (err error) {
+		ids, err = r.IDs(ctx, q, args...)
+		return err
+	})
+	return ids, err
+}

@@ -1,0 +1,71 @@
+-- name: HeadPost
+SELECT post_id, priority, since
+  FROM parley_post {read skip by_order}
+ WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
+ ORDER BY queue_id, priority DESC, since
+ {limit 1}
+-- name: Waiting
+SELECT 1 FROM parley_meta
+ WHERE EXISTS (SELECT 1 FROM parley_ready r
+                 JOIN parley_grp g ON g.group_id = r.group_id
+                WHERE r.queue_id = ? AND g.blocked = 0)
+    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = ? AND p.blocked = 0)
+-- name: GroupVisible
+SELECT 1 FROM parley_ready r {read skip}
+ WHERE r.group_id = ?
+   AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+ {some 1}
+-- name: GroupStreams
+-- The streams of a group that have messages, in the order in which they
+-- are received, with what is known of the endpoint that receives.
+-- The group is ours, so no other transaction changes its endpoints.
+SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
+       e.initiator, e.service, e.far, e.contract, e.closed_at
+  FROM parley_ready r {read skip}
+  JOIN parley_stream s {read dirty} ON s.stream_id = r.stream_id
+  LEFT JOIN parley_endpoint e {read dirty} ON e.handle = s.endpoint
+ WHERE r.group_id = ?
+ ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
+-- name: FailurePut
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+ON CONFLICT (message_id) DO UPDATE
+   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error
+-- name: FailureDelete
+DELETE FROM parley_failure WHERE message_id = ?
+-- name: DeadDelete
+DELETE FROM parley_dead_letter WHERE message_id = ?
+-- name: DeadInsert
+INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
+       body, headers, since, name, handle, conversation, initiator, service, far, contract,
+       priority, attempts, suspicion, last_error, reason, died)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, :now)
+-- name: RetainedInsert
+INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body,
+       headers, since, kept)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce({convert ? bigint}, :now), :now)
+-- name: RetainedDelete
+DELETE FROM parley_retained WHERE handle = ?
+-- name: PromotionTry
+SELECT 1 FROM parley_promotion {lock skip} WHERE {key group_id} AND version = ?
+-- name: PromotionRead
+SELECT level, version, sticky FROM parley_promotion {read skip} WHERE group_id = ?
+-- name: PromotionDelete
+DELETE FROM parley_promotion WHERE group_id = ? AND version = ?
+-- name: PromotionDrop
+DELETE FROM parley_promotion WHERE group_id = ?
+-- name: TimerPut
+INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?, ?, :now + ?, ?)
+ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due, queue_id = excluded.queue_id
+-- name: TimerTry
+SELECT 1 FROM parley_timer {lock skip} WHERE handle = ? AND kind = ?
+-- name: TimerQueue
+UPDATE parley_timer SET queue_id = ? WHERE handle = ? AND kind + 0 = ?
+-- name: TimerDelete
+-- The sum keeps planners from taking the indexes that begin with the kind for these.
+DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ?
+-- name: TimerExpire
+DELETE FROM parley_timer WHERE handle = ? AND kind + 0 = ? AND due <= :now
+-- name: TimersDelete
+DELETE FROM parley_timer WHERE handle = ?
+-- name: OnceInsert
+{new} INTO parley_once (name{bytes bytes}, keep_until) VALUES (?{bytes ?}, :now + ?) {otherwise}

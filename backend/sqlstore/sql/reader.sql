@@ -1,0 +1,220 @@
+-- name: QueueStatus
+-- Everything of all queues in one trip. Counts are bounded one by one.
+-- For operators. Rows that are added and removed are shown as committed, without
+-- those that a transaction is changing. Rows that are changed in place, groups above
+-- all, are shown as their transactions leave them. No reader waits for a transaction,
+-- and no transaction waits for a reader.
+SELECT q.queue_id, q.name, q.enabled,
+       (SELECT count(*) FROM (SELECT 1 AS one
+                                FROM parley_ready r {read skip}
+                                JOIN parley_message m {read skip} ON m.stream_id = r.stream_id
+                               WHERE r.queue_id = q.queue_id
+                               {some 10000}) x)
+     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p {read skip}
+                               WHERE p.queue_id = q.queue_id AND p.blocked = 0
+                               {some 10000}) x),
+       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_delayed d {read skip}
+                               WHERE d.queue_id = q.queue_id
+                               {some 10000}) x),
+       (SELECT count(*) FROM (SELECT DISTINCT r.group_id
+                                FROM (SELECT group_id FROM parley_ready {read skip}
+                                       WHERE queue_id = q.queue_id
+                                       ORDER BY queue_id, priority DESC, since
+                                       {limit 10000}) r
+                                JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
+                               WHERE g.lease_until > :now) x)
+     + (SELECT count(*) FROM (SELECT lease_until FROM parley_post {read dirty}
+                               WHERE queue_id = q.queue_id AND blocked = 0
+                               ORDER BY queue_id, priority DESC, since
+                               {limit 10000}) p
+         WHERE p.lease_until > :now),
+       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_grp g {read dirty}
+                               WHERE g.blocked = 1 AND g.queue_id = q.queue_id AND g.blocked <> 0
+                               {some 10000}) x)
+     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p {read dirty}
+                               WHERE p.blocked = 1 AND p.queue_id = q.queue_id AND p.blocked <> 0
+                               {some 10000}) x),
+       (SELECT count(*) FROM (SELECT 1 AS one FROM parley_grp g {read dirty}
+                               WHERE g.blocked = 2 AND g.queue_id = q.queue_id AND g.blocked <> 0
+                               {some 10000}) x)
+     + (SELECT count(*) FROM (SELECT 1 AS one FROM parley_post p {read dirty}
+                               WHERE p.blocked = 2 AND p.queue_id = q.queue_id AND p.blocked <> 0
+                               {some 10000}) x),
+       (SELECT count(*) FROM (SELECT 1 AS one
+                                FROM parley_stream s {read dirty}
+                                JOIN parley_held h {read skip} ON h.stream_id = s.stream_id
+                               WHERE s.held = 1 AND s.queue_id = q.queue_id
+                               {some 10000}) x),
+       (SELECT r.priority FROM parley_ready r {read skip}
+         WHERE r.queue_id = q.queue_id
+           AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+         ORDER BY r.queue_id, r.priority DESC, r.since {limit 1}),
+       (SELECT r.since FROM parley_ready r {read skip}
+         WHERE r.queue_id = q.queue_id
+           AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+         ORDER BY r.queue_id, r.priority DESC, r.since {limit 1}),
+       (SELECT p.priority FROM parley_post p {read skip}
+         WHERE p.queue_id = q.queue_id AND p.blocked = 0
+         ORDER BY p.queue_id, p.priority DESC, p.since {limit 1}),
+       (SELECT p.since FROM parley_post p {read skip}
+         WHERE p.queue_id = q.queue_id AND p.blocked = 0
+         ORDER BY p.queue_id, p.priority DESC, p.since {limit 1}),
+       :now
+  FROM parley_queue q {read wait}
+ WHERE q.queue_id BETWEEN ? AND ?
+ ORDER BY q.name
+-- name: ListPromotions
+SELECT p.group_id, p.queue_id, p.level, p.sticky,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_endpoint e {read dirty}
+                          WHERE e.group_id = p.group_id AND e.closed_at IS NULL)
+              OR EXISTS (SELECT 1 FROM parley_stream s {read dirty} WHERE s.stream_id = p.group_id AND s.kind = 3)
+              OR EXISTS (SELECT 1 FROM parley_post o {read dirty} WHERE o.post_id = p.group_id)
+              OR EXISTS (SELECT 1 FROM parley_delayed d {read dirty} WHERE d.post_id = p.group_id)
+            THEN 0 ELSE 1 END
+  FROM parley_promotion p {read skip}
+ WHERE p.queue_id > 0
+ ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ {limit ?}
+-- name: ListPromoted
+SELECT p.group_id, p.level, p.sticky,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_grp g {read dirty} WHERE g.group_id = p.group_id)
+            THEN 0 ELSE 1 END
+  FROM parley_promotion p {read skip}
+ WHERE p.queue_id = ?
+   AND (EXISTS (SELECT 1
+                  FROM parley_ready r {read skip}
+                  JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
+                  JOIN parley_message m {read skip} ON m.stream_id = r.stream_id
+                 WHERE r.group_id = p.group_id AND g.blocked = 0
+                   AND (g.lease_until < :now OR ? = 0))
+     OR EXISTS (SELECT 1 FROM parley_post o {read dirty}
+                 WHERE o.post_id = p.group_id AND o.blocked = 0
+                   AND (o.lease_until < :now OR ? = 0)))
+ ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ {limit ?}
+-- name: ListReady
+SELECT r.group_id, r.priority, r.since
+  FROM parley_ready r {read skip}
+  JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
+ WHERE r.queue_id = ? AND g.blocked = 0 AND (g.lease_until < :now OR ? = 0)
+   AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+ ORDER BY r.queue_id, r.priority DESC, r.since
+ {limit ?}
+-- name: ListPosts
+SELECT post_id, priority, since
+  FROM parley_post {read skip}
+ WHERE queue_id = ? AND blocked = 0 AND (lease_until < :now OR ? = 0)
+ ORDER BY queue_id, priority DESC, since
+ {limit ?}
+-- name: ListBlocked
+SELECT group_id, blocked_since FROM parley_grp {read dirty}
+ WHERE queue_id = ? AND blocked <> 0
+ ORDER BY blocked_since, group_id
+ {limit ?}
+-- name: ListBlockedPosts
+SELECT post_id, blocked_since FROM parley_post {read dirty}
+ WHERE queue_id = ? AND blocked <> 0
+ ORDER BY blocked_since, post_id
+ {limit ?}
+-- name: GroupDetail
+SELECT g.service, g.name, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+       g.blocked_until, g.reason, :now, p.level, p.sticky,
+       (SELECT max(r.priority) FROM parley_ready r {read skip}
+         WHERE r.group_id = g.group_id)
+  FROM parley_grp g {read dirty}
+  LEFT JOIN parley_promotion p {read skip} ON p.group_id = g.group_id
+ WHERE g.group_id = ?
+-- name: PostDetail
+SELECT o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+       o.reason, :now, p.level, p.sticky, o.priority, o.since
+  FROM parley_post o {read dirty}
+  LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
+ WHERE o.post_id = ?
+-- name: GroupCount
+SELECT count(*), min(x.since)
+  FROM (SELECT m.since
+          FROM parley_stream s {read dirty}
+          JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
+         WHERE s.group_id = ?
+         {some 10000}) x
+-- name: ListConversations
+SELECT handle, conversation FROM parley_endpoint {read dirty}
+ WHERE conversation > ? AND queue_id > 0
+ ORDER BY conversation, initiator DESC
+ {limit ?}
+-- name: ListConversation
+SELECT e.handle, e.conversation
+  FROM parley_endpoint e {read dirty}
+  JOIN parley_endpoint x {read dirty} ON x.conversation = e.conversation
+ WHERE x.handle = ? AND e.conversation > ?
+ ORDER BY e.conversation, e.initiator DESC
+ {limit ?}
+-- name: ListConversationsOfGroup
+SELECT handle, conversation FROM parley_endpoint {read dirty}
+ WHERE group_id = ? AND conversation > ?
+ ORDER BY conversation, initiator DESC
+ {limit ?}
+-- name: ConversationCounts
+SELECT e.begun, :now,
+       (SELECT t.due FROM parley_timer t {read skip} WHERE t.handle = e.handle AND t.kind = 0),
+       (SELECT count(*)
+          FROM (SELECT 1 AS one
+                  FROM parley_stream s {read dirty}
+                  JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
+                 WHERE s.group_id = e.group_id AND s.endpoint = e.handle
+                 {some 10000}) x),
+       (SELECT count(*)
+          FROM (SELECT 1 AS one FROM parley_held h {read skip} WHERE h.stream_id = e.handle {some 10000}) x),
+       (SELECT h.status FROM parley_held h {read skip} WHERE h.stream_id = e.handle ORDER BY h.seq {limit 1})
+  FROM parley_endpoint e {read dirty}
+ WHERE e.handle = ?
+-- name: ListWithheld
+SELECT s.stream_id,
+       (SELECT count(*)
+          FROM (SELECT 1 AS one FROM parley_held h {read skip} WHERE h.stream_id = s.stream_id {some 10000}) x),
+       (SELECT h.status FROM parley_held h {read skip} WHERE h.stream_id = s.stream_id ORDER BY h.seq {limit 1}),
+       (SELECT h.since FROM parley_held h {read skip} WHERE h.stream_id = s.stream_id ORDER BY h.seq {limit 1}),
+       :now
+  FROM parley_stream s {read skip}
+ WHERE s.held = 1
+ ORDER BY s.stream_id
+ {limit ?}
+-- name: ListRetained
+SELECT stream_id, seq, sent, message_id, kind, type, body, headers, since
+  FROM parley_retained {read skip}
+ WHERE handle = ?
+ ORDER BY since, kept, stream_id, seq
+-- name: ListDead
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+       handle, conversation, initiator, service, far, contract, priority, attempts,
+       suspicion, last_error, reason, died, :now
+  FROM parley_dead_letter {read skip}
+ ORDER BY died DESC, message_id DESC
+ {limit ?}
+-- name: ListDeadOf
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+       handle, conversation, initiator, service, far, contract, priority, attempts,
+       suspicion, last_error, reason, died, :now
+  FROM parley_dead_letter {read skip}
+ WHERE queue_id = ?
+ ORDER BY queue_id, died DESC, message_id DESC
+ {limit ?}
+-- name: FindMessage
+SELECT s.group_id
+  FROM parley_message m {read skip}
+  JOIN parley_stream s {read dirty} ON s.stream_id = m.stream_id
+ WHERE m.message_id = ?
+ UNION ALL
+SELECT h.stream_id FROM parley_held h {read skip} WHERE h.message_id = ?
+ UNION ALL
+SELECT o.post_id FROM parley_post o {read dirty} WHERE o.post_id = ?
+-- name: PostStatusPost
+SELECT type, body, headers FROM parley_post {read skip} WHERE post_id = ? AND queue_id = ?
+-- name: PostStatusKeyed
+SELECT g.name, m.type, m.body, m.headers
+  FROM parley_message m {read skip}
+  JOIN parley_stream s {read dirty} ON s.stream_id = m.stream_id
+  JOIN parley_grp g {read dirty} ON g.group_id = s.group_id
+ WHERE m.message_id = ? AND m.kind = 4 AND s.queue_id = ?
+-- name: PostStatusProcessed
+SELECT name, type, body, headers FROM parley_processed {read skip} WHERE post_id = ? AND queue_id = ?

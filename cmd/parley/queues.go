@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleymq/parley"
+)
+
+func (c *call) status() *cobra.Command {
+	return c.verb("status [QUEUE...]", "Show queues with their depth, age and blocked groups", "parley status --db sqlite:app.db",
+		cobra.ArbitraryArgs, func(ctx context.Context, b *parley.Broker, args []string) error {
+			queues, err := b.Admin().Queues(ctx, args...)
+			if err != nil {
+				return err
+			}
+			blocked := 0
+			err = c.print(queues, "QUEUE\tSTATUS\tDEPTH\tOLDEST\tDELAYED\tLEASED\tDEFERRED\tPARKED\tWITHHELD", func(row func(...any)) {
+				for _, q := range queues {
+					state := "on"
+					if q.Disabled {
+						state = "disabled"
+					}
+					blocked += q.Deferred + q.Parked
+					row(q.Name, state, atLeast(q.Depth), age(q.Oldest), atLeast(q.Delayed), q.Leased, q.Deferred, q.Parked, atLeast(q.Withheld))
+				}
+			})
+			if blocked > 0 && err == nil {
+				c.printf("DEPTH leaves out what waits in the %d deferred and parked groups: parley groups QUEUE, parley parked\n", blocked)
+			}
+			return err
+		})
+}
+
+func (c *call) groups() *cobra.Command {
+	var offset, limit int
+	cmd := c.verb("groups QUEUE", "List a queue's groups in the order in which they will be received", "parley groups orders --limit 20",
+		cobra.ExactArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
+			list, err := b.Admin().Groups(ctx, args[0], offset, limit)
+			if err != nil {
+				return err
+			}
+			return c.print(list, groupColumns, func(row func(...any)) {
+				for _, g := range list {
+					row(groupRow(g)...)
+				}
+			})
+		})
+	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the first `n` groups")
+	cmd.Flags().IntVar(&limit, "limit", 100, "show at most `n` groups")
+	return cmd
+}
+
+const groupColumns = "GROUP\tOF\tSTATE\tMESSAGES\tOLDEST\tSINCE\tPROMOTED\tPRIORITY\tBY"
+
+func groupRow(g parley.GroupStatus) []any {
+	of, promoted := g.Service, "-"
+	switch {
+	case g.Post:
+		of = "post"
+	case g.Key != "":
+		of = fmt.Sprintf("key %q", g.Key)
+	}
+	if g.Promoted {
+		promoted = strconv.Itoa(g.Level)
+		if g.Sticky {
+			promoted += " sticky"
+		}
+	}
+	by := g.Owner
+	if g.Reason != "" {
+		by = g.Reason
+	}
+	return []any{g.Group, of, g.State, atLeast(g.Messages), age(g.Oldest), age(g.Since), promoted, g.Priority, by}
+}
+
+func (c *call) enable() *cobra.Command {
+	return c.verb("enable QUEUE...", "Have queues hand out messages again", "parley enable orders", cobra.MinimumNArgs(1),
+		func(ctx context.Context, b *parley.Broker, args []string) error {
+			return c.each(args, "enable", "queues", func(q string) error { return b.Admin().EnableQueue(ctx, q) })
+		})
+}
+
+func (c *call) disable() *cobra.Command {
+	return c.verb("disable QUEUE...", "Stop queues: they take messages and hand out none", "parley disable orders", cobra.MinimumNArgs(1),
+		func(ctx context.Context, b *parley.Broker, args []string) error {
+			return c.each(args, "disable", "queues", func(q string) error { return b.Admin().DisableQueue(ctx, q) })
+		})
+}
+
+// each does something to each of several things, and says how many there were.
+func (c *call) each(args []string, verb, what string, do func(string) error) error {
+	for i, arg := range args {
+		if err := do(arg); err != nil {
+			if i > 0 {
+				err = fmt.Errorf("%w (after %d %s)", err, i, what)
+			}
+			return err
+		}
+	}
+	return c.count(verb, what, len(args))
+}
+
+func (c *call) drain() *cobra.Command {
+	var limit, every time.Duration
+	cmd := c.verb("drain QUEUE...", "Wait until workers have emptied queues", "parley drain orders --timeout 5m && systemctl restart app",
+		cobra.MinimumNArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
+			over := make(<-chan time.Time)
+			if limit > 0 {
+				over = time.After(limit)
+			}
+			p := c.progress("waiting", 0)
+			defer p.end()
+			for {
+				queues, err := b.Admin().Queues(ctx, args...)
+				if err != nil {
+					return err
+				}
+				left, text := 0, ""
+				for _, q := range queues {
+					left += q.Depth
+					text += fmt.Sprintf(", %s: %s left", q.Name, atLeast(q.Depth))
+				}
+				if p.set(0, "waiting"+text); left == 0 {
+					return c.count("drain", "queues", len(queues))
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-over:
+					return fmt.Errorf("parley: drain: %v are over%s", limit, text)
+				case <-time.After(every):
+				}
+			}
+		})
+	cmd.Long = "Wait until workers have emptied queues. Delayed, deferred, parked and withheld messages do not count."
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this `time`; zero: never")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "look again after this `time`")
+	return cmd
+}
+
+func (c *call) promote() *cobra.Command {
+	var sticky bool
+	var key string
+	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Put a group, or the posts of a key, before all that are not promoted",
+		"parley promote 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11\nparley promote orders --key customer-7 90", cobra.RangeArgs(1, 2),
+		func(ctx context.Context, b *parley.Broker, args []string) error {
+			level := parley.DefaultLevel
+			if len(args) == 2 {
+				n, err := strconv.Atoi(args[1])
+				if err != nil {
+					return fmt.Errorf("parley: level: %w", err)
+				}
+				level = n
+			}
+			o := []parley.PromoteOption{parley.PromoteLevel(level)}
+			if sticky {
+				o = append(o, parley.Sticky())
+			}
+			if key != "" {
+				return b.PromoteKey(ctx, args[0], key, o...)
+			}
+			group, err := parley.ParseID(args[0])
+			if err != nil {
+				return err
+			}
+			return b.Promote(ctx, group, o...)
+		})
+	cmd.Flags().BoolVar(&sticky, "sticky", false, "keep it until demote")
+	cmd.Flags().StringVar(&key, "key", "", "promote all posts under the `key`; the argument is their queue")
+	return cmd
+}
+
+func (c *call) demote() *cobra.Command {
+	return c.verb("demote GROUP", "End a group's promotion", "parley demote 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11", cobra.ExactArgs(1),
+		func(ctx context.Context, b *parley.Broker, args []string) error {
+			group, err := parley.ParseID(args[0])
+			if err != nil {
+				return err
+			}
+			return b.Demote(ctx, group)
+		})
+}
+
+// retry makes blocked groups ready, whatever blocks them.
+func (c *call) retry() *cobra.Command {
+	return c.verb("retry GROUP...", "Make parked and deferred groups ready again", "parley retry 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11",
+		cobra.MinimumNArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
+			return c.each(args, "retry", "groups", func(arg string) error {
+				id, err := parley.ParseID(arg)
+				if err != nil {
+					return err
+				}
+				return b.Admin().Unpark(ctx, id)
+			})
+		})
+}

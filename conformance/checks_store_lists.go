@@ -1,0 +1,228 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+func init() {
+	add(
+		check{ID: "V04", Name: "lists come in pages", Run: checkPages},
+		check{ID: "V04", Name: "tasks are listed in pages", Run: checkTaskPages},
+		check{ID: "V04", Name: "a job keeps to its limit", Run: checkJobLimit},
+		check{ID: "V05", Name: "ages and counts of what waits", Run: checkShown},
+		check{ID: "V05", Name: "a record of a reader says when it ends", Run: checkShownReaders},
+		check{ID: "V05", Name: "a store says what it is", Run: checkInfo},
+	)
+}
+
+// storeAge is how old the oldest thing is, at least, when a check looks at ages.
+const storeAge = 60 * time.Millisecond
+
+// old reports whether an age is that of something that a check of this moment made.
+func (e *env) old(what string, age time.Duration) {
+	if age < storeAge/2 || age > 5*time.Minute {
+		e.Errorf("%s: shown as %v old, want at least %v", what, age, storeAge/2)
+	}
+}
+
+// withhold keeps a message of a conversation back.
+func (s *invBelow) withhold(h parley.ID, messages ...backend.Outgoing) {
+	tx := s.begin()
+	for i := range messages {
+		messages[i].ID, messages[i].From, messages[i].Kind = backend.NewID(), h, backend.KindUser
+	}
+	_, err := tx.Withhold(s.Ctx, messages, "for the check")
+	s.Must(err)
+	s.commit(tx)
+}
+
+func checkPages(e *env) {
+	s := invUnder(e.idle())
+	var handles, conversations []backend.ID
+	for i := range 4 {
+		h := s.Dialog(fmt.Sprint("message ", i))
+		handles = append(handles, h)
+		conversations = append(conversations, dlgStatus(s.world, h).Conversation)
+	}
+	list, err := s.be.Conversations(e.Ctx, backend.ConversationQuery{After: conversations[0], Limit: 2})
+	e.Must(err)
+	var got []backend.ID
+	for _, c := range list {
+		got = append(got, c.Conversation)
+	}
+	if want := conversations[1:3]; !slices.Equal(slices.Compact(got), want) {
+		e.Errorf("two conversations after the first of four: %v, want %v", got, want)
+	}
+	for _, h := range handles[:2] {
+		s.withhold(h, backend.Outgoing{Type: s.Any})
+	}
+	withheld, err := s.be.Withheld(e.Ctx, 1)
+	e.Must(err)
+	if len(withheld) != 1 {
+		e.Errorf("of at least two streams with withheld messages %d are listed, want 1 as asked for", len(withheld))
+	}
+	all, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10})
+	e.Must(err)
+	page, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Offset: 1, Limit: 2})
+	e.Must(err)
+	if len(all) != 4 || len(page) != 2 || page[0].Group != all[1].Group || page[1].Group != all[2].Group {
+		e.Errorf("of %d groups the second and third are %+v, want two of four", len(all), page)
+	}
+}
+
+func checkTaskPages(e *env) {
+	be := e.Handle()
+	plan := e.Name("plan")
+	tasks := []backend.NewTask{{ID: backend.NewID()}, {ID: backend.NewID()}, {ID: backend.NewID()}}
+	tx, err := be.Begin(e.Ctx)
+	e.Must(err)
+	defer tx.Rollback(e.Ctx)
+	err = tx.Submit(e.Ctx, plan, backend.PlanOptions{}, tasks)
+	if errors.Is(err, errors.ErrUnsupported) {
+		e.Skipf("the store has no plans")
+	}
+	e.Must(err)
+	holds, err := tx.ClaimTasks(e.Ctx, backend.TaskClaim{Plans: []string{plan}, Max: 1, Lease: time.Minute})
+	e.Must(err)
+	e.Must(tx.Commit(e.Ctx))
+	if len(holds) != 1 {
+		e.Fatalf("a claim of one of three tasks has %d", len(holds))
+	}
+	for _, x := range []struct {
+		what  string
+		query backend.TaskQuery
+		want  []backend.ID
+	}{
+		{"those after the first", backend.TaskQuery{After: tasks[0].ID, Limit: 10}, []backend.ID{tasks[1].ID, tasks[2].ID}},
+		{"one after the first", backend.TaskQuery{After: tasks[0].ID, Limit: 1}, []backend.ID{tasks[1].ID}},
+		{"those that run", backend.TaskQuery{Running: true, Limit: 10}, []backend.ID{holds[0].Task}},
+	} {
+		x.query.Plan = plan
+		list, err := be.TaskLog(e.Ctx, x.query)
+		e.Must(err)
+		var got []backend.ID
+		for _, t := range list {
+			got = append(got, t.ID)
+		}
+		if !slices.Equal(got, x.want) {
+			e.Errorf("of three tasks, %s: %v, want %v", x.what, got, x.want)
+		}
+	}
+}
+
+func checkJobLimit(e *env) {
+	const all, limit = 24, 3
+	s := invUnder(e.idle())
+	for range all {
+		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{Type: s.Any}, parley.After(time.Millisecond))
+		e.Must(err)
+	}
+	delayed := func() int {
+		list, err := s.be.Queues(e.Ctx, s.sq)
+		e.Must(err)
+		return list[0].Delayed
+	}
+	time.Sleep(20 * time.Millisecond)
+	moved, next, err := s.be.Maintain(e.Ctx, backend.JobDelayed, limit)
+	e.Must(err)
+	if left := delayed(); moved > 2*limit || left < all-2*limit {
+		e.Errorf("a job with a limit of %d says that it moved %d, and left %d of %d", limit, moved, left, all)
+	}
+	if next == 0 && delayed() > 0 {
+		e.Errorf("a job that left %d items says that nothing is due", delayed())
+	}
+	s.maintain(backend.JobDelayed)
+	if left := delayed(); left != 0 {
+		e.Errorf("the job was done until it had nothing to do, and left %d of %d", left, all)
+	}
+}
+
+func checkShown(e *env) {
+	s := invUnder(e.idle())
+	h := s.Dialog("first")
+	s.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(e.Ctx, time.Hour) })
+	late := s.Dialog()
+	s.withhold(late, backend.Outgoing{Type: s.Any})
+	time.Sleep(storeAge)
+	s.Send(h, s.Ask, "second") // the age is that of the first
+
+	queues, err := s.be.Queues(e.Ctx, s.sq)
+	e.Must(err)
+	e.old("the oldest message of a queue", queues[0].Oldest)
+	if queues[0].Depth != 2 {
+		e.Errorf("a queue with two messages has a depth of %d", queues[0].Depth)
+	}
+	groups, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10})
+	e.Must(err)
+	if len(groups) != 1 || groups[0].Priority != 5 || groups[0].Messages != 2 {
+		e.Fatalf("the groups are %+v, want one of priority 5 with two messages", groups)
+	}
+	e.old("the oldest message of a group", groups[0].Oldest)
+
+	sides, err := s.be.Conversations(e.Ctx, backend.ConversationQuery{Handle: h, Limit: 1})
+	e.Must(err)
+	if len(sides) != 2 {
+		e.Fatalf("the sides of a conversation are %+v, want two", sides)
+	}
+	for _, side := range sides {
+		e.old("a side of a conversation", side.Age)
+		switch {
+		case side.Initiator && (side.Timer < 50*time.Minute || side.Timer > time.Hour || side.Waiting != 0):
+			e.Errorf("the initiator's timer is due in %v, and %d messages wait for it, want an hour and none",
+				side.Timer, side.Waiting)
+		case !side.Initiator && (side.Timer != 0 || side.Waiting != 2):
+			e.Errorf("the target's timer is due in %v and %d messages wait for it, want none and 2", side.Timer, side.Waiting)
+		}
+	}
+	streams, err := s.be.Withheld(e.Ctx, backend.CountLimit)
+	e.Must(err)
+	i := slices.IndexFunc(streams, func(w backend.WithheldStream) bool { return w.From.Handle == late })
+	if i < 0 {
+		e.Fatalf("a stream with a withheld message is not listed")
+	}
+	e.old("a withheld stream", streams[i].Waiting)
+
+	d := s.Receive(s.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
+	if ago := time.Since(d.Messages[0].Enqueued).Abs(); ago > 24*time.Hour { // two machines never agree
+		e.Errorf("a message says that it was stored %v ago", ago)
+	}
+	held, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10})
+	e.Must(err)
+	if len(held) != 1 || held[0].State != "held" || held[0].Until <= 0 {
+		e.Errorf("a group that is held by lease is shown as %+v", held)
+	}
+	e.Must(d.Ack(e.Ctx))
+}
+
+func checkShownReaders(e *env) {
+	s := invUnder(e.idle())
+	r := backend.ReaderRecord{
+		Reader: backend.NewID(), Worker: backend.NewID(), Queue: s.sq, Owner: "check", Readers: 1, For: time.Minute,
+	}
+	_, err := s.be.PutReader(e.Ctx, r)
+	if errors.Is(err, errors.ErrUnsupported) {
+		e.Skipf("the store has no records of readers")
+	}
+	e.Must(err)
+	list, err := s.be.ReaderRecords(e.Ctx)
+	e.Must(err)
+	i := slices.IndexFunc(list, func(have backend.ReaderStatus) bool { return have.Reader == r.Reader })
+	if i < 0 || list[i].Left < 30*time.Second || list[i].Left > time.Minute {
+		e.Errorf("the records are %+v, want one of a reader that is good for a minute", list)
+	}
+	e.Must(s.be.RemoveReaders(e.Ctx, r.Worker, r.Reader))
+}
+
+func checkInfo(e *env) {
+	info, err := e.Handle().Info(e.Ctx)
+	e.Must(err)
+	if info.Engine == "" || info.Version == "" || info.Program == 0 || info.Schema != info.Program {
+		e.Errorf("a migrated store says of itself %+v, want engine and version, and its schema to be the program's", info)
+	}
+}

@@ -1,0 +1,291 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/memstore"
+)
+
+// deviation is a store that is right but for one thing that it returns, is asked for, or leaves
+// undone: what a plugin's author easily gets wrong.
+type deviation struct {
+	id   string // the sentence that it breaks
+	says string
+	by   string // the check that must catch it; empty: any of the sentence
+
+	capabilities func(*backend.Capabilities)
+	stays        bool // Close does nothing
+	volatile     bool // the last Close empties the store
+	unlimited    bool // Maintain has no limit
+	twice        bool // each change of the catalog is two
+	buries       bool // what is gone can become a dead letter
+	haltsAtOnce  bool // no task starts once one is dead
+	own          bool // traces of the worker's own readers
+	first        bool // the first handle alone says what capabilities makes of them
+	rollback     func(*devTx) error
+
+	info          func(*backend.Info)
+	conversations func(*backend.ConversationQuery)
+	withheld      func(*int)
+	tasks         func(*backend.TaskQuery)
+
+	queue        func(*backend.QueueStatus)
+	group        func(*backend.GroupStatus)
+	conversation func(*backend.ConversationStatus)
+	stream       func(*backend.WithheldStream)
+	reader       func(*backend.ReaderStatus)
+	message      func(*backend.Message)
+	ended        func(*backend.Ended)
+}
+
+var deviations = []*deviation{
+	{id: "RA", says: "a message that is gone becomes a dead letter", buries: true},
+	{id: "A20", says: "a single writer lets wait for what cannot come",
+		by: "a group that another receiver leases is refused at once", capabilities: func(c *backend.Capabilities) {
+			c.SingleWriter, c.HoldsInTransaction = true, false
+		}},
+	{id: "B11", says: "one handle alone says that it holds by lease", first: true,
+		capabilities: func(c *backend.Capabilities) { c.HoldsInTransaction = false }},
+	{id: "G07", says: "Close leaves transactions open", by: "closing a handle rolls back", stays: true},
+	{id: "G07", says: "a rollback while a verb runs does nothing", by: "a transaction that waits is rolled back",
+		rollback: func(tx *devTx) error {
+			if tx.sending.Load() {
+				return nil
+			}
+			return tx.Tx.Rollback(context.Background())
+		}},
+	{id: "X17", says: "the last handle takes the store with it", volatile: true},
+	{id: "V04", says: "a job ignores its limit", unlimited: true},
+	{id: "V04", says: "conversations are listed from the first one on",
+		conversations: func(q *backend.ConversationQuery) { q.After = backend.ID{} }},
+	{id: "V04", says: "all withheld streams are listed", withheld: func(limit *int) { *limit = 1000 }},
+	{id: "V04", says: "tasks are listed from the first one on",
+		tasks: func(q *backend.TaskQuery) { q.After = backend.ID{} }},
+	{id: "V04", says: "tasks are listed whether they run or not",
+		tasks: func(q *backend.TaskQuery) { q.Running = false }},
+	{id: "M06", says: "a change of the catalog counts twice", twice: true},
+	{id: "F06", says: "a dead task halts its own phase", haltsAtOnce: true},
+	{id: "X15", says: "a message does not say its group",
+		message: func(m *backend.Message) { m.Group = backend.ID{} }},
+	{id: "X16", says: "a worker's own readers count as dead", own: true},
+	{id: "E06", says: "an end does not say whose queue was told", ended: func(d *backend.Ended) { d.Queue = 0 }},
+	{id: "E06", says: "an end does not say that the peer had ended",
+		ended: func(d *backend.Ended) { d.FarEnded = false }},
+	{id: "E06", says: "an end does not say that both sides have ended",
+		ended: func(d *backend.Ended) { d.FarGone = false }},
+	{id: "V05", says: "a store says nothing of itself", info: func(i *backend.Info) { *i = backend.Info{} }},
+	{id: "V05", says: "the age of a queue is lost", queue: func(q *backend.QueueStatus) { q.Oldest = 0 }},
+	{id: "V05", says: "the age of a group is lost", group: func(g *backend.GroupStatus) { g.Oldest = 0 }},
+	{id: "V05", says: "the age of a group is that of its youngest message",
+		group: func(g *backend.GroupStatus) { g.Oldest = 1 }},
+	{id: "V05", says: "the priority of a group is lost", group: func(g *backend.GroupStatus) { g.Priority = 0 }},
+	{id: "V05", says: "the end of a lease is not shown", group: func(g *backend.GroupStatus) { g.Until = 0 }},
+	{id: "V05", says: "what waits for a side is not counted",
+		conversation: func(c *backend.ConversationStatus) { c.Waiting = 0 }},
+	{id: "V05", says: "a timer is not shown", conversation: func(c *backend.ConversationStatus) { c.Timer = 0 }},
+	{id: "V05", says: "the age of a conversation is lost",
+		conversation: func(c *backend.ConversationStatus) { c.Age = 0 }},
+	{id: "V05", says: "since when a stream waits is lost", stream: func(w *backend.WithheldStream) { w.Waiting = 0 }},
+	{id: "V05", says: "how long a worker is good for is lost", reader: func(r *backend.ReaderStatus) { r.Left = 0 }},
+	{id: "V05", says: "when a message was stored is lost",
+		message: func(m *backend.Message) { m.Enqueued = time.Time{} }},
+}
+
+func (d *deviation) store() Store {
+	s := memstore.NewStore(memstore.Options{})
+	var open atomic.Int64
+	return Store{Open: func(context.Context) (backend.Backend, error) {
+		be := &devBackend{Backend: s.Open(), d: d, open: &open}
+		be.right = open.Add(1) > 1 && d.first
+		return be, nil
+	}}
+}
+
+type devBackend struct {
+	backend.Backend
+	d      *deviation
+	right  bool // of its capabilities
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+type devTx struct {
+	backend.Tx
+	be      *devBackend
+	sending atomic.Bool
+}
+
+// each changes what a list has, if there is a change.
+func each[T any](list []T, change func(*T)) []T {
+	for i := range list {
+		if change != nil {
+			change(&list[i])
+		}
+	}
+	return list
+}
+
+func (b *devBackend) Capabilities() backend.Capabilities {
+	c := b.Backend.Capabilities()
+	if b.d.capabilities != nil && !b.right {
+		b.d.capabilities(&c)
+	}
+	return c
+}
+
+func (b *devBackend) Close() error {
+	switch {
+	case b.d.stays:
+		return nil
+	case !b.closed.Swap(true) && b.open.Add(-1) == 0 && b.d.volatile:
+		_ = b.Backend.Uninstall(context.Background())
+	}
+	return b.Backend.Close()
+}
+
+func (b *devBackend) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := b.Backend.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &devTx{Tx: tx, be: b}, nil
+}
+
+func (b *devBackend) Info(ctx context.Context) (backend.Info, error) {
+	info, err := b.Backend.Info(ctx)
+	if b.d.info != nil {
+		b.d.info(&info)
+	}
+	return info, err
+}
+
+func (b *devBackend) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+	if b.d.unlimited {
+		limit = 1 << 20
+	}
+	return b.Backend.Maintain(ctx, job, limit)
+}
+
+func (b *devBackend) Conversations(
+	ctx context.Context, q backend.ConversationQuery,
+) ([]backend.ConversationStatus, error) {
+	if b.d.conversations != nil {
+		b.d.conversations(&q)
+	}
+	list, err := b.Backend.Conversations(ctx, q)
+	return each(list, b.d.conversation), err
+}
+
+func (b *devBackend) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus, error) {
+	list, err := b.Backend.Queues(ctx, queue)
+	return each(list, b.d.queue), err
+}
+
+func (b *devBackend) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+	list, err := b.Backend.Groups(ctx, q)
+	return each(list, b.d.group), err
+}
+
+func (b *devBackend) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
+	if b.d.withheld != nil {
+		b.d.withheld(&limit)
+	}
+	list, err := b.Backend.Withheld(ctx, limit)
+	return each(list, b.d.stream), err
+}
+
+func (b *devBackend) ReaderRecords(ctx context.Context) ([]backend.ReaderStatus, error) {
+	list, err := b.Backend.ReaderRecords(ctx)
+	return each(list, b.d.reader), err
+}
+
+func (b *devBackend) TaskLog(ctx context.Context, q backend.TaskQuery) ([]backend.TaskStatus, error) {
+	if b.d.tasks != nil {
+		b.d.tasks(&q)
+	}
+	return b.Backend.TaskLog(ctx, q)
+}
+
+func (b *devBackend) PutReader(ctx context.Context, r backend.ReaderRecord) ([]backend.Trace, error) {
+	traces, err := b.Backend.PutReader(ctx, r)
+	if !b.d.own || err != nil {
+		return traces, err
+	}
+	list, err := b.Backend.ReaderRecords(ctx)
+	for _, other := range list {
+		for _, m := range other.InHand {
+			if other.Worker == r.Worker && other.Reader != r.Reader && slices.Contains(r.InHand, m) {
+				traces = append(traces, backend.Trace{Message: m, Reader: other.Reader, Worker: other.Worker})
+			}
+		}
+	}
+	return traces, err
+}
+
+func (tx *devTx) Rollback(ctx context.Context) error {
+	if tx.be.d.rollback != nil {
+		return tx.be.d.rollback(tx)
+	}
+	return tx.Tx.Rollback(ctx)
+}
+
+func (tx *devTx) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	tx.sending.Store(true)
+	defer tx.sending.Store(false)
+	return tx.Tx.Send(ctx, version, messages)
+}
+
+func (tx *devTx) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	c, err := tx.Tx.Claim(ctx, r)
+	for _, h := range c.Holds {
+		for _, m := range h.Messages {
+			if tx.be.d.message != nil {
+				tx.be.d.message(m)
+			}
+		}
+	}
+	return c, err
+}
+
+func (tx *devTx) Settle(ctx context.Context, outcomes []backend.Outcome) (bool, error) {
+	again, err := tx.Tx.Settle(ctx, outcomes)
+	if tx.be.d.buries && errors.Is(err, backend.ErrFenced) {
+		outcomes = slices.Clone(outcomes)
+		for i := range outcomes {
+			outcomes[i].Dead = nil
+		}
+		return tx.Tx.Settle(ctx, outcomes)
+	}
+	return again, err
+}
+
+func (tx *devTx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, error) {
+	done, err := tx.Tx.EndDialog(ctx, end)
+	if tx.be.d.ended != nil {
+		tx.be.d.ended(&done)
+	}
+	return done, err
+}
+
+func (tx *devTx) PutCatalog(ctx context.Context, change *backend.Catalog) (int64, error) {
+	version, err := tx.Tx.PutCatalog(ctx, change)
+	if err == nil && tx.be.d.twice {
+		return tx.Tx.PutCatalog(ctx, new(backend.Catalog))
+	}
+	return version, err
+}
+
+func (tx *devTx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.TaskHold, error) {
+	plans, err := tx.be.Plans(ctx, "")
+	for _, p := range plans {
+		if tx.be.d.haltsAtOnce && p.Counts[backend.TaskDead] > 0 {
+			return nil, err
+		}
+	}
+	return tx.Tx.ClaimTasks(ctx, c)
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// replica is a process of the program that is started again when it has ended.
+type replica struct {
+	*testing.T
+	program, db, addr string
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	log strings.Builder
+}
+
+func (r *replica) start() {
+	cmd := exec.Command(r.program, "-db", r.db, "-addr", r.addr)
+	cmd.Stdout, cmd.Stderr = &r.log, &r.log
+	if err := cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cmd = cmd
+}
+
+// end ends the process and returns how it ended.
+func (r *replica) end(how syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return nil
+	}
+	_ = r.cmd.Process.Signal(how)
+	err := r.cmd.Wait()
+	r.cmd = nil
+	return err
+}
+
+// TestReplicas has three replicas serve one database while they are killed, while they are replaced one after the
+// other, and while the schema becomes the next version's.
+func TestReplicas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	program := filepath.Join(t.TempDir(), "shop")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Run("sqlite", func(t *testing.T) { replicas(t, program, filepath.Join(t.TempDir(), "shop.db")) })
+	t.Run("postgres", func(t *testing.T) {
+		dsn := os.Getenv("PARLEY_TEST_POSTGRES")
+		if dsn == "" {
+			if slices.Contains(strings.Split(os.Getenv("PARLEY_TEST_REQUIRE"), ","), "postgres") {
+				t.Fatal("PARLEY_TEST_POSTGRES is not set, but PARLEY_TEST_REQUIRE asks for postgres")
+			}
+			t.Skip("PARLEY_TEST_POSTGRES is not set: it is the data source name of a PostgreSQL server")
+		}
+		const schema = "parley_shop"
+		db, _, err := open(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		drop := func(ctx context.Context) {
+			if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+				t.Error(err)
+			}
+		}
+		drop(t.Context())
+		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+			t.Fatal(err)
+		}
+		defer drop(context.WithoutCancel(t.Context()))
+		replicas(t, program, dsn+map[bool]string{true: "&", false: "?"}[strings.Contains(dsn, "?")]+"search_path="+schema)
+	})
+}
+
+func replicas(t *testing.T, program, name string) {
+	var all []*replica
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		r := &replica{T: t, program: program, db: name, addr: l.Addr().String()}
+		r.start()
+		all = append(all, r)
+		defer func() {
+			_ = r.end(syscall.SIGKILL)
+			if t.Failed() {
+				t.Logf("%s\n%s", r.addr, r.log.String())
+			}
+		}()
+	}
+	placed := make(chan string, 1000)
+	ctx, stop := context.WithCancel(t.Context())
+	var customers sync.WaitGroup
+	for i := range 3 {
+		customers.Go(func() { customer(ctx, fmt.Sprint("customer ", i), all, placed) })
+	}
+
+	enough(t, placed, 20)
+	for range 4 {
+		r := all[rand.IntN(len(all))]
+		_ = r.end(syscall.SIGKILL)
+		r.start()
+		enough(t, placed, len(placed)+5)
+	}
+	nextSchema(t, name)
+	for _, r := range all {
+		if err := r.end(syscall.SIGTERM); err != nil {
+			t.Errorf("a replica that was told to end: %v", err)
+		}
+		r.start()
+		enough(t, placed, len(placed)+5)
+	}
+	stop()
+	customers.Wait()
+	close(placed)
+	check(t, name, placed)
+}
+
+// customer places orders until ctx ends.
+func customer(ctx context.Context, name string, all []*replica, placed chan<- string) {
+	client := &http.Client{Timeout: 20 * time.Second}
+	for ctx.Err() == nil {
+		r := all[rand.IntN(len(all))]
+		answer, err := client.Post("http://"+r.addr+"/orders", "", strings.NewReader(`{"Customer": "`+name+`", "Item": "tea"}`))
+		if err != nil {
+			time.Sleep(5 * time.Millisecond) // the replica is being started
+			continue
+		}
+		id, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err == nil && answer.StatusCode == http.StatusOK {
+			placed <- strings.TrimSpace(string(id))
+		}
+	}
+}
+
+// enough waits until so many orders were placed.
+func enough(t *testing.T, placed chan string, n int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); len(placed) < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("only %d of %d orders were placed within a minute", len(placed), n)
+		}
+	}
+}
+
+// nextSchema migrates to a schema that the replicas do not know yet, which programs of one version before have to bear.
+func nextSchema(t *testing.T, name string) {
+	t.Helper()
+	db, store, err := open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	defer store.Close()
+	type versions interface {
+		SetMigrations(func(known []string) []string) error
+	}
+	if _, err := store.Info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err = store.(versions).SetMigrations(func(known []string) []string {
+		return append(slices.Clip(known), fmt.Sprintf(`ALTER TABLE parley_stream ADD COLUMN later INTEGER NOT NULL DEFAULT 0;
+			UPDATE parley_meta SET schema_version = %d WHERE id = 1;`, len(known)+1))
+	})
+	if err == nil {
+		err = store.Migrate(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check waits until all that was placed is paid and told: once each. An order that was in hand when two replicas were
+// killed may have been taken for one that kills them, and was parked: an operator has it tried again.
+func check(t *testing.T, name string, placed <-chan string) {
+	t.Helper()
+	db, store, err := open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	b, err := parley.New(t.Context(), store, &parley.Options{NoMaintenance: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	retry := func() {
+		for _, q := range []string{"orders", "billing", "mail"} {
+			parked, err := b.Admin().Parked(t.Context(), q, 100)
+			for _, g := range parked {
+				err = errors.Join(err, b.Admin().Unpark(t.Context(), g.Group))
+			}
+			if err != nil && !errors.Is(err, parley.ErrUnknownGroup) && !errors.Is(err, parley.ErrGroupBusy) {
+				t.Fatal(err)
+			}
+		}
+	}
+	count := func(query string, args ...any) (n int) {
+		if err := db.QueryRow(query, args...).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for end := time.Now().Add(time.Minute); count("SELECT count(*) FROM orders") != count("SELECT count(*) FROM mails"); {
+		if time.Now().After(end) {
+			t.Fatalf("%d orders, %d of them placed, and %d mails",
+				count("SELECT count(*) FROM orders"), count("SELECT count(*) FROM orders WHERE state = 'placed'"), count("SELECT count(*) FROM mails"))
+		}
+		retry()
+		time.Sleep(20 * time.Millisecond)
+	}
+	n := 0
+	for id := range placed {
+		n++
+		var state string
+		err := db.QueryRow("SELECT state FROM orders WHERE id = $1", id).Scan(&state)
+		if err == sql.ErrNoRows {
+			t.Errorf("order %s was placed and is lost", id)
+		} else if err != nil || state != "paid" {
+			t.Errorf("order %s is %s, %v", id, state, err)
+		}
+		if mails := count("SELECT count(*) FROM mails WHERE text LIKE $1", "order "+id+" is paid%"); mails != 1 {
+			t.Errorf("%d mails about order %s", mails, id)
+		}
+	}
+	t.Logf("%d orders", n)
+}

@@ -1,0 +1,46 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+)
+
+// TestWorkerTimeout: a worker's limit ends the context of each handler, of messages and of
+// groups, and what has failed because of it says so.
+func TestWorkerTimeout(t *testing.T) {
+	ctx := t.Context()
+	patient := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, h := range map[string]parley.Handler{
+		"messages": parley.HandlerFunc(func(ctx context.Context, _ *parley.Message) error { return patient(ctx) }),
+		"groups":   parley.GroupFunc(func(ctx context.Context, _ []*parley.Message) error { return patient(ctx) }),
+	} {
+		b, cleanup := shop()
+		defer cleanup()
+		_, err := b.Post(ctx, "mail", parley.Payload{})
+		must(err)
+		observer := new(heard)
+		o := &parley.WorkerOptions{Timeout: 20 * time.Millisecond, MaxAttempts: 1, MaxReaders: 1, Observer: observer}
+		must(b.NewWorker("mail", h, o).Drain(ctx))
+		if len(observer.calls) != 1 || !errors.Is(observer.calls[0].Err, parley.ErrHandlerTimeout) {
+			t.Errorf("%s: the observer heard %+v", name, observer.calls)
+		}
+		parked, err := b.Admin().Parked(ctx, "mail", 1)
+		must(err)
+		if len(parked) != 1 {
+			t.Errorf("%s: %d messages are parked, want 1", name, len(parked))
+		}
+	}
+	b, cleanup := shop()
+	defer cleanup()
+	h := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
+	if err := b.NewWorker("mail", h, &parley.WorkerOptions{Timeout: -1}).Drain(ctx); !errors.Is(err, parley.ErrInvalidOption) {
+		t.Errorf("a limit below zero: %v", err)
+	}
+}

@@ -1,0 +1,363 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
+)
+
+// batch is what a reader has in hand: groups that are handled one after another
+// and acknowledged in one transaction. What a handler that fails wrote is undone
+// by a savepoint, and the rest commits. Where that cannot be, since the
+// transaction itself is lost, everything is done again one group at a time.
+type batch struct {
+	c     *Consumer
+	s     *source
+	queue backend.Queue
+	alone bool // one group, on which the failure of its transaction is blamed
+	// charged is why the message in hand has failed already.
+	charged error
+
+	slot      backend.ID // of its record
+	admitted  bool       // it may have a connection while handlers work; mu guards it
+	recorded  bool
+	traces    []backend.Trace    // of receivers that died with what is in hand
+	traced    map[backend.ID]int // how many of a message's deaths are by these
+	suspects  []backend.ID       // groups to be handled alone, afterwards
+	isolated  bool               // it is a suspect, and the worker's only one
+	postponed time.Duration      // it is a suspect that has to wait
+
+	ctx      context.Context // of handlers
+	lost     context.CancelCauseFunc
+	budget   time.Duration // how long it may take
+	claimed  time.Duration // how long the claim took
+	asked    int           // messages
+	more     bool          // the claim could not take all that it was asked for
+	groups   int           // that were claimed
+	messages int           // in them
+
+	mu       sync.Mutex // guards what follows against heartbeats, overdue and abandon
+	started  time.Time
+	holds    []*backend.Hold
+	at       int // the hold in hand
+	lease    bool
+	until    time.Time // of leases, by this process's clock
+	tx       Work      // the transaction in which the batch is acknowledged, if it is open
+	inHand   *call
+	taken    int // how many of the holds, from the first on, tx has reclaimed
+	outcomes []backend.Outcome
+	current  backend.Outcome // of the hold in hand, so far
+	over     bool
+	broken   error // the transaction is lost
+	torn     bool  // a transaction that it had may still be open on the server
+
+	point   bool         // a savepoint stands in tx
+	dirty   bool         // a handler that succeeded has written since
+	writers int          // handlers that wrote
+	points  int          // savepoints that tx has had
+	ended   []backend.ID // conversations that handlers ended
+
+	handled, failed int // messages
+	fenced          int // messages that were handled, and lost with their lease
+	disable         bool
+	timer           *time.Timer
+	spent           bool        // its claim left nothing
+	quick, growing  bool        // handlers take next to no time, and batches become longer
+	brief           bool        // it is expected to be over soon; the fetch loop's
+	relief          *time.Timer // has the loop look if the batch is not over soon
+}
+
+// begin makes a batch of what was claimed. start is a time before the claim.
+func (t *batch) begin(got backend.Claim, start time.Time, asked int) {
+	t.holds, t.more, t.asked, t.groups = got.Holds, got.More, asked, len(got.Holds)
+	t.until = start.Add(t.c.Lease)
+	t.budget = t.c.within(t.s.pace.budget())
+	for _, h := range t.holds {
+		t.messages += len(h.Messages)
+	}
+	t.ctx, t.lost = context.WithCancelCause(t.c.work)
+	t.slot = t.c.slot()
+	t.c.mu.Lock()
+	t.c.batches[t] = struct{}{}
+	t.c.mu.Unlock()
+}
+
+// SingleTime is how long a single group is held in a transaction. Beyond that, servers
+// and proxies may end the transaction as idle, and others may need its connection.
+const SingleTime = time.Second
+
+// run handles the batch and settles it.
+func (t *batch) run() {
+	defer func() {
+		t.exit()
+		t.done()
+	}()
+	t.mu.Lock()
+	t.started = time.Now()
+	switch {
+	case len(t.holds) > 1:
+		t.timer = time.AfterFunc(t.budget, t.overdue)
+	case !t.lease:
+		t.timer = time.AfterFunc(t.c.within(max(t.budget, SingleTime)), t.overdue)
+	}
+	t.mu.Unlock()
+	next := 0
+	for !t.full(next) {
+		next = t.handle(next)
+	}
+	t.mu.Lock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.over = true
+	end := time.Now()
+	err := t.broken
+	if err == nil {
+		err = t.settle(next)
+	}
+	took := end.Sub(t.started)
+	settledSuspect := t.isolated && t.handled > 0 || t.charged != nil
+	t.mu.Unlock()
+	t.release()
+	if err == nil {
+		if settledSuspect {
+			t.clearTraces()
+		}
+		t.c.works(true)
+	}
+	settled := time.Since(end)
+	t.s.pace.did(paced{
+		asked: t.asked, more: t.more, groups: t.groups, messages: t.messages, handled: t.handled + t.failed,
+		took: took, cost: t.claimed + settled, full: t.points >= maxPoints,
+	})
+	t.report(next, settled, err)
+	if err != nil {
+		t.recover(next, err)
+	}
+	if t.disable {
+		t.c.disable(t.queue.Name)
+	}
+	t.c.redo(t.s, t.suspects)
+}
+
+// full reports whether no further group is to be begun.
+func (t *batch) full(next int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case next >= len(t.holds), t.broken != nil, t.disable, t.ctx.Err() != nil:
+		return true
+	case next == 0:
+		return false
+	}
+	return t.c.pausing() || t.c.stop.Err() != nil || t.points >= maxPoints || t.late()
+}
+
+// enough reports whether the rest of a group is to be left for another batch.
+func (t *batch) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.c.pausing() || t.c.stop.Err() != nil || t.points >= maxPoints || t.late()
+}
+
+// late reports whether the batch has had its time. t.mu is held.
+func (t *batch) late() bool { return time.Since(t.started) > t.budget }
+
+// waited adds the time in which the batch waited for the store to its budget. On a store
+// with a single writer the next receiver of its groups would have to wait as well. t.mu is
+// held.
+func (t *batch) waited(d time.Duration) {
+	t.started = t.started.Add(d)
+	if t.timer != nil {
+		t.timer.Reset(t.budget - time.Since(t.started))
+	}
+}
+
+// handle handles the messages of a group, in their order, up to the first that
+// fails, and returns which hold is the next.
+func (t *batch) handle(at int) (next int) {
+	t.mu.Lock()
+	h := t.holds[at]
+	t.at = at
+	t.current = t.outcome(h)
+	t.mu.Unlock()
+	all := h.Messages
+	switch {
+	case t.postponed > 0:
+		t.current.Defer = t.postponed
+	case t.c.Groups:
+		t.attempt(all)
+	default:
+		for i := range all {
+			if i > 0 && t.enough() {
+				break
+			}
+			if t.hasEnded(all[i].Handle) {
+				continue // END has removed it
+			}
+			if !t.attempt(all[i : i+1]) {
+				break
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.broken == nil {
+		t.outcomes = append(t.outcomes, t.current)
+	}
+	return t.at + 1 // overdue may have parted with all holds but this one
+}
+
+func (t *batch) outcome(h *backend.Hold) backend.Outcome {
+	return backend.Outcome{Hold: h, Retain: t.queue.Retention, Keep: t.queue.KeepProcessed}
+}
+
+func (t *batch) hasEnded(handle backend.ID) bool {
+	return !handle.IsZero() && slices.Contains(t.ended, handle)
+}
+
+// attempt calls the handler and reports whether the group goes on behind it.
+func (t *batch) attempt(raw []*backend.Message) bool {
+	m := raw[0]
+	start := time.Now()
+	k := &call{raw: raw}
+	k.messages = t.c.Host.Messages(t.queue, raw, func(ctx context.Context) (Work, error) { return t.open(ctx, k) })
+	ctx := t.hold(k)
+	err := t.charged
+	if err == nil {
+		err = t.c.Strikes.Due(m.ID)
+	}
+	if err == nil {
+		err = guard.Call(func() error { return k.messages.Handle(ctx) })
+	}
+	kept := t.letGo(err)
+	k.messages.Handled(ctx, start, err)
+	if !kept {
+		return false
+	}
+	if err == nil {
+		t.c.did(t.queue.Name, m.Group, nil)
+		t.handled += len(raw)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.current.Done = append(t.current.Done, raw...)
+		return true
+	}
+	t.failed++
+	collided := t.messages > 1 && Is(t.c.Backend, err, backend.ErrSerialization)
+	if collided {
+		t.s.pace.collided()
+	}
+	switch {
+	case t.c.Consume:
+		t.c.Log.Error("parley: a message that had been released failed and is lost", "event", "message.lost",
+			"queue", t.queue.Name, "type", m.Type, "message", m.ID.String(), "error", guard.FirstLine(guard.Text(err)))
+		return true
+	case t.ctx.Err() != nil:
+		return false // it was interrupted: given back, no failure of its own
+	case collided: // it lost because of the batch: at once alone, where a failure is its own
+		t.suspects = append(t.suspects, m.Group)
+		return false
+	}
+	return t.dispose(k, err)
+}
+
+// dispose carries out what is to become of a message that failed, and reports
+// whether its group goes on behind it.
+func (t *batch) dispose(k *call, err error) bool {
+	m := k.raw[0]
+	d := k.messages.Decide(t.ctx, err)
+	if d.Failed {
+		t.c.did(t.queue.Name, m.Group, err)
+	} else if t.c.slump.active.Load() {
+		t.c.did(t.queue.Name, m.Group, nil) // it has decided, so that it works
+	}
+	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.traced[m.ID], Error: d.Text}
+	if d.Anew {
+		failure.Deaths = 0
+	}
+	if d.Action == EndWithError && (m.Handle.IsZero() || !t.end(k, d)) {
+		d.Action = DeadLetter
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := &t.current
+	o.Failure = failure
+	switch d.Action {
+	case Retry:
+		o.Defer = d.After
+	case Park:
+		o.Park = d.Reason
+	case Disable:
+		t.disable = true
+		o.Defer = time.Second // no other receiver shall try it before that is done
+	case DeadLetter, EndWithError:
+		o.Failure = nil
+		dead := *m
+		dead.Attempts, dead.LastError = d.Attempts, d.Text
+		o.Dead = append(o.Dead, backend.DeadLetter{Message: &dead, Reason: d.Reason})
+		return true
+	}
+	return false
+}
+
+// end ends the conversation of a message with an error, and reports whether it
+// could.
+func (t *batch) end(k *call, d Decision) bool {
+	t.hold(k)
+	err := k.messages.End(t.ctx, d.Code, d.Reason)
+	kept := t.letGo(err)
+	if err != nil {
+		t.c.Log.Warn("parley: a conversation could not be ended", "event", "conversation.end",
+			"conversation", k.raw[0].Conversation.String(), "error", err)
+	}
+	return err == nil && kept
+}
+
+// done ends the batch, whatever has become of it.
+func (t *batch) done() {
+	for _, timer := range []*time.Timer{t.timer, t.relief} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	t.lost(nil)
+	t.mu.Lock()
+	t.dismiss()
+	t.mu.Unlock()
+	t.release()
+	t.c.takeBack(t.slot)
+	t.c.mu.Lock()
+	delete(t.c.batches, t)
+	t.c.mu.Unlock()
+}
+
+// cancel ends a batch that is not run after all.
+func (t *batch) cancel() {
+	t.exit()
+	t.done()
+}
+
+// appendIDs adds the IDs of messages.
+func appendIDs(ids []backend.ID, messages []*backend.Message) []backend.ID {
+	for _, m := range messages {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// report tells the observer.
+func (t *batch) report(next int, took time.Duration, err error) {
+	e := Settled{Queue: t.queue.Name, Groups: len(t.holds), Failed: t.failed, Returned: len(t.holds) - next, Took: took, Err: err}
+	if err == nil {
+		e.Done, e.Lost = t.handled-t.fenced, t.fenced
+		for _, o := range t.outcomes {
+			e.IDs = appendIDs(e.IDs, o.Done)
+		}
+	}
+	t.c.Host.Settled(t.ctx, e)
+}

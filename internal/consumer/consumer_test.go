@@ -1,0 +1,347 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/memstore"
+	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/wake"
+)
+
+// program is a Host on a store in memory with one queue.
+type program struct {
+	t       *testing.T
+	be      backend.Backend
+	queue   backend.Queue
+	version int64
+	handle  func(ctx context.Context, raw []*backend.Message, open func(context.Context) (Work, error)) error
+	decide  func(err error) Decision
+
+	mu      sync.Mutex
+	settled []Settled
+}
+
+func newProgram(t *testing.T) *program {
+	t.Helper()
+	ctx := t.Context()
+	p := &program{t: t, be: memstore.NewStore(memstore.Options{}).Open()}
+	t.Cleanup(func() { p.be.Close() })
+	p.must(p.be.Migrate(ctx))
+	p.in(func(tx backend.Tx) {
+		_, err := tx.PutCatalog(ctx, &backend.Catalog{Queues: []backend.Queue{{Name: "mail"}}})
+		p.must(err)
+		c, err := tx.Catalog(ctx, false)
+		p.must(err)
+		p.queue, p.version = c.Queues[0], c.Version
+	})
+	return p
+}
+
+func (p *program) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) in(f func(tx backend.Tx)) {
+	p.t.Helper()
+	tx, err := p.be.Begin(p.t.Context())
+	p.must(err)
+	defer tx.Rollback(context.Background())
+	f(tx)
+	p.must(tx.Commit(p.t.Context()))
+}
+
+// post adds n posts and returns their ids.
+func (p *program) post(n int) (ids []backend.ID) {
+	p.t.Helper()
+	p.in(func(tx backend.Tx) {
+		var posts []backend.Posting
+		for range n {
+			posts = append(posts, backend.Posting{ID: backend.NewID(), Queue: p.queue.ID, Rank: 5, Type: "m"})
+			ids = append(ids, posts[len(posts)-1].ID)
+		}
+		_, err := tx.Post(p.t.Context(), p.version, posts)
+		p.must(err)
+	})
+	return ids
+}
+
+// consumer makes a Consumer for the program.
+func (p *program) consumer(ctx context.Context, change func(*Config)) *Consumer {
+	config := Config{
+		Shared: Shared{
+			Backend: p.be, Hub: wake.NewHub(), Log: slog.New(slog.DiscardHandler), Admission: NewAdmission(nil, nil),
+			Life: context.Background(), Owner: "test", Poll: 20 * time.Millisecond,
+		},
+		Host: p, Strikes: new(strikes.Count), Queues: []backend.Queue{p.queue}, Readers: 4,
+		Lease: 10 * time.Second, MaxBatch: 100, BatchTime: 50 * time.Millisecond, Grace: 10 * time.Second,
+		Stopped: errors.New("stopped"),
+	}
+	if change != nil {
+		change(&config)
+	}
+	return New(ctx, config)
+}
+
+func (p *program) Check() error { return nil }
+
+func (p *program) Begin(ctx context.Context) (Work, error) {
+	tx, err := p.be.Begin(ctx)
+	return &testWork{tx: tx}, err
+}
+
+func (p *program) Queue(_ context.Context, _ string, f func(int64, backend.Queue) error) error {
+	return f(p.version, p.queue)
+}
+
+func (p *program) Due(context.Context) (bool, error)     { return false, nil }
+func (p *program) Soon(time.Duration)                    {}
+func (p *program) Disable(context.Context, string) error { return nil }
+func (p *program) Lost(string) error                     { return backend.ErrFenced }
+func (p *program) Deadly(int) error                      { return errors.New("deadly") }
+func (p *program) Claimed(context.Context, Claimed)      {}
+
+func (p *program) Settled(_ context.Context, e Settled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settled = append(p.settled, e)
+}
+
+func (p *program) Messages(_ backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages {
+	return testMessages{p, raw, open}
+}
+
+type testMessages struct {
+	p    *program
+	raw  []*backend.Message
+	open func(context.Context) (Work, error)
+}
+
+func (m testMessages) Handle(ctx context.Context) error          { return m.p.handle(ctx, m.raw, m.open) }
+func (m testMessages) Handled(context.Context, time.Time, error) {}
+
+func (m testMessages) Decide(_ context.Context, err error) Decision { return m.p.decide(err) }
+
+func (m testMessages) End(context.Context, int, string) error { return errors.ErrUnsupported }
+
+type testWork struct {
+	tx   backend.Tx
+	over error
+}
+
+func (w *testWork) Store() backend.Tx                { return w.tx }
+func (w *testWork) Commit(ctx context.Context) error { return w.tx.Commit(ctx) }
+func (w *testWork) Rollback(ctx context.Context)     { _ = w.tx.Rollback(context.WithoutCancel(ctx)) }
+func (w *testWork) Part(backend.ID) Work             { return &testWork{tx: w.tx} }
+func (w *testWork) Merge(Work) []backend.ID          { return nil }
+
+func (w *testWork) Close() error {
+	over := w.over
+	w.over = backend.ErrTxDone
+	return over
+}
+
+// TestDrain: every message is handled once, by no more readers than there may be, and
+// Run returns when nothing is left. After that no reader begins.
+func TestDrain(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"transactions": nil,
+		"leases":       func(c *Config) { c.ByLease = true },
+		"at most once": func(c *Config) { c.Consume, c.MaxBatch = true, 1 },
+		"one reader":   func(c *Config) { c.Readers = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(t)
+			want := p.post(300)
+			var mu sync.Mutex
+			var got []backend.ID
+			var now, most atomic.Int64
+			p.handle = func(ctx context.Context, raw []*backend.Message, open func(context.Context) (Work, error)) error {
+				most.Store(max(most.Load(), now.Add(1)))
+				defer now.Add(-1)
+				mu.Lock()
+				got = append(got, raw[0].ID)
+				mu.Unlock()
+				if _, err := open(ctx); err != nil && !errors.Is(err, ErrOver) {
+					return err
+				}
+				return nil
+			}
+			c := p.consumer(t.Context(), func(c *Config) {
+				c.Drain = true
+				if change != nil {
+					change(c)
+				}
+			})
+			p.must(c.Run())
+			sorted := func(ids []backend.ID) []string {
+				var list []string
+				for _, id := range ids {
+					list = append(list, id.String())
+				}
+				slices.Sort(list)
+				return list
+			}
+			if !slices.Equal(sorted(got), sorted(want)) {
+				t.Errorf("%d messages were handled, want %d, each once", len(got), len(want))
+			}
+			if n := int(most.Load()); n > c.Readers {
+				t.Errorf("%d handlers at once, at most %d", n, c.Readers)
+			}
+			p.post(1)
+			c.SetMax(10)
+			if c.Batches() != 0 || len(got) != len(want) {
+				t.Error("a reader begins behind a drain that is over")
+			}
+		})
+	}
+}
+
+// TestHandlerEndsItsGoroutine: a message whose handler calls runtime.Goexit is charged, and
+// another reader takes the place of the one that is gone.
+func TestHandlerEndsItsGoroutine(t *testing.T) {
+	p := newProgram(t)
+	ids := p.post(3)
+	charged := 0
+	p.handle = func(_ context.Context, raw []*backend.Message, _ func(context.Context) (Work, error)) error {
+		if raw[0].ID == ids[1] {
+			runtime.Goexit()
+		}
+		return nil
+	}
+	p.decide = func(err error) Decision {
+		if errors.Is(err, guard.ErrExited) {
+			charged++
+		}
+		return Decision{Action: DeadLetter, Attempts: 1, Text: err.Error(), Reason: err.Error()}
+	}
+	p.must(p.consumer(t.Context(), func(c *Config) { c.Drain, c.Readers = true, 1 }).Run())
+	dead, err := p.be.DeadLetters(t.Context(), p.queue.ID, 10)
+	p.must(err)
+	if charged != 1 || len(dead) != 1 || dead[0].Message.ID != ids[1] {
+		t.Errorf("charged %d times, dead letters %v", charged, dead)
+	}
+}
+
+// TestStop: nothing is claimed after the context has ended, handlers come to their end, and
+// what they have done is acknowledged. Without grace their context ends, and their messages
+// are given back.
+func TestStop(t *testing.T) {
+	for _, grace := range []time.Duration{10 * time.Second, -1} {
+		p := newProgram(t)
+		p.post(5)
+		ctx, stop := context.WithCancel(t.Context())
+		begun := make(chan struct{}, 5)
+		var cause atomic.Value
+		p.handle = func(ctx context.Context, _ []*backend.Message, _ func(context.Context) (Work, error)) error {
+			begun <- struct{}{}
+			<-time.After(50 * time.Millisecond)
+			if grace < 0 {
+				<-ctx.Done()
+				cause.Store(context.Cause(ctx))
+				return ctx.Err()
+			}
+			return nil
+		}
+		p.decide = func(error) Decision { t.Error("a message that was interrupted is charged"); return Decision{} }
+		c := p.consumer(ctx, func(c *Config) { c.Readers, c.Grace = 1, grace })
+		go func() { <-begun; stop() }()
+		p.must(c.Run())
+		done := 0
+		for _, e := range p.settled {
+			done += e.Done
+		}
+		if grace > 0 && done != 1 || grace < 0 && (done != 0 || cause.Load() != c.Stopped) {
+			t.Errorf("with a grace of %v %d messages are done, and handlers ended by %v", grace, done, cause.Load())
+		}
+	}
+}
+
+// TestSetMax: more readers begin at once when there may be more, without waiting for a batch
+// that is under way.
+func TestSetMax(t *testing.T) {
+	p := newProgram(t)
+	p.post(20)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	begun, goOn := make(chan struct{}, 20), make(chan struct{})
+	p.handle = func(context.Context, []*backend.Message, func(context.Context) (Work, error)) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}
+	c := p.consumer(ctx, func(c *Config) { c.Readers, c.MaxBatch, c.Poll = 2, 1, time.Hour })
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run() }()
+	for n := range 6 {
+		if n == 2 {
+			c.SetMax(6)
+		}
+		select {
+		case <-begun:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d readers are at work, want 6", n)
+		}
+	}
+	c.SetMax(0)
+	close(goOn)
+	stop()
+	p.must(<-ended)
+	if len(begun) > 0 {
+		t.Errorf("%d more handlers were called, beside six", len(begun))
+	}
+}
+
+// TestLeasesWhileRecordsWait: a lease lives on while the records of readers do not answer.
+func TestLeasesWhileRecordsWait(t *testing.T) {
+	p := newProgram(t)
+	p.post(1)
+	records := &slowRecords{Backend: p.be, asked: make(chan struct{})}
+	var calls atomic.Int64
+	p.handle = func(ctx context.Context, _ []*backend.Message, _ func(context.Context) (Work, error)) error {
+		calls.Add(1)
+		<-records.asked
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(3 * time.Second):
+			return nil
+		}
+	}
+	p.must(p.consumer(t.Context(), func(c *Config) {
+		c.Backend, c.ByLease, c.Drain, c.Lease = records, true, true, 2*time.Second
+	}).Run())
+	if calls.Load() != 1 {
+		t.Errorf("the message was handled %d times", calls.Load())
+	}
+}
+
+// slowRecords answers the first time only.
+type slowRecords struct {
+	backend.Backend
+	calls atomic.Int64
+	asked chan struct{}
+}
+
+func (s *slowRecords) ReaderRecords(ctx context.Context) ([]backend.ReaderStatus, error) {
+	switch s.calls.Add(1) {
+	case 1:
+		return nil, nil
+	case 2:
+		close(s.asked)
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}

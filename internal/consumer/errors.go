@@ -1,0 +1,53 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// Is reports whether an error is one of a kind of the store's, also if it is one of
+// a handler's own statements, which comes as the driver made it.
+func Is(be backend.Backend, err, kind error) bool {
+	if errors.Is(err, kind) {
+		return true
+	}
+	c, ok := be.(interface{ Classify(error) error })
+	return ok && errors.Is(c.Classify(err), kind)
+}
+
+// Unavailable reports whether an error says that the store takes nothing at present,
+// whatever is written: it is full, or read-only. A connection that broke does not
+// say so; that the next one cannot be opened does.
+func Unavailable(be backend.Backend, err error) bool {
+	return Is(be, err, backend.ErrReadOnly) || Is(be, err, backend.ErrNoSpace) || Is(be, err, backend.ErrReplaced) ||
+		errors.Is(err, backend.ErrNotBegun)
+}
+
+// Transient reports whether an error says nothing about the message: its
+// transaction lost against another one, or the hold or the connection was lost.
+// Errors of the handler's own statements are looked at as well. A broken
+// connection counts only if it was Parley's, since a handler may talk to others.
+func Transient(be backend.Backend, err error) bool {
+	return errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrNotBegun) || errors.Is(err, backend.ErrConnection) ||
+		errors.Is(err, backend.ErrFenced) || Is(be, err, backend.ErrSerialization)
+}
+
+// Gone reports whether the store cannot be worked with at present, which the
+// background work waits out.
+func Gone(err error) bool {
+	return errors.Is(err, backend.ErrNotMigrated) || TooOld(err) || errors.Is(err, backend.ErrConnection) ||
+		errors.Is(err, backend.ErrReadOnly) || errors.Is(err, backend.ErrNoSpace) || errors.Is(err, backend.ErrReplaced)
+}
+
+// TooOld reports whether the store is not one for this program any more, whatever it
+// does.
+func TooOld(err error) bool {
+	return errors.Is(err, backend.ErrNewerSchema) || errors.Is(err, backend.ErrUnknownSchema)
+}
+
+// hasStarved reports whether an error says that no connection could be had in time.
+func hasStarved(err error) bool {
+	return errors.Is(err, backend.ErrNotBegun) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,342 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/wait"
+)
+
+// A message may kill the process that handles it. Nothing that its transaction
+// wrote outlives that, so before a batch is handled, what is in hand is recorded
+// outside of it; a lease records it by itself. A reader that receives a
+// message with such a trace handles it alone, one suspect at a time, and says so in the
+// record, so that the next death tells which message it was.
+
+const (
+	// aliveFor is how long a worker counts as alive after its last sign.
+	aliveFor = 45 * time.Second
+
+	// postponed is how long a suspect waits for another one, first in the hands of
+	// its reader and then in the queue.
+	postponed = 200 * time.Millisecond
+
+	// lookEvery is how often a worker that holds by lease reads others' records.
+	lookEvery = time.Second
+)
+
+// register records that the worker serves its queues.
+func (c *Consumer) register(ctx context.Context) error {
+	for _, s := range c.sources {
+		if _, err := backend.Offered(c.Backend.PutReader(ctx, c.attendance(s, s.id, nil))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Consumer) attendance(s *source, reader backend.ID, inHand []backend.ID) backend.ReaderRecord {
+	return backend.ReaderRecord{
+		Reader: reader, Worker: c.id, Queue: s.queue.ID, Owner: c.Owner, Readers: c.most(), For: aliveFor, InHand: inHand,
+	}
+}
+
+// unregister removes the worker's records.
+func (c *Consumer) unregister() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := c.Backend.RemoveReaders(ctx, c.id, backend.ID{})
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && c.Host.Check() == nil {
+		c.Log.Warn("parley: the records of a worker could not be removed", "event", "worker.leave", "error", err)
+	}
+}
+
+// signs say that the worker is alive, and look at other workers' records, until ctx ends.
+// They are no part of the heartbeats: no lease runs out because a record has to wait.
+func (c *Consumer) signs(ctx context.Context) {
+	sign, look := time.NewTicker(aliveFor/3), time.NewTicker(lookEvery)
+	defer sign.Stop()
+	defer look.Stop()
+	idle := c.idleClosed()
+	for {
+		select {
+		case <-sign.C:
+			idle = c.warnOfIdle(idle)
+			c.sign(ctx)
+		case <-look.C:
+			if c.looksElsewhere() {
+				begun := time.Now()
+				c.lookElsewhere(ctx)
+				look.Reset(max(lookEvery, 20*time.Since(begun)))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sign prolongs the worker's records.
+func (c *Consumer) sign(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, aliveFor/3)
+	defer cancel()
+	err := c.Backend.ExtendReaders(limited, c.id, aliveFor)
+	if err != nil && !Gone(err) && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
+		c.Log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
+	}
+}
+
+// slot returns an id for the record of a batch, and takeBack takes it back.
+func (c *Consumer) slot() backend.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.slots); n > 0 {
+		id := c.slots[n-1]
+		c.slots = c.slots[:n-1]
+		return id
+	}
+	return backend.NewID()
+}
+
+func (c *Consumer) takeBack(slot backend.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slots = append(c.slots, slot)
+}
+
+// attend records what the batch has in hand and returns the traces of receivers
+// that died with it.
+func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error) {
+	a := t.c.attendance(t.s, t.slot, make([]backend.ID, len(t.holds)))
+	a.Alone = alone
+	for i, h := range t.holds {
+		a.InHand[i] = h.Messages[0].ID
+	}
+	traces, err := backend.Offered(t.c.Backend.PutReader(ctx, a))
+	t.recorded = t.recorded || err == nil
+	return traces, err
+}
+
+// recordWait is how long a batch that has a connection waits for another one.
+const recordWait = time.Second
+
+// record is attend for a batch that may have a connection. If no other one can be had
+// in time, the batch goes on by lease, which needs neither a record nor a connection:
+// were it to wait on, it might wait for others that wait for its own.
+func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
+	if t.lease {
+		return t.attend(ctx, alone)
+	}
+	bounded, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	traces, err := t.attend(bounded, alone)
+	if err == nil || ctx.Err() != nil || !hasStarved(err) {
+		return traces, err
+	}
+	t.c.Admission.Starved()
+	t.recorded = true // it may have been written all the same
+	return nil, t.lean(ctx)
+}
+
+// lean commits the claim, and has the batch keep its holds by leases.
+func (t *batch) lean(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tx, now := t.tx, time.Now()
+	t.tx = nil
+	defer t.dismiss()
+	defer tx.Rollback(ctx)
+	err := tx.Store().ResetReader(ctx, t.slot)
+	for i := 0; err == nil && i < len(t.holds); i++ {
+		err = tx.Store().Keep(ctx, t.holds[i], t.c.Lease, t.c.Owner)
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	t.lease, t.until = true, now.Add(t.c.Lease)
+	return nil
+}
+
+// dismiss gives back the batch's right to a connection. t.mu is held.
+func (t *batch) dismiss() {
+	if t.admitted {
+		t.admitted = false
+		t.c.Admission.Leave()
+	}
+}
+
+// suspect counts the receivers that died with a message by their records as well.
+func (t *batch) suspect(m *backend.Message) {
+	n := 0
+	for _, trace := range t.traces {
+		if trace.Message == m.ID {
+			n++
+		}
+	}
+	if t.lease { // those that held by lease have left a mark besides, which counts already
+		n = max(n-m.Deaths, 0)
+	}
+	if n > 0 {
+		m.Deaths += n
+		if t.traced == nil {
+			t.traced = make(map[backend.ID]int)
+		}
+		t.traced[m.ID] = n
+	}
+}
+
+// elsewhere are the messages that other workers' records have in hand.
+type elsewhere map[backend.ID]struct{}
+
+// lookElsewhere reads other workers' records. Workers that hold by lease go by these
+// where they can, since each claim of theirs would else take another round trip; they
+// ask anew only about a message that they find there.
+func (c *Consumer) lookElsewhere(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, aliveFor/3)
+	defer cancel()
+	list, err := c.Backend.ReaderRecords(ctx)
+	if err != nil {
+		return // a lease leaves a mark of its own
+	}
+	found := make(elsewhere)
+	for _, a := range list {
+		if a.Worker != c.id {
+			for _, m := range a.InHand {
+				found[m] = struct{}{}
+			}
+		}
+	}
+	c.elsewhere.Store(&found)
+}
+
+// looksElsewhere reports whether the worker holds by lease in a store where others may
+// hold in transactions, whose deaths leave records and no marks.
+func (c *Consumer) looksElsewhere() bool {
+	return c.Backend.Capabilities().HoldsInTransaction && c.leases.Load() && !c.Consume
+}
+
+// findTraces asks for traces of receivers that died with what a batch held by lease has
+// in hand, if the last look at the records gives reason to.
+func (t *batch) findTraces(ctx context.Context) (err error) {
+	found := t.c.elsewhere.Load()
+	if found == nil {
+		return nil
+	}
+	for _, h := range t.holds {
+		if _, ok := (*found)[h.Messages[0].ID]; ok {
+			t.traces, err = t.attend(ctx, false)
+			t.resetRecord() // the lease is record enough
+			return err
+		}
+	}
+	return nil
+}
+
+// clearSuspects leaves in the batch what may be handled together: everything but the
+// suspects, or one of these. The others are given back, for afterwards.
+func (t *batch) clearSuspects(ctx context.Context) (err error) {
+	if t.c.Consume {
+		return nil
+	}
+	if t.lease {
+		err = t.findTraces(ctx)
+	} else {
+		t.traces, err = t.record(ctx, false)
+	}
+	if err != nil {
+		return err
+	}
+	var good, suspects []*backend.Hold
+	for _, h := range t.holds {
+		t.suspect(h.Messages[0])
+		if h.Messages[0].Deaths > 0 {
+			suspects = append(suspects, h)
+		} else {
+			good = append(good, h)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	if len(good) == 0 {
+		good, suspects = suspects[:1], suspects[1:]
+	}
+	for _, h := range suspects {
+		t.suspects = append(t.suspects, h.Group)
+	}
+	t.mu.Lock() // heartbeats prolong the leases of what it has already
+	t.holds = good
+	t.giveBack(suspects)
+	t.mu.Unlock()
+	if good[0].Messages[0].Deaths > 0 {
+		return t.isolate(ctx)
+	}
+	if !t.lease {
+		_, err = t.record(ctx, false)
+	}
+	return err
+}
+
+// isolate has the batch, which is one suspect, handled while no other suspect is.
+// It waits for its turn, and puts the suspect off if that takes long. If the
+// worker that handled it before has died, it is not handled at all.
+func (t *batch) isolate(ctx context.Context) (err error) {
+	select {
+	case t.c.alone <- struct{}{}:
+	case <-time.After(wait.Jitter(postponed)):
+		t.postponed = wait.Jitter(postponed)
+		t.resetRecord()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t.isolated = true
+	if t.traces, err = t.record(ctx, true); err != nil {
+		return err
+	}
+	for _, trace := range t.traces {
+		if trace.Alone && !t.c.Endless {
+			t.charged = t.c.Host.Deadly(t.holds[0].Messages[0].Deaths)
+		}
+	}
+	return nil
+}
+
+// release lets the next suspect be handled.
+func (t *batch) release() {
+	if t.isolated {
+		t.isolated = false
+		<-t.c.alone
+	}
+}
+
+// resetRecord empties the batch's record outside its transaction, before what it has
+// in hand is given back.
+func (t *batch) resetRecord() {
+	if !t.recorded {
+		return
+	}
+	t.recorded = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
+	defer cancel()
+	if _, err := t.c.Backend.PutReader(ctx, t.c.attendance(t.s, t.slot, nil)); err != nil && t.c.Host.Check() == nil {
+		t.c.Log.Warn("parley: the record of a batch could not be emptied", "event", "worker.record", "queue", t.queue.Name, "error", err)
+	}
+}
+
+// clearTraces removes the traces of a suspect that has been dealt with. Its record
+// would only slow down others, and if an operator has it retried it is judged anew.
+func (t *batch) clearTraces() {
+	if len(t.traces) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
+	defer cancel()
+	if err := t.c.Backend.ClearTraces(ctx, t.traces); err != nil && t.c.Host.Check() == nil {
+		t.c.Log.Warn("parley: the traces of a message could not be removed", "event", "worker.acquit", "queue", t.queue.Name, "error", err)
+	}
+}

@@ -1,0 +1,220 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/wait"
+)
+
+// call is a call of a handler.
+type call struct {
+	raw      []*backend.Message
+	messages Messages
+	tx       Work // what the handler writes in, if it has asked for it
+}
+
+// batchPoint is the savepoint before the work of a handler in a batch.
+const batchPoint = "parley_batch_work"
+
+// maxPoints is how many savepoints a transaction may have had: more of them
+// cost everybody on PostgreSQL, which keeps 64 subtransactions of each at hand.
+const maxPoints = 50
+
+// hold notes that a handler is called, and returns its context.
+func (t *batch) hold(k *call) context.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.tx, t.inHand = nil, k
+	return backend.InsideWork(t.ctx, func(waiting context.Context) backend.Tx { return t.inside(waiting, k) })
+}
+
+// openingKey marks the context with which a batch opens its transaction.
+type openingKey struct{}
+
+// inside returns the transaction that a call of a handler has asked for. If only
+// earlier calls have, their work is committed first: the handler at work would wait
+// for the transaction and could not know of it.
+func (t *batch) inside(waiting context.Context, k *call) backend.Tx {
+	if waiting.Value(openingKey{}) == t {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.inHand != k:
+		return nil
+	case k.tx != nil:
+		return k.tx.Store()
+	case t.tx != nil:
+		t.partNow()
+	}
+	return nil
+}
+
+// letGo ends a call: what the handler wrote stays if it succeeded and is undone
+// otherwise. It reports whether the batch can go on.
+func (t *batch) letGo(err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tx := t.inHand.tx
+	t.inHand = nil
+	if tx == nil || t.broken != nil {
+		return t.broken == nil
+	}
+	over := tx.Close() // a handler that keeps it must not write into the next handler's
+	if err == nil && over == nil {
+		t.dirty = true
+		t.ended = append(t.ended, t.tx.Merge(tx)...)
+		return true
+	}
+	if t.c.IsolateBatch {
+		if t.writers > 1 || !t.alone {
+			t.broken = errors.Join(errUndo, err)
+			return false
+		}
+	}
+	ctx, cancel := wait.Cleanup(t.ctx)
+	defer cancel()
+	if !t.point {
+		t.broken = errors.Join(errUndo, err)
+		return false
+	}
+	if e := tx.Store().RollbackTo(ctx, batchPoint); e != nil {
+		t.broken = errors.Join(err, e)
+		return false
+	}
+	return true
+}
+
+// errUndo: a handler failed, and what it wrote cannot be undone by itself.
+var errUndo = errors.New("the batch is undone")
+
+// admit waits until the batch may have a connection. It holds none meanwhile.
+func (t *batch) admit(ctx context.Context) error {
+	t.mu.Lock()
+	has := t.tx != nil || t.admitted || t.over || t.c.Consume
+	t.mu.Unlock()
+	if has {
+		return nil
+	}
+	if err := t.c.Admission.Wait(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.admitted || t.over {
+		t.c.Admission.Leave()
+	} else {
+		t.admitted = true
+	}
+	return nil
+}
+
+// open returns the transaction in which a call works: that in which the batch is
+// acknowledged, with a savepoint before what this handler does.
+func (t *batch) open(ctx context.Context, k *call) (Work, error) {
+	if err := t.admit(ctx); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.c.Consume || t.over || t.inHand != k {
+		return nil, ErrOver
+	}
+	if t.broken != nil {
+		return nil, t.broken
+	}
+	if k.tx != nil {
+		return k.tx, nil
+	}
+	if err := context.Cause(t.ctx); err != nil {
+		return nil, err
+	}
+	if t.tx == nil {
+		// All of them, before the first savepoint: what is locked behind one is free
+		// again when it is rolled back to.
+		begun := time.Now()
+		err := t.reclaim(context.WithValue(ctx, openingKey{}, t), t.holds)
+		t.waited(time.Since(begun))
+		if err != nil {
+			if errors.Is(err, backend.ErrFenced) {
+				t.broken = err
+			}
+			return nil, err
+		}
+		t.taken = len(t.holds)
+	}
+	if err := t.mark(ctx); err != nil {
+		return nil, err
+	}
+	t.writers++
+	k.tx = t.tx.Part(t.holds[t.at].Group)
+	return k.tx, nil
+}
+
+// mark sets the savepoint before a handler's work. It keeps the savepoint that is there if
+// nothing was written since.
+func (t *batch) mark(ctx context.Context) error {
+	if t.c.IsolateBatch && !t.alone {
+		return nil
+	}
+	if t.point && !t.dirty {
+		return nil
+	}
+	if err := t.setPoint(ctx); err != nil {
+		return err
+	}
+	t.points++
+	t.point, t.dirty = true, false
+	return nil
+}
+
+// setPoint sets the savepoint, or sets it anew.
+func (t *batch) setPoint(ctx context.Context) error {
+	if r, ok := t.tx.Store().(backend.Resaver); ok && t.point {
+		return r.Resave(ctx, batchPoint)
+	}
+	if t.point {
+		if err := t.tx.Store().Release(ctx, batchPoint); err != nil {
+			return err
+		}
+	}
+	return t.tx.Store().Savepoint(ctx, batchPoint)
+}
+
+// lateEnds are pauses that leave the server time to find out that a connection is
+// lost, and to end what was under way on it.
+var lateEnds = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
+
+// reclaim opens the batch's transaction over leased groups. A lease that
+// looks like another receiver's may be locked by a transaction of the batch's own that was
+// lost.
+func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) (err error) {
+	err = t.take(ctx, holds)
+	for _, pause := range lateEnds {
+		if !t.torn || !errors.Is(err, backend.ErrFenced) {
+			break
+		}
+		wait.Sleep(ctx, pause)
+		err = t.take(ctx, holds)
+	}
+	return err
+}
+
+// take opens a transaction over leased groups, or fails at once.
+func (t *batch) take(ctx context.Context, holds []*backend.Hold) error {
+	tx, err := t.c.Host.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := tx.Store().Reclaim(ctx, holds); err != nil {
+		t.torn = t.torn || !errors.Is(err, backend.ErrFenced)
+		tx.Rollback(ctx)
+		return err
+	}
+	t.tx = tx
+	return nil
+}

@@ -1,0 +1,137 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// attendance is the record of a reader.
+type attendance struct {
+	backend.ReaderRecord
+	since, until time.Time
+}
+
+// PutReader implements [backend.Backend].
+func (h *Handle) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backend.Trace, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	s, tx := h.store, h.begin()
+	now := s.now()
+	a.InHand = slices.Clone(a.InHand)
+	s.attendances.put(tx, a.Reader, attendance{a, now, now.Add(a.For)})
+	var traces []backend.Trace
+	for _, id := range s.attendances.keys(tx) {
+		other, _ := s.attendances.get(tx, id)
+		if other.Queue != a.Queue || other.Worker == a.Worker || !s.seesDeaths() {
+			continue
+		}
+		for _, m := range other.InHand {
+			if slices.Contains(a.InHand, m) {
+				traces = append(traces, backend.Trace{Message: m, Reader: other.Reader, Worker: other.Worker, Alone: other.Alone})
+			}
+		}
+	}
+	tx.commit()
+	return traces, nil
+}
+
+// ResetReader implements [backend.Tx].
+func (tx *Tx) ResetReader(ctx context.Context, reader backend.ID) error {
+	if err := tx.enter(ctx); err != nil {
+		return err
+	}
+	defer tx.leave()
+	if a, ok := tx.store.attendances.get(tx, reader); ok {
+		a.InHand = nil
+		tx.store.attendances.put(tx, reader, a)
+	}
+	return nil
+}
+
+// ExtendReaders implements [backend.Backend].
+func (h *Handle) ExtendReaders(ctx context.Context, worker backend.ID, d time.Duration) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		if a.Worker == worker {
+			a.until = h.store.now().Add(d)
+			h.store.attendances.put(tx, a.Reader, a)
+		}
+	})
+}
+
+// RemoveReaders implements [backend.Backend].
+func (h *Handle) RemoveReaders(ctx context.Context, worker, reader backend.ID) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		if a.Worker == worker && (reader.IsZero() || a.Reader == reader) {
+			h.store.attendances.delete(tx, a.Reader)
+		}
+	})
+}
+
+// ClearTraces implements [backend.Backend].
+func (h *Handle) ClearTraces(ctx context.Context, traces []backend.Trace) error {
+	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+		n := len(a.InHand)
+		a.InHand = slices.DeleteFunc(slices.Clone(a.InHand), func(id backend.ID) bool {
+			return slices.ContainsFunc(traces, func(t backend.Trace) bool { return t.Reader == a.Reader && t.Message == id })
+		})
+		switch {
+		case len(a.InHand) == n || h.store.fault == FaultTracesStay:
+		case len(a.InHand) == 0:
+			h.store.attendances.delete(tx, a.Reader)
+		default:
+			h.store.attendances.put(tx, a.Reader, a)
+		}
+	})
+}
+
+// ReaderRecords implements [backend.Backend].
+func (h *Handle) ReaderRecords(ctx context.Context) (list []backend.ReaderStatus, err error) {
+	now := h.store.now()
+	err = h.eachReader(ctx, func(_ *Tx, a attendance) {
+		if h.store.fault == FaultInHandUnlisted {
+			a.InHand = nil
+		}
+		list = append(list, backend.ReaderStatus{ReaderRecord: a.ReaderRecord, Since: now.Sub(a.since), Left: a.until.Sub(now)})
+	})
+	return list, err
+}
+
+func (h *Handle) eachReader(ctx context.Context, do func(*Tx, attendance)) error {
+	if err := h.enterMigrated(ctx); err != nil {
+		return err
+	}
+	defer h.leave()
+	tx := h.begin()
+	for _, id := range h.store.attendances.keys(tx) {
+		a, _ := h.store.attendances.get(tx, id)
+		do(tx, a)
+	}
+	tx.commit()
+	return nil
+}
+
+// How long the record of a dead worker is kept.
+const (
+	traceFor = time.Hour
+	emptyFor = 5 * time.Minute // with nothing in hand
+)
+
+// workers removes records of workers that died long ago.
+func (d *work) workers() {
+	for _, id := range d.store.attendances.keys(d.tx) {
+		a, _ := d.store.attendances.get(d.tx, id)
+		dead := d.now.Sub(a.until)
+		if dead > traceFor || dead > emptyFor && len(a.InHand) == 0 {
+			d.store.attendances.delete(d.tx, id)
+			d.moved++
+		}
+	}
+}
+
+// seesDeaths: what a receiver had in hand that died is suspected.
+func (s *Store) seesDeaths() bool { return s.fault != FaultDeathUnseen }

@@ -1,0 +1,218 @@
+package parley_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlite"
+)
+
+// unlucky fails a maintenance job the first time.
+type unlucky struct {
+	backend.Backend
+	job   backend.Job
+	calls atomic.Int64
+	again chan struct{}
+}
+
+func (u *unlucky) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+	if job == u.job {
+		switch u.calls.Add(1) {
+		case 1:
+			return 0, 0, errors.New("a deadlock")
+		case 2:
+			close(u.again)
+		}
+	}
+	return u.Backend.Maintain(ctx, job, limit)
+}
+
+// TestDutyAfterError: a maintenance job that failed is done again soon, also one that is
+// rarely done.
+func TestDutyAfterError(t *testing.T) {
+	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	must(be.Migrate(t.Context()))
+	u := &unlucky{Backend: be, job: backend.JobGroups, again: make(chan struct{})}
+	b, err := parley.New(t.Context(), u, &parley.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	defer b.Close()
+	select {
+	case <-u.again:
+	case <-time.After(20 * time.Second):
+		t.Error("not within 20 s; it is done each minute when nothing fails")
+	}
+}
+
+// refusing does not let the program's role do maintenance jobs.
+type refusing struct {
+	backend.Backend
+	calls chan struct{}
+}
+
+func (r *refusing) Maintain(_ context.Context, job backend.Job, _ int) (int, time.Duration, error) {
+	if job == backend.JobDelayed {
+		r.calls <- struct{}{}
+	}
+	return 0, 0, backend.ErrDenied
+}
+
+func (r *refusing) Withheld(context.Context, int) ([]backend.WithheldStream, error) {
+	return nil, backend.ErrDenied
+}
+
+// TestDeniedDutyIsLoggedOnce: the log is told once of each maintenance job that the program's role
+// may not do, however often it falls due.
+func TestDeniedDutyIsLoggedOnce(t *testing.T) {
+	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	r := &refusing{be, make(chan struct{})}
+	var log lines
+	b, err := parley.New(t.Context(), r, &parley.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must(err)
+	defer b.Close()
+	<-r.calls
+	must(b.Migrate(t.Context()))
+	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+	for range 5 {
+		_, err := b.Post(t.Context(), "q", parley.Payload{}, parley.After(time.Millisecond))
+		must(err)
+		<-r.calls // it has fallen due
+	}
+	go func() {
+		for range r.calls {
+		}
+	}()
+	must(b.Close())
+	close(r.calls)
+	if n := log.count("job=delayed"); n != 1 {
+		t.Errorf("%d lines tell of a job that the role may not do, want one:\n%s", n, log.text())
+	}
+}
+
+// counting counts looks at withheld messages.
+type counting struct {
+	backend.Backend
+	looks atomic.Int64
+}
+
+func (c *counting) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
+	c.looks.Add(1)
+	return c.Backend.Withheld(ctx, limit)
+}
+
+// TestStuckWithheldIsLookedAtEverLess: receivers that find nothing do not try again and
+// again to deliver what cannot be delivered, and deliver it soon when it can be.
+func TestStuckWithheldIsLookedAtEverLess(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	be, err := sqlite.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	must(be.Migrate(ctx))
+	c := &counting{Backend: be}
+	b, err := parley.New(ctx, c, nil)
+	must(err)
+	defer b.Close()
+	must(b.Define(ctx, parley.Catalog{
+		Types:     []parley.MessageType{{Name: "m"}},
+		Contracts: []parley.Contract{{Name: "c", Messages: []parley.ContractEntry{{Type: "m", SentBy: parley.ByInitiator}}}},
+		Queues:    []parley.Queue{{Name: "from"}, {Name: "to"}, {Name: "other"}},
+		Services:  []parley.Service{{Name: "From", Queue: "from"}, {Name: "To", Queue: "to", Contracts: []string{"c"}}},
+	}))
+	must(b.Admin().DisableQueue(ctx, "to"))
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		conv, err := tx.Begin(ctx, "From", "To", &parley.DialogOptions{Contract: "c"})
+		if err == nil {
+			err = conv.Send(ctx, "m", nil)
+		}
+		return err
+	}))
+	c.looks.Store(0)
+	var receivers sync.WaitGroup
+	for range 4 {
+		receivers.Go(func() {
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+				_, err := b.Receive(ctx, "other", &parley.ReceiveOptions{Wait: 10 * time.Millisecond})
+				if !errors.Is(err, parley.ErrNoMessage) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	receivers.Wait()
+	if n := c.looks.Load(); n == 0 || n > 15 {
+		t.Errorf("%d looks within three seconds, want some and at most 15", n)
+	}
+	must(b.Admin().EnableQueue(ctx, "to"))
+	d, err := b.Receive(ctx, "to", &parley.ReceiveOptions{Wait: 10 * time.Second})
+	must(err)
+	must(d.Ack(ctx))
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lines) count(part string) int { return strings.Count(l.text(), part) }
+
+// busy has always more to do of the maintenance job of delayed posts.
+type busy struct {
+	backend.Backend
+	timers chan struct{}
+	once   sync.Once
+}
+
+func (u *busy) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+	switch job {
+	case backend.JobDelayed:
+		return limit, 0, ctx.Err()
+	case backend.JobTimers:
+		u.once.Do(func() { close(u.timers) })
+	}
+	return u.Backend.Maintain(ctx, job, limit)
+}
+
+// TestBusyDutyLeavesOthersTheirTurn: a backlog of one maintenance job keeps no other from being
+// done, nor a receiver that does what is due from looking for messages.
+func TestBusyDutyLeavesOthersTheirTurn(t *testing.T) {
+	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
+	must(err)
+	must(be.Migrate(t.Context()))
+	u := &busy{Backend: be, timers: make(chan struct{})}
+	b, err := parley.New(t.Context(), u, &parley.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	defer b.Close()
+	select {
+	case <-u.timers:
+	case <-time.After(20 * time.Second):
+		t.Fatal("timers are not looked at while delayed posts are due")
+	}
+	must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+	_, err = b.Receive(t.Context(), "q", nil)
+	if !errors.Is(err, parley.ErrNoMessage) {
+		t.Errorf("receive: %v, want ErrNoMessage", err)
+	}
+}

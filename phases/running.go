@@ -1,0 +1,208 @@
+package phases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/wait"
+)
+
+// Running is a task in its handler's hands.
+type Running struct {
+	// ID is the same at every attempt: the key of effects outside the database
+	// (Tx.Once).
+	ID      parley.ID
+	Plan    string
+	Phase   int
+	Type    string
+	Body    []byte
+	Attempt int // 1 at first
+
+	pool    *Pool
+	hold    backend.TaskHold
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	tx      *parley.OwnTx
+	leave   func()       // what goes with tx
+	open    atomic.Value // of tx
+	settled bool
+}
+
+// inside returns the transaction that the handler has opened.
+func (t *Running) inside(context.Context) backend.Tx {
+	tx, _ := t.open.Load().(backend.Tx)
+	return tx
+}
+
+// Tx opens the transaction in which the task becomes done when its handler returns nil,
+// together with what the handler writes in it: exactly once. It fails with
+// parley.ErrFenced if another worker has the task by now. On a store with a single writer
+// all other writers wait for the transaction, so call it last.
+func (t *Running) Tx(ctx context.Context) (*parley.Tx, error) {
+	if t.tx != nil {
+		return t.tx.Tx, nil
+	}
+	leave, err := t.pool.b.Admit(ctx)
+	if err != nil {
+		return nil, failTask(t.ID, err)
+	}
+	tx, err := t.pool.b.Begin(ctx)
+	if err != nil {
+		leave()
+		return nil, failTask(t.ID, err)
+	}
+	be, err := tx.Backend()
+	if err == nil {
+		err = be.LockTask(ctx, t.hold)
+	}
+	if err != nil {
+		tx.Rollback(ctx)
+		leave()
+		return nil, failTask(t.ID, err)
+	}
+	t.tx, t.leave = tx, leave
+	t.open.Store(be)
+	return tx.Tx, nil
+}
+
+func failTask(id parley.ID, err error) error {
+	if errors.Is(err, parley.ErrFenced) {
+		return &parley.Error{Op: "task", Object: id.String(), Err: err, Hint: "it belongs to another worker by now, or its plan was deleted"}
+	}
+	return parley.WrapError("task", id.String(), err)
+}
+
+// Dead makes an error of a handler one after which the task is not tried
+// again.
+func Dead(err error) error {
+	if err = guard.Sound(err); err == nil {
+		err = errors.New("its handler wants it dead")
+	}
+	return &dead{err}
+}
+
+type dead struct{ err error }
+
+func (e *dead) Error() string { return e.err.Error() }
+func (e *dead) Unwrap() error { return e.err }
+
+// do has a task done by its handler.
+func (p *Pool) do(ctx context.Context, t *Running) taskEnd {
+	start := time.Now()
+	err := p.run(ctx, t)
+	e := taskEnd{t: t, settled: t.settled, took: time.Since(start)}
+	if !t.settled {
+		e.outcome = p.outcome(ctx, t, err)
+	}
+	p.mu.Lock()
+	delete(p.held, t.ID)
+	p.mu.Unlock()
+	t.cancel(nil)
+	return e
+}
+
+// errStopped is why a task was not tried to the end: the pool stops.
+var errStopped = errors.New("the task pool stops")
+
+// run calls the handler and ends its transaction, if it has one.
+func (p *Pool) run(ctx context.Context, t *Running) (err error) {
+	if t.ctx.Err() != nil {
+		return errStopped // or another cause: see outcome
+	}
+	if deaths := t.hold.Attempt - t.hold.MaxAttempts; deaths > p.opt.MaxDeaths {
+		return Dead(fmt.Errorf("its worker has died %d times", deaths))
+	}
+	handler := p.handlers[t.Type]
+	if handler == nil {
+		handler = p.handlers[""]
+	}
+	if handler == nil {
+		return Dead(fmt.Errorf("there is no handler for tasks of type %q", t.Type))
+	}
+	defer func() {
+		if t.tx != nil {
+			t.tx.Rollback(ctx) // unless it has been committed
+			t.leave()
+		}
+	}()
+	err = runTask(backend.InsideWork(t.ctx, t.inside), handler, t)
+	if err != nil || t.tx == nil {
+		return err
+	}
+	ctx, cancel := wait.Cleanup(ctx)
+	defer cancel()
+	be, err := t.tx.Backend()
+	if err == nil {
+		err = be.FinishTask(ctx, t.hold, backend.TaskOutcome{State: StateDone})
+	}
+	if err == nil {
+		err = t.tx.Notify(ctx, backend.TasksTopic)
+	}
+	if err == nil {
+		err = t.tx.Commit(ctx)
+	}
+	switch {
+	case err == nil:
+		t.settled = true
+		p.strikes.Clear(t.ID)
+	case errors.Is(err, parley.ErrFenced):
+		t.cancel(parley.ErrFenced)
+	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.strikes.Add(t.ID, err) < strikes.Charged, p.b.Unavailable(err):
+		// The task has not failed. If it was committed all the same, giving it
+		// back does nothing.
+		err = fmt.Errorf("%w: %w", errStopped, err)
+	}
+	return err
+}
+
+// runTask calls a handler in a goroutine of its own, which the handler may end.
+func runTask(ctx context.Context, handler Handler, t *Running) error {
+	done := make(chan error, 1)
+	go func() {
+		err := guard.ErrExited
+		defer func() { done <- err }()
+		err = guard.Call(func() error { return handler(ctx, t) })
+	}()
+	return <-done
+}
+
+// outcome is what is stored of a task that did not end in its own transaction.
+func (p *Pool) outcome(ctx context.Context, t *Running, err error) backend.TaskOutcome {
+	o := backend.TaskOutcome{State: StateDone}
+	if err == nil {
+		return o
+	}
+	o.Error = guard.Text(err)
+	var d *dead
+	switch cause := context.Cause(t.ctx); {
+	case errors.Is(cause, ErrCancelled):
+		o.State = StateCancelled
+	case errors.Is(err, errStopped), t.ctx.Err() != nil:
+		o.State = StateQueued
+	case errors.As(err, &d), t.Attempt >= t.hold.MaxAttempts:
+		o.State = StateDead
+	default:
+		o.State, o.Delay = StateFailed, p.backoff(t.Attempt)
+	}
+	if o.State == StateDead || o.State == StateFailed {
+		p.b.Logger().Warn("parley: a task has failed", append(guard.Stack(err), "task", t.ID, "plan", t.Plan,
+			"attempt", t.Attempt, "state", o.State, "error", guard.FirstLine(o.Error))...)
+	}
+	return o
+}
+
+// backoff is the pause after a number of failed attempts.
+func (p *Pool) backoff(failed int) time.Duration {
+	var d time.Duration
+	if !guard.Hook(p.b.Logger(), "Backoff", func() { d = p.opt.Backoff(failed) }) {
+		d = backoff(failed)
+	}
+	return max(0, d)
+}

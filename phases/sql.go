@@ -1,0 +1,53 @@
+package phases
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// SQLType is the type of tasks that are SQL statements.
+const SQLType = "sql"
+
+// SQL makes a task of a statement, for pools that run such (RunSQL).
+func SQL(phase int, statement string) Task {
+	return Task{Phase: phase, Type: SQLType, Body: []byte(statement)}
+}
+
+// RunSQL returns a handler that runs a task's body as a statement on db, on a
+// connection of its own: a statement that is killed, or that kills its
+// connection, fails its task and nothing else. It runs outside of the task's
+// transaction, so a statement whose worker dies is run again, after parts of it
+// may have been committed.
+//
+// No pool runs statements unless it is given this handler:
+//
+//	phases.Handlers{phases.SQLType: phases.RunSQL(db)}
+//
+// Know what that means: everyone who can submit tasks, or write to Parley's tables, can
+// then do anything that the user of db may do. Open db as a user with the rights that the
+// tasks need and no others, which is best not the user of the Broker.
+func RunSQL(db *sql.DB) Handler {
+	return func(ctx context.Context, t *Running) (err error) {
+		if len(t.Body) == 0 {
+			return Dead(errors.New("the task has no statement"))
+		}
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				// Whatever the statement left behind ends with its connection.
+				_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+			}
+			conn.Close()
+		}()
+		if _, err := conn.ExecContext(ctx, string(t.Body)); err != nil {
+			return fmt.Errorf("statement: %w", err)
+		}
+		return nil
+	}
+}
