@@ -463,7 +463,8 @@ func checkSlowHandler(e *env) {
 		start = time.Now()
 		w.posts(nil, mixed...)
 		w.once(w.effects(60), bodies[:60])
-		if d := time.Since(start); d > alone+budget+2*time.Second {
+		// Otherwise they would wait for the end of the slow one, which comes last of all.
+		if d := time.Since(start); d > alone+budget+10*time.Second {
 			e.Errorf("60 quick messages took %v beside a slow one, and %v without it", d, alone)
 		}
 		time.Sleep(lease * 5 / 4)

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,11 +30,7 @@ func rewritten(t *testing.T, server string) (*backendtest.Fixture, *atomic.Point
 	}
 	now := new(atomic.Pointer[func(string) string])
 	db := backendtest.Rewrite(connector, func(query string) string {
-		text := strings.TrimSpace(query)
-		if rest, ok := strings.CutPrefix(text, "SET STATEMENT "); ok {
-			_, text, _ = strings.Cut(rest, " FOR ")
-			text = strings.TrimSpace(text)
-		}
+		text := settings.ReplaceAllString(query, "")
 		if f := now.Load(); f != nil && strings.HasPrefix(text, "SELECT") && withoutSubqueries(text) != text {
 			return (*f)(query)
 		}
@@ -42,6 +39,9 @@ func rewritten(t *testing.T, server string) (*backendtest.Fixture, *atomic.Point
 	t.Cleanup(func() { db.Close() })
 	return backendtest.New(t, open(t, db, nil)), now
 }
+
+// settings matches what statements set for themselves alone.
+var settings = regexp.MustCompile(`^\s*(/\*M! )?SET STATEMENT .*? FOR (\*/)?\s*`)
 
 // withoutSubqueries puts NULL in the place of each subquery of a statement. A server that is
 // told to end the statement after it has read a row answers like that: each subquery that has
@@ -158,16 +158,18 @@ func TestInterruptedReads(t *testing.T) {
 	})
 }
 
-// TestStatementTimeout is the same with real time-outs of the server.
+// TestStatementTimeout is the same with real time-outs of the server, in the place of the
+// settings that keep a session's away.
 func TestStatementTimeout(t *testing.T) {
 	server := backendtest.Server(t, "mariadb", "PARLEY_TEST_MARIADB", "the URL of a database for tests")
 	f, rewrite := rewritten(t, server)
 	timed := func(query string) string {
-		limit := fmt.Sprintf("SET STATEMENT max_statement_time = %f", float64(20+rand.IntN(200))/1e6)
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(query), "SET STATEMENT "); ok {
-			return limit + ", " + rest
+		limit := fmt.Sprintf("max_statement_time = %f", float64(20+rand.IntN(200))/1e6)
+		timed := strings.Replace(query, "max_statement_time = 0", limit, 1)
+		if timed == query {
+			t.Errorf("this statement has the session's time-out:\n%s", query)
 		}
-		return limit + " FOR " + query
+		return timed
 	}
 	failed, all := 0, 0
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && !t.Failed(); {
