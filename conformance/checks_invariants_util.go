@@ -10,20 +10,22 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // invPatience bounds what must not wait for another transaction. A call that does wait
 // in these checks would wait until their end, so it can be generous.
-const invPatience = 5 * time.Second
+const invPatience = 15 * time.Second
 
 // invPrompt ends the check if f waits.
 func invPrompt(e *env, what string, f func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(e.Ctx, invPatience)
+	ctx, cancel := context.WithTimeout(e.Ctx, slow.By(invPatience))
 	defer cancel()
 	err := f(ctx)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
+		e.late()
 		e.fail(fmt.Sprintf("%s: waited for more than %v (%v)", what, invPatience, err))
 		runtime.Goexit()
 	default:

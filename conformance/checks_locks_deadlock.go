@@ -40,9 +40,7 @@ func checkLockDeadlock(e *env) {
 		victim, other = b, first
 	}
 	e.Is(r.err, backend.ErrLockDeadlock)
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("of two owners that wait for each other one was told after %v", took)
-	}
+	e.Within(queSlow, time.Since(start), "of two owners that wait for each other one was told after %v")
 	// The victim still has what it had, and letting go of it helps the other.
 	held := map[backend.Session]string{a: mine, b: theirs}[victim]
 	lckMode(e, victim, held, backend.LockX)
@@ -140,9 +138,7 @@ func checkLockDeadlockTx(e *env) {
 	start := time.Now()
 	victim := <-ends
 	e.Is(victim.err, backend.ErrLockDeadlock)
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("of two transactions that wait for each other one was told after %v", took)
-	}
+	e.Within(queSlow, time.Since(start), "of two transactions that wait for each other one was told after %v")
 	if _, err := victim.tx.Once(e.Ctx, e.Name("after"), time.Hour); err != nil {
 		e.Fatalf("the transaction of a victim does not go on: %v", err)
 	}

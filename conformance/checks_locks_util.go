@@ -122,8 +122,6 @@ func lckGrantedSoon(e *env, c <-chan lckGranted) backend.Grant {
 	if !r.g.Waited {
 		e.Errorf("a request that waited was granted as one that did not")
 	}
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("a request was granted %v after it could be", took)
-	}
+	e.Within(queSlow, time.Since(start), "a request was granted %v after it could be")
 	return r.g
 }

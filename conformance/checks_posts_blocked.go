@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // eachStream is the beginning of scripts about messages of one group, of a conversation and of a key.
@@ -118,12 +119,13 @@ func init() {
 // rarely is a world whose polling cannot explain that a receiver gets something in time.
 func rarely(e *env) *world { return e.WorldOn(e.Broker(&parley.Options{Poll: quePoll})) }
 
-const (
-	// queSlow is within what a wake-up must come even on a busy machine.
-	queSlow = 3 * time.Second
+// queSlow is within what a wake-up must come: half of the time after which it was missed.
+const queSlow = 10 * time.Second
+
+var (
 	// queLost is after what a receiver that waits has missed it.
-	queLost = 10 * time.Second
+	queLost = slow.By(2 * queSlow)
 	// quePoll is how often receivers look by themselves: too rarely to explain
 	// that anything comes in time.
-	quePoll = 30 * time.Second
+	quePoll = slow.By(3 * queSlow)
 )

@@ -126,9 +126,7 @@ func queWoken(e *env, c <-chan queReceived, since time.Time, within time.Duratio
 	if got := bodiesOf(r.d.Messages); len(got) != 1 || got[0] != body {
 		e.Errorf("a receiver that waits got %q, want %q", got, body)
 	}
-	if passed > within {
-		e.Errorf("a receiver that waits got its message after %v, want at once", passed)
-	}
+	e.Within(within, passed, "a receiver that waits got its message after %v, want at once")
 	e.Must(r.d.Ack(e.Ctx))
 }
 
@@ -142,16 +140,17 @@ func checkEmptyWait(e *env) {
 		b, looks := queCounted(e, &parley.Options{Poll: c.poll})
 		r := <-queReceive(e, b, w.SQ, wait)
 		e.Is(r.err, parley.ErrNoMessage)
-		if r.took < wait-tmrEarly || r.took > wait+queSlow {
+		if r.took < wait-tmrEarly {
 			e.Errorf("a receive with a wait of %v returned after %v", wait, r.took)
 		}
+		e.Within(wait+queSlow, r.took, "a receive whose wait was over returned after %v")
 		if n := looks.n.Load(); n < 1 || n > c.looks {
 			e.Errorf("a receive that waited %v on an empty queue, with a poll every %v, looked %d times, want at most %d", r.took, c.poll, n, c.looks)
 		}
 		looks.n.Store(0)
-		if r := <-queReceive(e, b, w.SQ, 0); !errors.Is(r.err, parley.ErrNoMessage) || r.took > queSlow {
-			e.Errorf("a receive without a wait returned %v after %v, want %v at once", r.err, r.took, parley.ErrNoMessage)
-		}
+		r = <-queReceive(e, b, w.SQ, 0)
+		e.Is(r.err, parley.ErrNoMessage)
+		e.Within(queSlow, r.took, "a receive without a wait returned after %v")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -89,7 +90,7 @@ func recHammer(e *env, ordered bool, keys int, d time.Duration) *recLoad {
 		if n != last {
 			last, at = n, time.Now()
 		}
-		if missing == 0 || time.Since(at) > 8*time.Second {
+		if missing == 0 || time.Since(at) > slow.By(15*time.Second) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -109,7 +110,7 @@ func (l *recLoad) more(begun time.Time, d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	passed := time.Since(begun)
-	return l.w.Ctx.Err() == nil && (passed < d || passed < 20*time.Second && len(l.ended) < recEnough)
+	return l.w.Ctx.Err() == nil && (passed < d || passed < slow.By(20*time.Second) && len(l.ended) < recEnough)
 }
 
 func (l *recLoad) send(at int, s *parley.Sender, body string, second bool) {

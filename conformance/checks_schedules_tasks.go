@@ -139,9 +139,7 @@ func checkTaskKilled(e *env) {
 		return nil
 	}}, phases.PoolOptions{Plans: []string{s.Name()}})
 	e.Must(s.Wait(e.Ctx))
-	if took := time.Since(killed); took > schLease+2*queSlow {
-		e.Errorf("the tasks of a worker that was killed were done after %v, its lease was %v", took, schLease)
-	}
+	e.Within(schLease+2*queSlow, time.Since(killed), "the tasks of a worker that was killed were done after %v")
 	log := schLog(e, s)
 	schInOrder(e, log)
 	for _, t := range log {
@@ -236,9 +234,7 @@ func checkTasksWait(e *env) {
 	start := time.Now()
 	e.Must(quick.Submit(e.Ctx, schTasks(1, 2, 3)...))
 	e.Must(quick.Wait(e.Ctx))
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("three short tasks took %v beside a schedule that waits", took)
-	}
+	e.Within(queSlow, time.Since(start), "three short tasks took %v beside a schedule that waits")
 	if n, err := slow.Cancel(e.Ctx); err != nil || n != 1000 {
 		e.Errorf("%d waiting tasks were cancelled, %v, want 1000", n, err)
 	}

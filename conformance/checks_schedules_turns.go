@@ -187,9 +187,7 @@ func checkScheduleReleased(e *env) {
 	for range 2 {
 		e.Is(<-waited, phases.ErrNoPlan)
 	}
-	if took := time.Since(start); took > queSlow {
-		e.Errorf("waits ended %v after the schedule was released", took)
-	}
+	e.Within(queSlow, time.Since(start), "waits ended %v after the schedule was released")
 	for range 2 {
 		e.Must(s.Delete(e.Ctx))
 		e.Is(s.Wait(e.Ctx), phases.ErrNoPlan)

@@ -32,6 +32,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Store is what is checked.
@@ -349,6 +350,7 @@ func (r *runner) run(ctx context.Context, c check) Result {
 	if err := r.renew(ctx, c); err != nil {
 		return Result{ID: c.ID, Name: c.Name, Failed: err.Error(), Broken: sentence(c.ID)}
 	}
+	limit = slow.By(limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e := &env{Ctx: ctx, r: r, check: c}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // env is what a check works with. Its failing methods end the check when they
@@ -30,6 +31,7 @@ type env struct {
 	undo     []func()
 	prefix   string
 	shares   bool                        // the broker of the runner
+	expired  bool                        // something has not come in time
 	explain  func(failure string) string // of the script that runs
 }
 
@@ -94,6 +96,10 @@ func (e *env) fail(s string) {
 			return // it only follows from what was wrong before
 		}
 		s += " (the time of the whole check was over: look for what waits)"
+		e.expired = true
+	}
+	if e.expired && len(e.failures) == 0 {
+		s = slow.Expired + s
 	}
 	if len(e.failures) < 20 {
 		e.failures = append(e.failures, s)
@@ -219,21 +225,35 @@ func (e *env) Holds() []parley.Hold {
 	return []parley.Hold{parley.HoldLease}
 }
 
-// Soon repeats f until it returns true, for at most d: for what becomes true
-// without telling. It reports whether it did. On a machine so busy that f is
-// slow it waits longer, for as many looks as there would be on another, since
-// what it waits for is as slow.
+// Soon repeats f until it returns true, for at most d, which is longer on a slow machine: for
+// what becomes true without telling. It reports whether it did.
 func (e *env) Soon(d time.Duration, f func() bool) bool {
-	begun := time.Now()
-	enough := int(d / (25 * time.Millisecond))
-	for looks := 1; ; looks++ {
-		if f() {
-			return true
-		}
-		passed := time.Since(begun)
-		if passed > d && looks >= enough || passed > 6*d || e.Ctx.Err() != nil {
-			return false
-		}
-		time.Sleep(5 * time.Millisecond)
+	is := false
+	slow.Poll(slow.By(d), func() (any, bool) {
+		is = f()
+		return nil, is || e.Ctx.Err() != nil
+	})
+	if !is {
+		e.late()
 	}
+	return is
+}
+
+// late notes that something has not come in time. If the check fails now, it is a matter of time
+// alone.
+func (e *env) late() {
+	e.mu.Lock()
+	e.expired = true
+	e.mu.Unlock()
+}
+
+// Within fails the check if something took longer than the bound, which is longer on a slow
+// machine. The text says what took %v.
+func (e *env) Within(bound, took time.Duration, text string) {
+	if took <= slow.By(bound) {
+		return
+	}
+	e.late()
+	_, file, line, _ := runtime.Caller(1)
+	e.fail(at(file, line) + fmt.Sprintf(text, took))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -80,7 +81,8 @@ func init() {
 			return nil
 		},
 		"within": func(s *script, st *scriptStep) error {
-			if passed, want := s.timed(); passed > want {
+			if passed, want := s.timed(); passed > slow.By(want) {
+				s.late()
 				s.failf("after %v, want at most %v", passed, want)
 			}
 			return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // verbs are what a script can do. A verb takes its words from the step; what it leaves, or
@@ -498,7 +499,8 @@ func receiveVerb(s *script, st *scriptStep) error {
 	}
 	start := time.Now()
 	d, err := s.broker().Receive(s.Ctx, queue, &o)
-	if took := time.Since(start); took > o.Wait+invPatience {
+	if took := time.Since(start); took > o.Wait+slow.By(invPatience) {
+		s.late()
 		s.failf("it took %v", took)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // snapshots runs a test on both servers, on MariaDB with innodb_snapshot_isolation OFF
@@ -152,18 +153,11 @@ func TestBatchWaitsForItsSecondGuard(t *testing.T) {
 func waiting(t *testing.T, server string) {
 	t.Helper()
 	db := connect(t, server, "", nil)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(150 * time.Millisecond) {
-		var n int
-		if err := db.QueryRow("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		if n > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("no transaction waits for a lock")
-		}
-	}
+	slow.Eventually(t, 20*time.Second, "a transaction waits for a lock", func() (any, bool) {
+		time.Sleep(150 * time.Millisecond)
+		n := backendtest.Number(t, db, "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+		return n, n > 0
+	})
 }
 
 // joinedRead joins a transaction at the engines' own level that has read something.

@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // TestSettings runs the backend's tests on handles with settings that change the
@@ -152,9 +153,10 @@ func TestKilled(t *testing.T) {
 			t.Error("what was sent in a killed transaction has arrived")
 		}
 		var got []string
-		for end := time.Now().Add(10 * time.Second); len(got) == 0 && time.Now().Before(end); {
+		slow.Eventually(t, 30*time.Second, "what was sent before arrives", func() (any, bool) {
 			got = f.Drain(f.QB)
-		}
+			return got, len(got) > 0
+		})
 		f.Equal("drained", got, []string{"1"})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/conformance"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // TestConformancePGX runs the suite on handles of a *sql.DB of pgx, which also
@@ -61,12 +62,10 @@ func sharing(t *testing.T, driver, dsn string, o postgres.Options) conformance.S
 	open := func(schema string) (backend.Backend, error) { return on(db, schema) }
 	// What is closed holds no connection of the pool's any more.
 	t.Cleanup(func() {
-		for end := time.Now().Add(5 * time.Second); db.Stats().InUse > 0; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Errorf("%d connections are in use after everything was closed", db.Stats().InUse)
-				return
-			}
-		}
+		slow.Eventually(t, 20*time.Second, "no connection is in use after everything was closed", func() (any, bool) {
+			n := db.Stats().InUse
+			return n, n == 0
+		})
 	})
 	own := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	var fresh string

@@ -45,7 +45,7 @@ func TestHeldOrder(t *testing.T) {
 	long, short := f.Request(f.QP), f.Request(f.QP)
 	short.Lease = 200 * time.Millisecond
 	first := f.One(short)
-	second, third := f.One(short), f.One(long)
+	second, third := f.One(long), f.One(long)
 	walked(1)
 	f.OK(f.Backend.Extend(f.Ctx, []*backend.Hold{second}, time.Minute))
 	time.Sleep(short.Lease + 50*time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func path(t *testing.T) string { return filepath.Join(t.TempDir(), "test.db") }
@@ -372,9 +373,10 @@ func TestTwoStores(t *testing.T) {
 		errs <- nil
 	}()
 	var got []string
-	for deadline := time.Now().Add(30 * time.Second); len(got) < n && time.Now().Before(deadline); {
+	slow.Eventually(t, 30*time.Second, "all posts arrive", func() (any, bool) {
 		got = append(got, one.Drain(one.QP)...)
-	}
+		return len(got), len(got) >= n
+	})
 	one.OK(<-errs)
 	one.Equal("posts", len(got), n)
 	for i, s := range got {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // TestMain is the command itself in a child process, which a test gives a terminal.
@@ -107,16 +109,11 @@ func (s *screenOf) shows(want ...string) {
 // writes waits until the command has written all texts.
 func (s *screenOf) writes(want ...string) {
 	s.t.Helper()
-	text := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	slow.Eventually(s.t, 20*time.Second, fmt.Sprintf("the command writes %q", want), func() (any, bool) {
 		s.mu.Lock()
-		text = s.text
-		s.mu.Unlock()
-		if !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(text, w) }) {
-			return
-		}
-	}
-	s.t.Fatalf("the command has not written one of %q:\n%q", want, text)
+		defer s.mu.Unlock()
+		return s.text, !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(s.text, w) })
+	})
 }
 
 // TestTopOnTerminal drives the interactive top as a person does.
@@ -133,14 +130,10 @@ func TestTopOnTerminal(t *testing.T) {
 	s.types("\r", "1 of 4")
 	s.types("j")
 	s.types("r", "is ready again")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if list, err := b.Admin().Parked(t.Context(), "work", 10); err == nil && len(list) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("group %s is still parked", group)
-		}
-	}
+	slow.Eventually(t, 20*time.Second, fmt.Sprintf("group %s is not parked any more", group), func() (any, bool) {
+		list, err := b.Admin().Parked(t.Context(), "work", 10)
+		return err, err == nil && len(list) == 0
+	})
 	s.types("q")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/parleytest"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
@@ -179,16 +180,11 @@ func TestWorker(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker(ctx, k.Broker) }()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	slow.Eventually(t, time.Minute, "a mail is sent", func() (any, bool) {
 		var n int
 		must(db.QueryRow("SELECT count(*) FROM sent").Scan(&n))
-		if n == 1 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("nothing was sent within a minute")
-		}
-	}
+		return n, n == 1
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -98,7 +98,7 @@ func batches(ctx context.Context, b *parley.Broker, o options, out io.Writer) er
 			return err
 		}
 		if i == 0 {
-			if err := monitor(ctx, b, out); err != nil {
+			if err := monitor(ctx, b, s, out); err != nil {
 				return err
 			}
 		}
@@ -122,8 +122,8 @@ func batches(ctx context.Context, b *parley.Broker, o options, out io.Writer) er
 	return nil
 }
 
-// monitor shows what runs, once the first group does.
-func monitor(ctx context.Context, b *parley.Broker, out io.Writer) error {
+// monitor shows what runs, once all of the first group does. If its tasks have ended before that, it shows nothing.
+func monitor(ctx context.Context, b *parley.Broker, s *phases.Plan, out io.Writer) error {
 	for {
 		list, err := phases.Log(ctx, b, phases.Query{Running: true, Limit: 10})
 		if err != nil {
@@ -134,6 +134,10 @@ func monitor(ctx context.Context, b *parley.Broker, out io.Writer) error {
 				fmt.Fprintf(out, "running: %s, phase %d, type %s, attempt %d\n", t.Plan, t.Phase, t.Type, t.Attempts)
 			}
 			return nil
+		}
+		progress, err := s.Progress(ctx)
+		if err != nil || progress.Over {
+			return err
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):

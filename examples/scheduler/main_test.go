@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/phases"
 )
 
@@ -38,7 +39,7 @@ func TestScheduler(t *testing.T) {
 			}
 			defer b.Backend().Uninstall(context.Background())
 			var out strings.Builder
-			if err := schedule(t.Context(), b, options{unit: 10 * time.Millisecond, workers: 8, many: 300, active: 3}, &out); err != nil {
+			if err := schedule(t.Context(), b, options{unit: slow.By(10 * time.Millisecond), workers: 8, many: 300, active: 3}, &out); err != nil {
 				t.Fatal(err)
 			}
 			for i, group := range groups {

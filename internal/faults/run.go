@@ -14,13 +14,14 @@ import (
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 const childVariable = "PARLEY_FAULTS_PROGRAM"
 
 // stall is how long nothing may be settled while messages wait. A broken connection
 // is noticed, and a lease runs out, well before.
-const stall = 15 * time.Second
+var stall = slow.By(15 * time.Second)
 
 type options struct {
 	db                           string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 var modes = []backend.LockMode{backend.LockIS, backend.LockS, backend.LockU, backend.LockIX, backend.LockX}
@@ -55,7 +56,7 @@ func TestLockMatrix(t *testing.T) {
 // waiting waits until so many requests wait for locks.
 func (b *bench) waiting(n int) {
 	b.Helper()
-	for end := time.Now().Add(5 * time.Second); ; {
+	slow.Eventually(b, 20*time.Second, fmt.Sprintf("%d requests wait", n), func() (any, bool) {
 		list, err := b.h.AppLocks(ctx, "")
 		b.must(err)
 		got := 0
@@ -64,14 +65,8 @@ func (b *bench) waiting(n int) {
 				got++
 			}
 		}
-		if got == n {
-			return
-		}
-		if time.Now().After(end) {
-			b.Fatalf("%d wait, want %d", got, n)
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
+		return got, got == n
+	})
 }
 
 // ask asks for a lock in the background.

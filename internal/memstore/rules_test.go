@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Rules that no other test comes across.
@@ -276,10 +277,12 @@ func TestListen(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- b.h.Listen(until, func(queue int64) { woken <- queue }) }()
 	other := b.store.Open()
-	for end := time.Now().Add(time.Second); len(woken) < 2 && time.Now().Before(end); { // it may not listen yet
-		b.must(other.Notify(ctx, []int64{queueB}))
-		time.Sleep(time.Millisecond)
-	}
+	slow.Eventually(t, 20*time.Second, "it is woken", func() (any, bool) { // it may not listen yet
+		if len(woken) < 2 {
+			b.must(other.Notify(ctx, []int64{queueB}))
+		}
+		return len(woken), len(woken) >= 2
+	})
 	stop()
 	b.want(<-ended, context.Canceled)
 	if len(woken) < 2 || <-woken != 0 || <-woken != queueB {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -188,7 +190,7 @@ var atWork = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)?(START TRANSACTION|SA
 
 // idle is how long a receiver is idle at most between two statements, if it is not
 // its handler that works.
-const idle = 100 * time.Millisecond
+var idle = slow.By(100 * time.Millisecond)
 
 func (w *lockSampler) sample(ctx context.Context) {
 	query := waitsMySQL

@@ -3,6 +3,8 @@ package workertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // silent is a store whose server does not say that it ends transactions, as a proxy
@@ -110,19 +113,20 @@ func (b limitedBroker) work(t *testing.T, o *parley.WorkerOptions, h parley.Hand
 			return h(ctx, m)
 		}), o).Run(ctx)
 	}()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if q, err := b.Admin().Queues(t.Context(), "jobs"); err == nil && done(q[0]) {
-			break
+	defer func() {
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("it is not done after two minutes and %d calls", calls.Load())
-			break
-		}
-	}
-	stop()
-	if err := <-over; err != nil {
-		t.Error(err)
-	}
+	}()
+	slow.Eventually(t, 2*time.Minute, "the queue is done", func() (any, bool) {
+		q, err := b.Admin().Queues(t.Context(), "jobs")
+		return func() any {
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			return fmt.Sprintf("%+v, %v, after %d calls; goroutines:\n%s", q, err, calls.Load(), stacks)
+		}, err == nil && done(q[0])
+	})
 	return int(calls.Load())
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // ignored: a handler that does not mind that a statement has failed, and returns the
@@ -90,9 +91,5 @@ func (s *shop) refused() {
 // until waits for something, and fails the test if it does not come.
 func (s *shop) until(otherwise string, f func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatal(otherwise)
-		}
-	}
+	slow.Eventually(s, 20*time.Second, otherwise, func() (any, bool) { return nil, f() })
 }

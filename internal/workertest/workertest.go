@@ -18,6 +18,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Engine is what the tests have to know of one.
@@ -144,10 +145,10 @@ func (s *shop) work(o parley.WorkerOptions, bodies []string, f func(ctx context.
 		s.must(s.db.QueryRowContext(s.ctx, q).Scan(&n))
 		return n
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for count("SELECT COUNT(*) FROM effect") < len(bodies) && time.Now().Before(deadline) {
-		time.Sleep(20 * time.Millisecond)
-	}
+	slow.Eventually(s, 30*time.Second, fmt.Sprintf("%d messages have their effects", len(bodies)), func() (any, bool) {
+		n := count("SELECT COUNT(*) FROM effect")
+		return n, n >= len(bodies)
+	})
 	stop()
 	s.must(<-over)
 	if all, each := count("SELECT COUNT(*) FROM effect"), count("SELECT COUNT(DISTINCT body) FROM effect"); all != len(bodies) || each != len(bodies) {
@@ -372,16 +373,10 @@ func (s *shop) leaks() {
 			s.runAndEnd(ctx, i)
 		})
 		s.db.SetMaxIdleConns(0) // connections have goroutines too
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			left := goroutines(label)
-			if len(left) == 0 && s.db.Stats().InUse == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				s.Errorf("%d connections are in use, and goroutines are left:\n%s", s.db.Stats().InUse, strings.Join(left, "\n\n"))
-				break
-			}
-		}
+		slow.Eventually(s, 20*time.Second, "no connection is in use, and no goroutine is left", func() (any, bool) {
+			left, used := goroutines(label), s.db.Stats().InUse
+			return fmt.Sprintf("%d connections in use, and\n%s", used, strings.Join(left, "\n\n")), len(left) == 0 && used == 0
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Run runs all tests. open returns an empty store that is migrated, and closes
@@ -343,13 +344,13 @@ func (f *Fixture) Maintain(d backend.Job) (int, time.Duration) {
 func (f *Fixture) MaintainUntil(d backend.Job, n int) {
 	f.Helper()
 	moved := 0
-	for deadline := time.Now().Add(5 * time.Second); moved < n; time.Sleep(5 * time.Millisecond) {
-		k, _ := f.Maintain(d)
-		moved += k
-		if time.Now().After(deadline) {
-			f.Fatalf("job %v moved %d, want %d", d, moved, n)
+	slow.Eventually(f, 20*time.Second, fmt.Sprintf("job %v moves %d", d, n), func() (any, bool) {
+		if moved < n {
+			k, _ := f.Maintain(d)
+			moved += k
 		}
-	}
+		return moved, moved >= n
+	})
 	f.Equal(fmt.Sprintf("moved by job %v", d), moved, n)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Interleavings runs tests that put two or three transactions in the order in
@@ -54,12 +55,18 @@ type interleaving struct {
 	count func(query string) int
 }
 
-// soon fails the test if work does not end within two seconds.
+// soon fails the test if work does not end in time: what it must not wait for is there until the end of
+// the test.
 func (f *interleaving) soon(what string, work func(ctx context.Context) error) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Ctx, 2*time.Second)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(f.Ctx, slow.By(20*time.Second))
 	defer cancel()
-	if err := work(ctx); err != nil {
+	err := work(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		f.Fatal(slow.Failure(f.Failed(), what, time.Since(begun), err))
+	case err != nil:
 		f.Fatalf("%s: %v", what, err)
 	}
 }

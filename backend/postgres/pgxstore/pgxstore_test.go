@@ -18,6 +18,7 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/backend/sqlstore"
 	"github.com/parleymq/parley/conformance"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // pool opens a pool of the test's own.
@@ -146,9 +147,11 @@ func TestHandlerTx(t *testing.T) {
 		})
 	})
 	w := b.NewWorker("mail", handler, &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Millisecond }})
-	for end := time.Now().Add(20 * time.Second); count(t, p, table) < 2 && time.Now().Before(end); {
+	slow.Eventually(t, 20*time.Second, "both orders are there", func() (any, bool) {
 		must(t, w.Drain(ctx)) // what is to be tried again is not due at once
-	}
+		n := count(t, p, table)
+		return n, n >= 2
+	})
 	if n := count(t, p, table+" WHERE id LIKE '%!'"); n != 2 || calls != 3 {
 		t.Errorf("%d orders after %d calls, want 2 after 3", n, calls)
 	}

@@ -16,6 +16,7 @@ import (
 	_ "github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/examples/phases/sample"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/phases"
 )
 
@@ -68,7 +69,7 @@ func TestPhases(t *testing.T) {
 			// The log is gone with the schedule, so look before.
 			var log []phases.TaskStatus
 			watch := &watcher{b: b, log: &log}
-			if err := sample.Run(t.Context(), b, sample.Options{Unit: 20 * time.Millisecond}, watch); err != nil {
+			if err := sample.Run(t.Context(), b, sample.Options{Unit: slow.By(20 * time.Millisecond)}, watch); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("\n%s", watch.String())
@@ -154,4 +155,4 @@ func TestKilled(t *testing.T) {
 }
 
 // The lease is longer than a busy machine keeps a heartbeat waiting: what is alive must not be taken for dead.
-var options = sample.Options{Unit: 30 * time.Millisecond, Lease: 3 * time.Second}
+var options = sample.Options{Unit: slow.By(30 * time.Millisecond), Lease: slow.By(3 * time.Second)}
