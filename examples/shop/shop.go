@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/recurring"
 )
 
@@ -48,10 +49,22 @@ type Shop struct {
 
 // Setup makes the tables and the recurring job. Many replicas may start at once.
 func (s *Shop) Setup(ctx context.Context) error {
-	_, err := s.DB.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, customer TEXT, state TEXT)")
-	_, err2 := s.DB.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS mails (customer TEXT, text TEXT)")
-	return errors.Join(err, err2, s.B.Migrate(ctx), s.B.Define(ctx, Catalog), recurring.Define(ctx, s.B,
+	return errors.Join(s.B.Migrate(ctx), s.B.InTx(ctx, tables(ctx)), s.B.Define(ctx, Catalog), recurring.Define(ctx, s.B,
 		recurring.Job{Name: "report", Queue: "reports", Type: "Report", Cron: "0 0 6 * * *", Zone: "Europe/Berlin"}))
+}
+
+// tables makes the shop's tables, one replica after the other: PostgreSQL refuses to make a table twice at once, in spite
+// of IF NOT EXISTS.
+func tables(ctx context.Context) func(tx *parley.Tx) error {
+	return func(tx *parley.Tx) error {
+		_, err := applock.In(tx).Lock(ctx, "tables", applock.Exclusive, -1)
+		for _, table := range []string{"orders (id TEXT PRIMARY KEY, customer TEXT, state TEXT)", "mails (customer TEXT, text TEXT)"} {
+			if err == nil {
+				_, err = tx.SQL().ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+table)
+			}
+		}
+		return err
+	}
 }
 
 var errOrder = errors.New(`want {"Customer": …, "Item": …}`)
