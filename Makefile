@@ -1,77 +1,45 @@
 # make help says what there is. Every target that needs database servers gets
 # them from internal/testservers, whose package comment says how.
 
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK := go tool -modfile=internal/tools/go.mod staticcheck
 SERVERS     := .cache/testservers
 
-# The race detector is for all but SQLite itself: C that was translated into Go, with
-# locks of its own, on which it would spend most of the time.
+# For "make stress". internal/testservers/parts.go says what make test and make verify run.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-
-# The race detector, which takes three times the processor time, is for what goroutines
-# share: the library, the suite on the store in memory, and, by test-stress, the random
-# load on every store. The rest runs without it: the backends of servers, the suite on
-# SQLite, tests of single statements and of the suite itself.
-RACED := . ./conformance ./internal/memstore ./backend/memory ./backend/sqlite
-AGAIN := ^Test(Conformance|Backend.*|Plans|Statements|Mutants|PlainBackend)$$
-PLAIN  = $$(go list ./... | grep -vxF "$$(go list $(RACED) ./backend/postgres/... ./internal/stress)")
-
-# The same suites on PostgreSQL once more, by another driver and behind a pooler. Only make
-# matrix runs them, since the tests are to take less than 25 minutes on two cores.
-OTHER := ^TestConformance(Open|PGX|PGXPool|NativeLocksPGX|PgBouncer|Outside)$$|^TestBackend(PGX|Pool|Unprepared)$$|^TestWorkerPGX$$
-
-# What make verify runs: these kill servers of their own.
-LONG := ^Test(Faults|Galera)$$
 
 # For single runs: make short PKG=./backend/... RUN=Claim
 PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help site test test-beside test-race test-postgres test-plain test-stress verify verify-faults verify-galera matrix fuzz short lint budget cover conformance stress faults planted bench servers stop
+.PHONY: help fetch site test verify matrix fuzz short lint budget cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+MODULES := . bench docs/site examples/backend-bolt examples/libraries internal/tools
+
+# What a run needs from the network is there before it begins, or it does not begin.
+fetch:
+	@for m in $(MODULES); do \
+		for try in 1 2 3 no; do \
+			[ $$try != no ] || { echo "make: the modules of $$m cannot be fetched: is there a network, or a GOPROXY?" >&2; exit 1; }; \
+			(cd $$m && timeout 300 go mod download) && break; \
+		done; \
+	done
+
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
-# not wait for the disk. -count=1: a cached result may come from another version of a
-# server. -vet=off: lint has done that.
-test: lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- $(MAKE) --no-print-directory test-beside test-stress
+# not wait for the disk.
+test: fetch lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
+	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-# Two packages at a time, in two chains of about the same length: what works in this process
-# and then PostgreSQL, beside MySQL, MariaDB and the rest.
-test-beside:
-	$(MAKE) --no-print-directory -j 2 test-postgres test-plain
+VERIFY := mutants stress faults drivers locks upgrades pools galera
 
-# The random load wants the machine to itself: on one that is too busy, writers wait for each
-# other for longer than they may.
-test-stress:
-	go test $(RACE) -vet=off -count=1 -timeout 15m ./internal/stress
+verify: $(SERVERS) ## what takes longer than a change should wait for, part after part; make verify-PART is one of them
+	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
 
-test-race:
-	go test $(RACE) -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(AGAIN)' $(RACED)
-	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./backend/sqlite
-
-test-postgres: test-race
-	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(OTHER)' ./backend/postgres/...
-	go test -vet=off -count=1 -timeout 25m -run '$(AGAIN)' ./conformance
-	cd examples/backend-bolt && go test -count=1 -timeout 5m ./...
-
-test-plain:
-	go test -vet=off -count=1 -p 1 -parallel 4 -timeout 25m -skip '$(LONG)' $(PLAIN)
-	cd examples/libraries && go test -vet=off -count=1 -timeout 5m ./...
-	cd docs/site && go test -count=1 -timeout 5m ./...
-
-verify: verify-faults verify-galera ## what takes longer than a change should wait for, a part after the other
-
-# The first line fetches the servers, which the test itself does not.
-verify-faults: $(SERVERS) ## short runs of the faults, on each engine
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -- true
-	go test -vet=off -count=1 -timeout 15m -run '^TestFaults$$' -v ./internal/faults
-
-verify-galera: $(SERVERS) ## a cluster of Galera, whose nodes are killed
-	PARLEY_TEST_FAST=1 $(SERVERS) exec -only mariadb -- go test -vet=off -count=1 -timeout 15m -run '^TestGalera$$' -v ./backend/mysql
+verify-%: $(SERVERS)
+	@PARLEY_TEST_FAST=1 $(SERVERS) test $*
 
 matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
@@ -79,17 +47,13 @@ matrix: $(SERVERS) ## the backends' tests on every version of a server that can 
 short: ## a quick look: tests marked long left out, no race detector, no servers but your own (PKG=, RUN=)
 	go test -short -timeout 5m -run '$(RUN)' $(PKG)
 
-# staticcheck comes from the network the first time. Without it the rest still
-# says something; STRICT=1 makes its absence a failure.
 lint: ## gofmt, go vet, staticcheck, the limits of functions and files
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:" $$files >&2; exit 1; fi
 	go vet ./...
 	cd bench && go vet ./...
 	cd docs/site && go vet ./...
 	go test -vet=off -run '^TestLimits$$' .
-	@if [ -n "$(STRICT)" ] || go run $(STATICCHECK) -version >/dev/null 2>&1; then \
-		echo go run $(STATICCHECK) ./... && go run $(STATICCHECK) ./...; \
-	else echo "lint: staticcheck cannot be had now, so it is left out" >&2; fi
+	$(STATICCHECK) ./...
 
 budget: ## lines of the product by room, and what each room may have
 	@go run ./internal/budget

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,13 +25,12 @@ import (
 )
 
 // TestGalera has the programs that use a store move from a node of a cluster that
-// is killed to another one. The cluster is started for this test alone.
+// is killed to another one.
 func TestGalera(t *testing.T) {
 	t.Parallel()
 	addresses := os.Getenv("PARLEY_TEST_GALERA")
 	if addresses == "" {
-		startGalera(t)
-		return
+		t.Skip("PARLEY_TEST_GALERA is not set: make verify-galera starts a cluster")
 	}
 	nodes := strings.Split(addresses, ",")
 	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
@@ -157,42 +155,6 @@ func testTurns(t *testing.T, nodes []string) {
 	}
 	if left := backendtest.Number(t, dbs[0], "SELECT count(*) FROM information_schema.tables WHERE table_schema = database()"); left != 0 {
 		t.Errorf("%d tables are left", left)
-	}
-}
-
-// startGalera runs this test again with a cluster beside it.
-func startGalera(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a cluster")
-	}
-	if os.Getenv("PARLEY_TEST_MARIADB") == "" {
-		t.Skip("PARLEY_TEST_MARIADB is not set: there is no server for tests here")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers := t.TempDir() + "/testservers"
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", servers, "../../internal/testservers").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(servers, "exec", "-only", "galera", "--", self, "-test.run", "^TestGalera$", "-test.v")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PARLEY_TEST_REQUIRE=") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	err = cmd.Run()
-	t.Logf("%s", out.Bytes())
-	switch {
-	case err != nil:
-		t.Error(err)
-	case bytes.Contains(out.Bytes(), []byte("galera is missing")):
-		t.Skip("the cluster cannot be had")
-	case !bytes.Contains(out.Bytes(), []byte("--- PASS: TestGalera")):
-		t.Error("the cluster's test has not run")
 	}
 }
 

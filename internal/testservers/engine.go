@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -38,12 +37,6 @@ type engine interface {
 	Version(ctx context.Context, address string) (string, error)
 }
 
-// fetcher is implemented by engines whose programs are no packages of this
-// system, but are brought into the cache folder.
-type fetcher interface {
-	Fetch(ctx context.Context, log io.Writer) error
-}
-
 // spec is one line of the table of servers.
 type spec struct {
 	name     string // as it stands in PARLEY_TEST_REQUIRE
@@ -68,7 +61,7 @@ var specs = []spec{
 	{name: "mariadb-10.11", variable: "PARLEY_TEST_MARIADB", engine: mariadb{release: mariadb1011}, onDemand: true},
 	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
 	{name: "postgres-pair", variable: "PARLEY_TEST_POSTGRES", engine: postgresPair{postgres{postgres18}}, onDemand: true},
-	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{}, onDemand: true},
+	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{galera1011}, onDemand: true},
 }
 
 // The releases. Debian unstable has one version of each at a time, and what it has there
@@ -82,6 +75,7 @@ var (
 	postgres15   = release{"postgres-15", older, []string{"postgresql-15"}, true}
 	pgbouncer118 = release{"pgbouncer-1.18", older, []string{"pgbouncer"}, true}
 	mariadb1011  = release{"mariadb-10.11", older, mariadb{}.Packages(), true}
+	galera1011   = release{"galera-10.11", older, append(mariadb{}.Packages(), "mariadb-server", "galera-4", "rsync", "lsof", "socat"), true}
 	snapshots    = []string{"--innodb-snapshot-isolation=ON"} // as newer ones have by themselves
 )
 

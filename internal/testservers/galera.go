@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,84 +14,30 @@ import (
 
 // galera runs a cluster of three nodes of MariaDB, for the one test that wants
 // it. The variable has the three addresses with commas between.
-type galera struct{}
+type galera struct{ release }
 
 const galeraNodes = 3
 
-// Packages: rsync, lsof and socat carry the data to a node that joins.
-func (galera) Packages() []string {
-	return append(mariadb{}.Packages(), "galera-4", "rsync", "lsof", "socat")
-}
+func (g galera) Packages() []string { return g.packages }
 
-func (galera) Find() error {
-	if err := (mariadb{}).Find(); err != nil {
-		return err
-	}
-	for _, name := range []string{"mariadb", "rsync", "lsof"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("no %s in PATH", name)
+// server is what each node runs.
+func (g galera) server() mariadb { return mariadb{release: g.release} }
+
+func (g galera) Find() error {
+	for _, name := range []string{"mariadbd", "mariadb-install-db", "mariadb", "wsrep_sst_rsync", "rsync", "lsof"} {
+		if _, err := g.unpacked(name); err != nil {
+			return err
 		}
 	}
-	if _, err := galeraScripts(); err != nil {
-		return err
-	}
-	_, err := galeraProvider()
+	_, err := g.provider()
 	return err
 }
 
-// galeraScripts is the folder with the scripts that bring a node its data. Some
-// versions have them in the package with the service, of which nothing else is
-// wanted: then they are in the cache folder.
-func galeraScripts() (string, error) {
-	if path, err := serverProgram("wsrep_sst_rsync"); err == nil {
-		return filepath.Dir(path), nil
-	}
-	cache, err := cacheFolder(environment{get: os.Getenv})
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "programs", "galera", "usr", "bin")
-	if _, err := os.Stat(filepath.Join(dir, "wsrep_sst_rsync")); err != nil {
-		return "", errors.New("no wsrep_sst_rsync in PATH, /usr/sbin or the cache folder")
-	}
-	return dir, nil
-}
-
-// Fetch implements fetcher.
-func (g galera) Fetch(ctx context.Context, log io.Writer) error {
-	if err := installDebian(ctx, log, g.Packages()); err != nil {
-		return err
-	}
-	if _, err := galeraScripts(); err == nil {
-		return nil
-	}
-	cache, err := cacheFolder(environment{get: os.Getenv})
-	if err != nil {
-		return err
-	}
-	root := filepath.Join(cache, "programs", "galera")
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return err
-	}
-	fetching, err := lock(ctx, root+".lock")
-	if err != nil {
-		return err
-	}
-	defer fetching.Close()
-	for _, command := range [][]string{{"apt-get", "-qq", "download", "mariadb-server"}, {"sh", "-c", "dpkg-deb -x mariadb-server_*.deb . && rm mariadb-server_*.deb"}} {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%q: %w: %s", command, err, out)
-		}
-	}
-	return nil
-}
-
-func galeraProvider() (string, error) {
-	found, _ := filepath.Glob("/usr/lib*/galera*/libgalera_smm.so")
+// provider is the library that makes a server a node.
+func (g galera) provider() (string, error) {
+	found, _ := filepath.Glob(filepath.Join(g.root(), "usr/lib*/galera*/libgalera_smm.so"))
 	if len(found) == 0 {
-		return "", errors.New("no libgalera_smm.so in /usr/lib/galera")
+		return "", fmt.Errorf("no libgalera_smm.so of %s in the cache folder", g.name)
 	}
 	return found[0], nil
 }
@@ -136,7 +80,7 @@ func (g galera) Start(ctx context.Context, in *instance) (string, error) {
 	if err := in.folder(data); err != nil {
 		return "", err
 	}
-	if err := (mariadb{}).init(ctx, in, filepath.Join(data, nodeName(0))); err != nil {
+	if err := g.server().init(ctx, in, filepath.Join(data, nodeName(0))); err != nil {
 		return "", err
 	}
 	for k := range nodes {
@@ -155,7 +99,7 @@ func (g galera) Start(ctx context.Context, in *instance) (string, error) {
 			return "", err
 		}
 		// One after the other: a node that is giving its data away takes no third.
-		if err := in.synced(ctx, k, nodes[k].sql, k+1); err != nil {
+		if err := g.synced(ctx, in, k, nodes[k].sql, k+1); err != nil {
 			return "", err
 		}
 	}
@@ -166,15 +110,14 @@ func (g galera) Start(ctx context.Context, in *instance) (string, error) {
 func peer(p nodePorts) string { return fmt.Sprintf("127.0.0.1:%d", p.group) }
 
 // node starts a node in the background.
-func (galera) node(in *instance, k int, p nodePorts, cluster string, options ...string) error {
-	provider, err := galeraProvider()
+func (g galera) node(in *instance, k int, p nodePorts, cluster string, options ...string) error {
+	provider, err := g.provider()
 	if err != nil {
 		return err
 	}
-	if in.path, err = galeraScripts(); err != nil {
-		return err
-	}
-	return mariadb{}.run(in, nodeName(k), filepath.Join(in.home(), "data", nodeName(k)), p.sql, append([]string{
+	// Scripts bring a node its data, with programs of the release.
+	in.path = filepath.Join(g.root(), "usr/bin") + ":" + filepath.Join(g.root(), "usr/sbin")
+	return g.server().run(in, nodeName(k), filepath.Join(in.home(), "data", nodeName(k)), p.sql, append([]string{
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
 		"--wsrep-cluster-name=parley", "--wsrep-cluster-address=" + cluster, "--wsrep-node-name=" + nodeName(k),
 		"--wsrep-node-address=" + peer(p), "--wsrep-sst-method=rsync",
@@ -217,7 +160,7 @@ func (g galera) Repair(ctx context.Context, in *instance) error {
 	if err := g.node(in, lost, p, "gcomm://"+strings.Join(peers, ","), "--wsrep-sst-donor="+nodeName(donor)+","); err != nil {
 		return err
 	}
-	return in.synced(ctx, lost, p.sql, galeraNodes)
+	return g.synced(ctx, in, lost, p.sql, galeraNodes)
 }
 
 // folder makes a folder that belongs to the server's user.
@@ -229,11 +172,15 @@ func (in *instance) folder(path string) error {
 }
 
 // synced waits until node k belongs to the cluster, which has so many nodes then.
-func (in *instance) synced(ctx context.Context, k, port, nodes int) error {
+func (g galera) synced(ctx context.Context, in *instance, k, port, nodes int) error {
+	client, err := g.unpacked("mariadb")
+	if err != nil {
+		return err
+	}
 	want := fmt.Sprintf("%d Synced", nodes)
 	state, end := "", time.Now().Add(90*time.Second)
 	for {
-		cmd := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--connect-timeout=5", "-h", "127.0.0.1", "-P", fmt.Sprint(port), "-u", "root", "-N", "-B", "-e",
+		cmd := exec.CommandContext(ctx, client, "--no-defaults", "--connect-timeout=5", "-h", "127.0.0.1", "-P", fmt.Sprint(port), "-u", "root", "-N", "-B", "-e",
 			"SHOW STATUS WHERE variable_name IN ('wsrep_cluster_size', 'wsrep_local_state_comment')")
 		out, _ := cmd.Output()
 		var values []string

@@ -22,9 +22,6 @@ func (env environment) installFor(ctx context.Context, e engine) error {
 	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
 		return errors.New("and this system has no packages of it")
 	}
-	if f, ok := e.(fetcher); ok {
-		return f.Fetch(ctx, env.log)
-	}
 	return env.install(ctx, env.log, e.Packages())
 }
 
@@ -87,7 +84,8 @@ func aptGet(ctx context.Context, log io.Writer, args ...string) error {
 		return err
 	}
 	cmd := exec.Command("apt-get", append([]string{"-qq", "-y", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0",
-		"-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"}, args...)...)
+		"-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold", "-o", "Acquire::Retries=3",
+		"-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "UCF_FORCE_CONFFOLD=1", "LC_ALL=C.UTF-8")
 	cmd.Stdout, cmd.Stderr = log, log
 	ownSession(cmd)

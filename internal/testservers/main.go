@@ -4,6 +4,7 @@
 //	go run ./internal/testservers start [names]
 //	go run ./internal/testservers stop [names]
 //	go run ./internal/testservers status
+//	go run ./internal/testservers test [-logs folder] PART…
 //	go run ./internal/testservers matrix [-logs folder] [names]
 //	go run ./internal/testservers own LABEL VERB NAME
 //
@@ -25,6 +26,9 @@
 //  5. nowhere: the variable stays unset, and a line on standard error says
 //     what is missing and that its tests will be skipped.
 //
+// test runs parts of the project's tests, each on servers of which it says the versions first, and
+// explains what failed in its last lines. parts.go lists the parts.
+//
 // Older versions come from Debian's packages alone, and only for those who ask for
 // them by name (exec -only postgres-15): they have the same variables. matrix runs
 // the backends' tests on each version, one after the other.
@@ -38,6 +42,8 @@
 //	PARLEY_TEST_CACHE      the cache folder, otherwise parley-test in the user's
 //	PARLEY_TEST_INSTALL=0  fetch and install no packages
 //	PARLEY_TEST_FAST=1     start servers that do not wait for the disk
+//	PARLEY_TEST_SLOW       the factor of bounds (package slow), which test measures otherwise
+//	SEED                   for tests that draw lots, otherwise 1
 //
 // The servers are throwaway: each start begins with empty data, and everyone
 // on this machine can log in to them.
@@ -59,6 +65,7 @@ const usage = `usage:
   testservers start [names]                         start servers that stay up until stop
   testservers stop [names]                          stop them
   testservers status                                engine, version and address of each
+  testservers test [-logs folder] PART…             a part of the project's tests; without one, a list
   testservers matrix [-logs folder] [names]         the backends' tests on each version there is
   testservers own LABEL VERB NAME                   ` + ownUsage + `
 `
@@ -111,6 +118,8 @@ func run(env environment, args []string, stdout io.Writer) int {
 		err = stopCommand(ctx, env, args)
 	case "status":
 		err = statusCommand(ctx, env, stdout)
+	case "test":
+		code, err = testCommand(ctx, env, args, stdout)
 	case "own":
 		code, err = ownCommand(ctx, env, args, stdout)
 	case "matrix":

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,9 +129,6 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
 }
 
-// testKey names a test.
-type testKey struct{ pkg, test string }
-
 // testResults is what go test -json says of tests.
 type testResults struct {
 	ended   map[testKey]string // pass, fail or skip
@@ -146,29 +142,25 @@ var saying = regexp.MustCompile(`^\s+\w+\.go:\d+: (.+)`)
 // readTests reads what go test -json prints, and copies the tests' own output.
 func readTests(results io.Reader, out io.Writer) testResults {
 	r := testResults{make(map[testKey]string), make(map[testKey]bool), make(map[testKey]string)}
-	lines := bufio.NewReader(results)
-	for {
-		line, err := lines.ReadBytes('\n')
-		var event struct{ Action, Package, Test, Output string }
-		if json.Unmarshal(line, &event) == nil {
-			io.WriteString(out, event.Output)
-			key := testKey{event.Package, event.Test}
-			if slices.Contains([]string{"pass", "fail", "skip"}, event.Action) && event.Test != "" {
-				r.ended[key] = event.Action
-			}
-			if m := saying.FindStringSubmatch(event.Output); m != nil {
-				r.said[key] = strings.TrimSpace(m[1])
-			}
-			if i := strings.LastIndexByte(event.Test, '/'); i > 0 {
-				r.parents[testKey{event.Package, event.Test[:i]}] = true
-			}
-		} else {
+	lines(results, func(line []byte) {
+		var event testEvent
+		if json.Unmarshal(line, &event) != nil {
 			out.Write(line)
+			return
 		}
-		if err != nil {
-			return r
+		io.WriteString(out, event.Output)
+		key := testKey{event.Package, event.Test}
+		if slices.Contains([]string{"pass", "fail", "skip"}, event.Action) && event.Test != "" {
+			r.ended[key] = event.Action
 		}
-	}
+		if m := saying.FindStringSubmatch(event.Output); m != nil {
+			r.said[key] = strings.TrimSpace(m[1])
+		}
+		if i := strings.LastIndexByte(event.Test, '/'); i > 0 {
+			r.parents[testKey{event.Package, event.Test[:i]}] = true
+		}
+	})
+	return r
 }
 
 // counts counts the tests that have no tests in them.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -183,6 +184,20 @@ func keep(ctx context.Context, docs string, f found, tests testResults) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(docs, "conformance.md"), []byte(page), 0o644)
+}
+
+// printChanges names each server whose version is not the one that the matrix ran on at last.
+func (l foundList) printChanges(w io.Writer, docs string) {
+	for _, f := range l {
+		data, err := os.ReadFile(filepath.Join(docs, "conformance", f.spec.name+".json"))
+		var r rowResult
+		if err != nil || json.Unmarshal(data, &r) != nil || f.missing != nil || f.spec.engine == nil {
+			continue
+		}
+		if r.Server != f.version {
+			fmt.Fprintf(w, "  %s is %s; the matrix ran on %s on %s\n", f.spec.name, f.version, r.Server, r.Date)
+		}
+	}
 }
 
 // readSections reads the titles of docs/semantics.md, by the sentence and in their order.
