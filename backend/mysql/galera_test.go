@@ -22,6 +22,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // TestGalera has the programs that use a store move from a node of a cluster that
@@ -122,7 +123,7 @@ func testTurns(t *testing.T, nodes []string) {
 	if _, err := dbs[0].Exec(fmt.Sprintf("SELECT GET_LOCK('parley migrate %x', 0)", base)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), slow.By(2*time.Minute))
 	defer cancel()
 	var all sync.WaitGroup
 	for _, db := range dbs {

@@ -75,7 +75,7 @@ var (
 	postgres15   = release{"postgres-15", older, []string{"postgresql-15"}, true}
 	pgbouncer118 = release{"pgbouncer-1.18", older, []string{"pgbouncer"}, true}
 	mariadb1011  = release{"mariadb-10.11", older, mariadb{}.Packages(), true}
-	galera1011   = release{"galera-10.11", older, append(mariadb{}.Packages(), "mariadb-server", "galera-4", "rsync", "lsof", "socat"), true}
+	galera1011   = release{"galera-10.11", older, append(mariadb{}.Packages(), "mariadb-server", "galera-4", "rsync"), true}
 	snapshots    = []string{"--innodb-snapshot-isolation=ON"} // as newer ones have by themselves
 )
 

@@ -190,6 +190,7 @@ func (in *instance) killAll(ctx context.Context, names ...string) error {
 		if err := kill(pid, "KILL"); err != nil || !gone(ctx, 10*time.Second, func() bool { return in.pid(name+".pid") != 0 }) {
 			errs = append(errs, fmt.Errorf("process %d does not end", pid))
 		}
+		_ = kill(-pid, "KILL") // scripts that it had at work, in its session; there may be none
 	}
 	return errors.Join(errs...)
 }
