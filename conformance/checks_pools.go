@@ -11,6 +11,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -186,11 +187,14 @@ func checkBoundedWait(e *env) {
 
 // twoLeft has two transactions open at once beside what holds connections already.
 func (e *env) twoLeft(be backend.Backend) {
-	ctx, cancel := context.WithTimeout(e.Ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(e.Ctx, slow.By(20*time.Second)) // they would wait for ever
 	defer cancel()
 	for i := range 2 {
 		tx, err := be.Begin(ctx)
 		if err != nil {
+			if ctx.Err() != nil {
+				e.late()
+			}
 			e.Errorf("of two connections that are left to others, the one after %d: %v", i, err)
 			return
 		}

@@ -47,13 +47,13 @@ func TestMutants(t *testing.T) {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			start := time.Now()
-			by, why := m.catch(t)
-			if by == "" {
-				t.Errorf("%s: %s (%s): %s", m.breaks, m.name, m.says, why)
-				return
-			}
-			t.Logf("%-3s %s (%s) in %v\n    by %s: %s", m.breaks, m.name, m.says, time.Since(start).Round(time.Millisecond), by, why)
+			t.Run(m.breaks+"/"+m.name, func(t *testing.T) {
+				by, why := m.catch(t)
+				if by == "" {
+					t.Fatalf("%s: %s", m.says, why)
+				}
+				t.Logf("%s\n    by %s: %s", m.says, by, why)
+			})
 		})
 	}
 	wg.Wait()
