@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"embed"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -41,6 +42,9 @@ func token(verb, arg string) (string, bool) {
 		return "INSERT IGNORE", true
 	case "otherwise":
 		return "", true
+	case "witness":
+		x := strings.Fields(arg)
+		return fmt.Sprintf("(SELECT 1 FROM %s w WHERE w.%s = %s.%[2]s LIMIT 1)", x[0], x[1], x[2]), true
 	case "safely":
 		return safely, true
 	}

@@ -98,11 +98,52 @@ var interrupted = []struct {
 		f.Send(d.A.Handle, "1")
 		h := f.One(f.Request(f.QB))
 		f.OK(settling(f, backend.Outcome{Hold: h, Defer: time.Microsecond})())
-		return func() error {
-			_, _, err := f.Backend.Maintain(f.Ctx, backend.JobDeferred, 100)
-			return err
-		}, f.QB, []string{"1"}
+		return maintaining(f, backend.JobDeferred), f.QB, []string{"1"}
 	}},
+	{"keep promotions", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		f.Post(backend.Posting{Body: []byte("early")})
+		late := f.Post(backend.Posting{Body: []byte("late")})
+		f.Do(func(tx backend.Tx) error {
+			return tx.Promote(f.Ctx, backend.Promotion{Group: late, Level: 5, Sticky: true})
+		})
+		return maintaining(f, backend.JobGroups), f.QP, []string{"late", "early"}
+	}},
+	{"keep what waits for its target", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		d := f.Begun("1")
+		f.End(backend.End{Handle: d.A.Handle})
+		work := maintaining(f, backend.JobClosed)
+		return func() error {
+			if err := work(); err != nil {
+				return err
+			}
+			return f.Try(func(tx backend.Tx) error {
+				if _, err := tx.Accept(f.Ctx, f.Version, d.A.Handle, d.B); err != nil {
+					return err
+				}
+				_, err := tx.Deliver(f.Ctx, d.A.Handle)
+				return err
+			})
+		}, f.QB, []string{"1", "<EndDialog>"}
+	}},
+	{"read how far a plan is", func(f *backendtest.Fixture) (func() error, int64, []string) {
+		ends := f.Tasks(1, 0)
+		ends[0].Outcome = backend.TaskOutcome{State: backend.TaskDead, Error: "never"}
+		f.FinishTasks(ends...)
+		return func() error {
+			p, err := f.Backend.Progress(f.Ctx, ends[0].Hold.Plan)
+			if err == nil && !p.Halted {
+				f.Errorf("a plan with a dead task is at %+v", p)
+			}
+			return err
+		}, f.QP, nil
+	}},
+}
+
+func maintaining(f *backendtest.Fixture, job backend.Job) func() error {
+	return func() error {
+		_, _, err := f.Backend.Maintain(f.Ctx, job, 100)
+		return err
+	}
 }
 
 func settling(f *backendtest.Fixture, o backend.Outcome) func() error {

@@ -106,11 +106,9 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var id, group backend.ID
 		var kind, blocked int64
-		var stands, first, witness sql.NullInt64
-		err := rows.Scan(sqlstore.ID(&id), &kind, sqlstore.ID(&group), &stands, &first, &blocked, &witness)
-		if err == nil {
-			err = whole(witness)
-		}
+		var witness int64
+		var stands, first sql.NullInt64
+		err := rows.Scan(sqlstore.ID(&id), &kind, sqlstore.ID(&group), &stands, &first, &blocked, sqlstore.Witness(&witness))
 		if err != nil {
 			return err
 		}
@@ -139,14 +137,6 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	return len(locked) < len(streams), err
 }
 
-// whole returns an error if a row's statement was interrupted before its witness: see Look in sql/settle.sql.
-func whole(witness sql.NullInt64) error {
-	if witness.Valid {
-		return nil
-	}
-	return sqlstore.Classified(backend.ErrSerialization, errInterrupted)
-}
-
 // restore puts streams to their places in the ready order.
 func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
 	locked, err := tx.IDs(ctx, p.hot.Guards, ids(streams))
@@ -156,12 +146,9 @@ func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, s
 	var rows tuples
 	err = tx.Rows(ctx, func(r *sql.Rows) error {
 		var id backend.ID
-		var queue, priority int64
-		var first, witness sql.NullInt64
-		err := r.Scan(&queue, sqlstore.ID(&id), &priority, &first, &witness)
-		if err == nil {
-			err = whole(witness)
-		}
+		var queue, priority, witness int64
+		var first sql.NullInt64
+		err := r.Scan(&queue, sqlstore.ID(&id), &priority, &first, sqlstore.Witness(&witness))
 		if first.Valid {
 			rows = append(rows, []any{queue, group, id, priority, first.Int64})
 		}

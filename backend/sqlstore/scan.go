@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -37,6 +39,26 @@ func (d *idDest) parse(s string) error {
 	*d = idDest(id)
 	return err
 }
+
+// Witness makes a number a destination for Scan that is never NULL. MySQL and MariaDB may end a statement that
+// they interrupt without an error, and answer NULL for each subquery that has not begun by then
+// (Item_subselect::exec). So a NULL of a subquery proves that something is absent only if a later subquery
+// of the row, which always finds something, has found it: the row's witness.
+func Witness[T int | int64](n *T) any { return witnessDest[T]{n} }
+
+type witnessDest[T int | int64] struct{ n *T }
+
+func (d witnessDest[T]) Scan(src any) error {
+	if src == nil {
+		return errInterrupted
+	}
+	var n sql.NullInt64
+	err := n.Scan(src)
+	*d.n = T(n.Int64)
+	return err
+}
+
+var errInterrupted = Classified(backend.ErrSerialization, errors.New("the statement was interrupted"))
 
 // Body makes a message body a destination for Scan: NULL is nil, and an empty
 // body is not.

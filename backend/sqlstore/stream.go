@@ -31,7 +31,7 @@ type Stream struct {
 // Scan reads the id and then the columns of StreamRead.
 func (s *Stream) Scan(rows *sql.Rows) error {
 	return rows.Scan(ID(&s.ID), &s.Kind, ID(&s.Group), Int(&s.Queue), ID(&s.Endpoint), &s.Priority, &s.Next,
-		closing(&s.Closed, &s.Sealed), Bool(&s.Held), Bool(&s.Enabled), &s.Closings, &s.Version)
+		closing(&s.Closed, &s.Sealed), Bool(&s.Held), Bool(&s.Enabled), Witness(&s.Closings), Witness(&s.Version))
 }
 
 // The values of the column closed; 0 is open.
@@ -57,7 +57,7 @@ func (r run) stream(ctx context.Context, id backend.ID) (*Stream, error) {
 	s := Stream{ID: id}
 	var queue sql.NullInt64
 	found, err := r.Row(ctx, []any{&s.Kind, ID(&s.Group), &queue, ID(&s.Endpoint), &s.Priority, &s.Next,
-		closing(&s.Closed, &s.Sealed), Bool(&s.Held), Bool(&s.Enabled), &s.Closings, &s.Version}, r.s.q.StreamRead, id)
+		closing(&s.Closed, &s.Sealed), Bool(&s.Held), Bool(&s.Enabled), Witness(&s.Closings), Witness(&s.Version)}, r.s.q.StreamRead, id)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (r run) schedule(ctx context.Context, name string) (*schedule, error) {
 	o := &s.options
 	found, err := r.Row(ctx, []any{ID(&s.id), Bool(&s.sealed), &o.MaxActive, Bool(&o.Continue), Bool(&o.AcceptLate),
 		&o.MaxAttempts, Text(&o.Caller), Text(&o.SubmittedFor), &s.serial, &s.latest,
-		&s.phase, &s.running, &s.alive, &s.dead}, r.s.q.ScheduleRead, name)
+		&s.phase, &s.dead, Witness(&s.running), Witness(&s.alive)}, r.s.q.ScheduleRead, name)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -170,6 +170,8 @@ func (d *Dialect) defaultToken(verb, arg string) (text string, ok bool) {
 	switch verb {
 	case "prefix": // of the names of tables, with the schema
 		return d.Schema + d.Prefix, true
+	case "witness": // of a row, by its table, key and alias: see Witness
+		return "1", true
 	case "read": // how a table is read: dirty, skip or wait; and along which index
 		return "", true
 	case "order": // by which index the engine is to walk through a table

@@ -39,9 +39,9 @@ func (s *Store) walk(ctx context.Context, job backend.Job, q *Stmt, limit int,
 			return err
 		}
 		return r.Rows(ctx, func(rows *sql.Rows) error {
-			var hit bool
-			err := rows.Scan(ID(&last), Bool(&hit))
-			if hit {
+			var hit int
+			err := rows.Scan(ID(&last), &hit)
+			if hit != 0 {
 				ids = append(ids, last)
 			}
 			seen++

@@ -66,6 +66,7 @@ var tests = []struct {
 	{"done", testDone},
 	{"reader", testReader},
 	{"sweeps", testSweeps},
+	{"messages without a marker", testStranded},
 	{"context", testContext},
 	{"tasks", testFinishTasks},
 	{"disabled", testDisabled},
@@ -194,6 +195,24 @@ func (f *Fixture) Open() Dialog {
 		if err == nil && !ok {
 			f.Error("Accept: there is a target already")
 		}
+		return err
+	})
+	return d
+}
+
+// Begun begins a conversation with messages that wait for their target.
+func (f *Fixture) Begun(bodies ...string) Dialog {
+	f.Helper()
+	d := f.ends()
+	f.Do(func(tx backend.Tx) error {
+		if err := tx.BeginDialog(f.Ctx, f.Version, backend.NewDialog{Endpoint: d.A, NewGroup: true}); err != nil {
+			return err
+		}
+		var waiting []backend.Outgoing
+		for _, body := range bodies {
+			waiting = append(waiting, Message(d.A.Handle, body))
+		}
+		_, err := tx.Withhold(f.Ctx, waiting, "no target")
 		return err
 	})
 	return d
@@ -364,7 +383,8 @@ func (f *Fixture) endpoint(h backend.ID) *backend.Endpoint {
 	return e
 }
 
-func (f *Fixture) end(e backend.End) backend.Ended {
+// End ends a side of a conversation.
+func (f *Fixture) End(e backend.End) backend.Ended {
 	f.Helper()
 	var done backend.Ended
 	f.Do(func(tx backend.Tx) error {

@@ -339,7 +339,7 @@ func testDisabled(f *Fixture) {
 		n, _ := f.Maintain(job)
 		f.Equal(fmt.Sprintf("moved by job %v", job), n, 0)
 	}
-	f.end(backend.End{Handle: d.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 1, Text: "x"}})
+	f.End(backend.End{Handle: d.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 1, Text: "x"}})
 	f.Define(&backend.Catalog{Queues: []backend.Queue{{Name: "qb"}}})
 	f.Do(func(tx backend.Tx) error {
 		n, err := tx.Deliver(f.Ctx, d.A.Handle)

@@ -104,7 +104,7 @@ func testRefusals(f *Fixture) {
 	f.OK(err)
 	f.None(f.Request(f.QB))
 
-	f.end(backend.End{Handle: d.B.Handle})
+	f.End(backend.End{Handle: d.B.Handle})
 	refused(d.B.Handle, backend.RefusedEnded)
 	refused(d.A.Handle, backend.RefusedFar)
 }
@@ -204,7 +204,7 @@ func testWithhold(f *Fixture) {
 		_, err := tx.Withhold(f.Ctx, []backend.Outgoing{Message(d.A.Handle, "6")}, "why")
 		return err
 	})
-	f.end(backend.End{Handle: d.A.Handle})
+	f.End(backend.End{Handle: d.A.Handle})
 	f.Equal("drained", f.Drain(f.QB), []string{})
 	f.Do(func(tx backend.Tx) error {
 		n, err := tx.Deliver(f.Ctx, d.A.Handle)

@@ -342,11 +342,11 @@ func sendBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
 func endBesideGuard(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	d := f.Open()
-	f.end(backend.End{Handle: d.A.Handle})
+	f.End(backend.End{Handle: d.A.Handle})
 	f.Equal("drained", f.Drain(f.QB), []string{"<EndDialog>"})
 	other := f.Begin()
 	f.OK(other.TryStream(f.Ctx, d.A.Handle))
-	done := f.end(backend.End{Handle: d.B.Handle})
+	done := f.End(backend.End{Handle: d.B.Handle})
 	f.Equal("ended", done, backend.Ended{FarGone: true, FarEnded: true, Remains: true})
 	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Closed)
 	n, next := f.Maintain(backend.JobClosed)

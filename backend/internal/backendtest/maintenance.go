@@ -28,7 +28,7 @@ func testTimer(f *Fixture) {
 	f.Equal("drained", f.Drain(f.QA), []string{"<DialogTimer>", "1"})
 	f.Is(f.Try(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, backend.NewID(), 1) }), backend.ErrNoConversation)
 	set(time.Hour)
-	f.end(backend.End{Handle: d.A.Handle})
+	f.End(backend.End{Handle: d.A.Handle})
 	if _, next := f.Maintain(backend.JobTimers); next != 0 {
 		f.Errorf("next timer in %v, but the conversation has ended", next)
 	}
@@ -53,12 +53,12 @@ func testSweeps(f *Fixture) {
 	// the receiver ends one side, and what it had not read is dropped.
 	d := f.Open()
 	f.Send(d.B.Handle, "1")
-	f.end(backend.End{Handle: d.A.Handle, Kind: backend.EndCleanup})
+	f.End(backend.End{Handle: d.A.Handle, Kind: backend.EndCleanup})
 	f.None(f.Request(f.QA))
 	f.Maintain(backend.JobMarkers)
 	c := f.None(f.Request(f.QA))
 	f.Equal("contended", c.Contended, false)
-	f.end(backend.End{Handle: d.B.Handle})
+	f.End(backend.End{Handle: d.B.Handle})
 	f.Maintain(backend.JobClosed)
 	f.Drain(f.QB)
 	n, _ := f.Maintain(backend.JobGroups)
@@ -67,4 +67,33 @@ func testSweeps(f *Fixture) {
 	f.Drain(f.QP)
 	n, _ = f.Maintain(backend.JobGroups)
 	f.Equal("keys removed that were used a moment ago", n, 0)
+}
+
+// testStranded: a message that no marker leads to comes back, by maintenance.
+func testStranded(f *Fixture) {
+	f.Post(backend.Posting{Key: "parked", Body: []byte("0")})
+	f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QP)), Park: "parked"})
+	d := f.Open()
+	f.Send(d.A.Handle, "1", "2")
+	f.Post(backend.Posting{Key: "k", Body: []byte("3")})
+	info, err := f.Backend.Info(f.Ctx)
+	f.OK(err)
+	table := info.Settings["prefix"] + "ready"
+	if schema := info.Settings["schema"]; schema != "" {
+		table = schema + "." + table
+	}
+	f.Do(func(tx backend.Tx) error {
+		if tx.SQL() == nil {
+			f.Skip("what the store keeps cannot be damaged from outside")
+		}
+		_, err := tx.SQL().ExecContext(f.Ctx, "DELETE FROM "+table)
+		return err
+	})
+	f.None(f.Request(f.QB))
+	f.None(f.Request(f.QP))
+	f.MaintainUntil(backend.JobGroups, 2)
+	f.Equal("of the dialog", f.Drain(f.QB), []string{"1", "2"})
+	f.Equal("of the key", f.Drain(f.QP), []string{"3"})
+	n, _ := f.Maintain(backend.JobGroups)
+	f.Equal("moved then", n, 0)
 }

@@ -281,7 +281,7 @@ func checkRetained(p *place) {
 			p.Errorf("retained: %+v", list)
 		}
 	}
-	p.end(backend.End{Handle: d.A.Handle})
+	p.End(backend.End{Handle: d.A.Handle})
 	list, err := p.Backend.Retained(p.Ctx, d.A.Handle)
 	p.OK(err)
 	p.is("retained after END", len(list), 0)
@@ -345,8 +345,8 @@ func checkTimers(p *place) {
 func putEnded(p *place) {
 	d := p.open(p.sides("d"))
 	p.Send(d.A.Handle, "last")
-	p.end(backend.End{Handle: d.A.Handle})
-	p.end(backend.End{Handle: p.open(p.sides("cleaned")).A.Handle, Kind: backend.EndCleanup})
+	p.End(backend.End{Handle: d.A.Handle})
+	p.End(backend.End{Handle: p.open(p.sides("cleaned")).A.Handle, Kind: backend.EndCleanup})
 	m := Message(p.open(p.sides("sealed")).A.Handle, "sealed")
 	m.Last = true
 	p.Do(func(tx backend.Tx) error { _, err := tx.Send(p.Ctx, p.Version, []backend.Outgoing{m}); return err })
@@ -369,7 +369,7 @@ func checkEnded(p *place) {
 		}
 	}
 	p.is("received", p.Drain(p.q), []string{"last", "<EndDialog>", "sealed"})
-	p.is("ended", p.end(backend.End{Handle: d.B.Handle}).FarGone, true)
+	p.is("ended", p.End(backend.End{Handle: d.B.Handle}).FarGone, true)
 	p.Maintain(backend.JobClosed)
 	p.gone(d.B.Handle)
 }
@@ -379,7 +379,7 @@ func putErrors(p *place) {
 	p.Do(func(tx backend.Tx) error {
 		return tx.Notice(p.Ctx, backend.Notice{To: told.B.Handle, Kind: backend.KindError, Error: &backend.DialogError{Code: -1, Text: "broken"}})
 	})
-	p.end(backend.End{Handle: ended.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 42, Text: "no & no"}})
+	p.End(backend.End{Handle: ended.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 42, Text: "no & no"}})
 }
 
 func checkErrors(p *place) {
@@ -395,8 +395,8 @@ func checkErrors(p *place) {
 func putClosed(p *place) {
 	for name, keep := range map[string]time.Duration{"kept": years, "over": time.Millisecond} {
 		d := p.open(p.sides(name))
-		p.end(backend.End{Handle: d.A.Handle, Keep: keep})
-		p.end(backend.End{Handle: d.B.Handle, Keep: keep})
+		p.End(backend.End{Handle: d.A.Handle, Keep: keep})
+		p.End(backend.End{Handle: d.B.Handle, Keep: keep})
 	}
 }
 

@@ -28,7 +28,7 @@ func Views(f *Fixture, query func(string) []string) {
 	f.Do(func(tx backend.Tx) error {
 		return tx.Promote(f.Ctx, backend.Promotion{Group: d.B.Group, Level: 3})
 	})
-	f.end(backend.End{Handle: ended.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 7, Text: "no"}})
+	f.End(backend.End{Handle: ended.A.Handle, Kind: backend.EndError, Error: &backend.DialogError{Code: 7, Text: "no"}})
 	begun := f.ends()
 	f.Do(func(tx backend.Tx) error {
 		if err := tx.BeginDialog(f.Ctx, f.Version, backend.NewDialog{Endpoint: begun.A, NewGroup: true}); err != nil {

@@ -8,15 +8,16 @@ SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.clo
   FROM parley_stream s
  WHERE s.stream_id = ?
 -- name: MarkersAstray
--- The last condition lists a stream too whose subqueries an interrupted statement did
--- not run: see Look.
+-- A stream is listed too whose subqueries an interrupted statement did not run: CASE looks at the witness last
+-- (sqlstore.Witness).
 SELECT s.stream_id
   FROM parley_stream s
   LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
  WHERE s.group_id = ?
-   AND (coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
-                                   WHERE m.stream_id = s.stream_id
-                                   ORDER BY m.stream_id, m.seq LIMIT 1)
-     OR (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL)
+   AND CASE WHEN coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+                                            WHERE m.stream_id = s.stream_id
+                                            ORDER BY m.stream_id, m.seq LIMIT 1) THEN 1
+            WHEN (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL THEN 1
+            ELSE 0 END = 1
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
  LIMIT 10000

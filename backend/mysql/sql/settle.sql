@@ -37,11 +37,7 @@ SELECT stream_id FROM parley_stream FORCE INDEX (PRIMARY)
 -- statement that takes the guards: that sees what was committed when it began, and
 -- not the message of a sender that it has just waited for.
 --
--- The last column is a witness. A statement that is interrupted (max_statement_time,
--- max_execution_time, KILL QUERY) may end without an error. Both servers answer NULL for
--- each subquery that has not begun by then, and look at the interrupt only when they read
--- the next row (Item_subselect::exec). A NULL therefore proves that a stream is empty only
--- if a later subquery, the witness, has found its row.
+-- The last column is a witness: see sqlstore.Witness.
 --
 -- streams
 SELECT s.stream_id, s.kind, s.group_id, r.since,

@@ -36,8 +36,16 @@ SELECT g.group_id,
                      AND (s.kind <> 3 OR s.touched > :now - 60000000)
                    LIMIT 1) IS NULL
              AND (SELECT 1 FROM parley_ready r WHERE r.group_id = g.group_id LIMIT 1) IS NULL
-            THEN 1 ELSE 0 END
-  FROM (SELECT x.group_id FROM parley_grp x
+            THEN 1
+            WHEN g.blocked = 0
+             AND (SELECT 1 FROM parley_stream s
+                   WHERE s.group_id = g.group_id
+                     AND (SELECT m.seq FROM parley_message m WHERE m.stream_id = s.stream_id LIMIT 1) IS NOT NULL
+                     AND (SELECT 1 FROM parley_ready r
+                           WHERE r.group_id = s.group_id AND r.stream_id = s.stream_id LIMIT 1) IS NULL
+                   LIMIT 1) IS NOT NULL
+            THEN 2 ELSE 0 END
+  FROM (SELECT x.group_id, x.blocked FROM parley_grp x
          WHERE x.group_id > greatest($1, '00000000-0000-0000-0000-00000000ffff'::uuid)
          ORDER BY x.group_id LIMIT 1000) g
  ORDER BY g.group_id

@@ -89,9 +89,9 @@ SELECT handle FROM parley_endpoint WHERE finish_at <= {once} ORDER BY finish_at 
 -- name: EndpointsAfter
 SELECT e.handle,
        CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
-             AND (p.handle IS NULL AND NOT EXISTS (
-                    SELECT 1 FROM parley_stream s {read dirty}
-                     WHERE s.stream_id = e.handle AND s.held = 1)
+             AND (p.handle IS NULL
+                  AND NOT EXISTS (SELECT 1 FROM parley_stream s {read dirty}
+                                   WHERE s.stream_id = e.handle AND s.held = 1)
                   OR p.closed_at IS NOT NULL AND p.finish_at IS NULL) THEN 1 ELSE 0 END
   FROM parley_endpoint e {read dirty}
   LEFT JOIN parley_endpoint p {read dirty} ON p.handle = e.peer
@@ -99,6 +99,7 @@ SELECT e.handle,
  ORDER BY e.handle
  {limit ?}
 -- name: GroupsAfter
+-- 1: nothing seems to refer to the group. 2: a stream of it seems to have messages and no marker.
 SELECT g.group_id,
        CASE WHEN NOT EXISTS (SELECT 1 FROM parley_endpoint e {read dirty} WHERE e.group_id = g.group_id)
              AND NOT EXISTS (SELECT 1 FROM parley_stream s {read dirty}
@@ -106,7 +107,15 @@ SELECT g.group_id,
                                 AND (s.kind <> 3 OR s.touched > :now - 60000000))
              AND NOT EXISTS (SELECT 1 FROM parley_ready r {read dirty}
                               WHERE r.group_id = g.group_id)
-            THEN 1 ELSE 0 END
+            THEN 1
+            WHEN g.blocked = 0
+             AND EXISTS (SELECT 1 FROM parley_stream s {read dirty}
+                          WHERE s.group_id = g.group_id
+                            AND EXISTS (SELECT 1 FROM parley_message m {read dirty}
+                                         WHERE m.stream_id = s.stream_id)
+                            AND NOT EXISTS (SELECT 1 FROM parley_ready r {read dirty}
+                                             WHERE r.group_id = s.group_id AND r.stream_id = s.stream_id))
+            THEN 2 ELSE 0 END
   FROM parley_grp g {read dirty}
  WHERE g.group_id > ? AND g.queue_id > 0
  ORDER BY g.group_id
@@ -119,7 +128,7 @@ UPDATE parley_walk SET place = ?, owner = ?, until = :now + ?
 -- name: WalkStep
 UPDATE parley_walk SET place = ? WHERE duty = ? AND place = ?
 -- name: LostPromotions
-SELECT p.group_id FROM parley_promotion p {read skip}
+SELECT p.group_id, {witness parley_promotion group_id p} FROM parley_promotion p {read skip}
  WHERE p.queue_id > 0
    AND NOT EXISTS (SELECT 1 FROM parley_grp g {read dirty} WHERE g.group_id = p.group_id)
    AND NOT EXISTS (SELECT 1 FROM parley_post o {read dirty} WHERE o.post_id = p.group_id)

@@ -12,20 +12,20 @@ UPDATE parley_schedule SET serial = serial + ?, live = 1 WHERE name = ?{exact}
 -- name: ScheduleTry
 SELECT 1 FROM parley_schedule {lock skip} WHERE name = ?{exact}
 -- name: ScheduleRead
--- With the lowest phase that is not over, how many tasks run, how many of
--- these have a worker that is alive, and the lowest phase with a dead task.
+-- With the lowest phase that is not over, the lowest with a dead task, how many tasks run, and how many of
+-- these have a worker that is alive. The counts are the row's witness (Witness).
 SELECT s.schedule_id, s.sealed, s.max_active, s.go_on, s.accept_late, s.max_attempts,
        s.caller, s.purpose, s.serial, s.latest,
        (SELECT a.phase FROM parley_task a {read wait by_order}
          WHERE a.schedule_id = s.schedule_id AND a.live = 1
          ORDER BY a.phase {limit 1}),
+       (SELECT d.phase FROM parley_task d {read wait by_dead}
+         WHERE d.schedule_id = s.schedule_id AND d.state = 4
+         ORDER BY d.phase {limit 1}),
        (SELECT count(*) FROM parley_task r {read wait by_running}
          WHERE r.schedule_id = s.schedule_id AND r.state = 1),
        (SELECT count(*) FROM parley_task r {read wait by_running}
-         WHERE r.schedule_id = s.schedule_id AND r.state = 1 AND r.due > :now),
-       (SELECT d.phase FROM parley_task d {read wait by_dead}
-         WHERE d.schedule_id = s.schedule_id AND d.state = 4
-         ORDER BY d.phase {limit 1})
+         WHERE r.schedule_id = s.schedule_id AND r.state = 1 AND r.due > :now)
   FROM parley_schedule s {read dirty} WHERE s.name = ?{exact s.}
 -- name: ScheduleServed
 UPDATE parley_schedule
