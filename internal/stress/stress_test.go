@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestModes(t *testing.T) {
 		"work":    func(o *options) { o.work = 300 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options{db: "sqlite:" + filepath.Join(t.TempDir(), "stress.db"), length: 3 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 8, receivers: 6, groups: 10, streams: 3, children: 1, pause: 20 * time.Millisecond}
+			o := options{db: "sqlite:" + filepath.Join(t.TempDir(), "stress.db"), length: 3 * time.Second, seed: seed(), senders: 8, receivers: 6, groups: 10, streams: 3, children: 1, pause: 20 * time.Millisecond}
 			change(&o)
 			r := zeros(t, o)
 			if r.sent < 20 || len(r.latencies) == 0 || o.control != (r.verdict.received == 0) {
@@ -68,11 +69,19 @@ func TestRun(t *testing.T) {
 			if db == "" {
 				t.Skip("there is no server for it")
 			}
-			o := options{db: db, length: 6 * time.Second, seed: uint64(time.Now().UnixNano()), senders: 16, receivers: 12, groups: 40, streams: 3, children: 1, pause: 20 * time.Millisecond}
+			o := options{db: db, length: 6 * time.Second, seed: seed(), senders: 16, receivers: 12, groups: 40, streams: 3, children: 1, pause: 20 * time.Millisecond}
 			r := zeros(t, o)
 			if r.sent < 100 || r.verdict.received < 100 {
 				t.Errorf("%d sent and %d received: that is no load", r.sent, r.verdict.received)
 			}
 		})
 	}
+}
+
+// seed is what chance begins with: SEED, or another number each time.
+func seed() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		return n
+	}
+	return uint64(time.Now().UnixNano())
 }

@@ -43,7 +43,7 @@
 //	PARLEY_TEST_INSTALL=0  fetch and install no packages
 //	PARLEY_TEST_FAST=1     start servers that do not wait for the disk
 //	PARLEY_TEST_SLOW       the factor of bounds (package slow), which test measures otherwise
-//	SEED                   for tests that draw lots, otherwise 1
+//	SEED                   for tests that draw lots
 //
 // The servers are throwaway: each start begins with empty data, and everyone
 // on this machine can log in to them.

@@ -116,10 +116,12 @@ type runner struct {
 	results  *results
 }
 
-// settings takes the seed and the factor from the environment. Without them the seed is 1, and
-// the factor is measured.
+// settings takes the seed and the factor from the environment. Without them the seed is 1, or another one
+// each time in a part of make verify, and the factor is measured.
 func (r *runner) settings(env environment) {
-	r.seed = 1
+	if r.seed = 1; r.part.draws {
+		r.seed = time.Now().UnixNano() % 1_000_000
+	}
 	if n, err := strconv.ParseInt(env.get("SEED"), 10, 64); err == nil {
 		r.seed = n
 	}
@@ -133,7 +135,7 @@ func (r *runner) settings(env environment) {
 // environ is what tests get.
 func (r *runner) environ() []string {
 	e := append(withoutServers(os.Environ()), r.servers.variables()...)
-	return append(e, fmt.Sprintf("%s=%.1f", slow.Variable, r.factor), fmt.Sprint("SEED=", r.seed), "PARLEY_TEST_FAST=1", "PARLEY_TEST_REQUIRE="+r.required)
+	return append(e, fmt.Sprintf("%s=%.1f", slow.Variable, r.factor), fmt.Sprint("SEED=", r.seed), fmt.Sprint("PARLEY_CONFORMANCE_SEED=", r.seed), "PARLEY_TEST_FAST=1", "PARLEY_TEST_REQUIRE="+r.required)
 }
 
 func (r *runner) chain(ctx context.Context, steps []step) {
