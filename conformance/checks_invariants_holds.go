@@ -8,6 +8,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -134,8 +135,8 @@ func checkInvLeaseExtended(e *env) {
 	w := invWorld(e)
 	other := invOther(w)
 	w.Dialog("m0")
-	d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease, Lease: 2 * time.Second})
-	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease, Lease: slow.By(2 * time.Second)})
+	for until := time.Now().Add(slow.By(3 * time.Second)); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		if err := d.Context().Err(); err != nil {
 			e.Fatalf("the lease was lost although it was extended: %v", context.Cause(d.Context()))
 		}
@@ -143,18 +144,19 @@ func checkInvLeaseExtended(e *env) {
 	}
 	e.Must(d.Ack(e.Ctx))
 
-	// At the level of the store: extended from 2 s to a minute.
+	// At the level of the store: extended to a minute.
+	lease := slow.By(2 * time.Second)
 	s := invUnder(w)
 	st := s.dialog()
 	s.sent(st, "m1")
-	h := s.claim(parley.HoldLease, backend.ClaimRequest{Lease: 2 * time.Second})
+	h := s.claim(parley.HoldLease, backend.ClaimRequest{Lease: lease})
 	if h == nil {
 		e.Fatalf("nothing to claim")
 	}
 	if err := s.be.Extend(e.Ctx, []*backend.Hold{h.Hold}, time.Minute); err != nil {
 		e.Fatalf("extend: %v", err)
 	}
-	time.Sleep(2100 * time.Millisecond) // the store's clock must pass the first end
+	time.Sleep(lease + 100*time.Millisecond) // the store's clock must pass the first end
 	s.nothing(backend.ClaimRequest{}, "under an extended lease")
 	h.ack()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -327,7 +328,7 @@ func checkOrdCrash(e *env) {
 			s := invUnder(w)
 			r := backend.ClaimRequest{MaxMessages: take}
 			if hold == parley.HoldLease {
-				r.Lease = 2 * time.Second // and no worker extends it
+				r.Lease = slow.By(2 * time.Second) // and no worker extends it
 			}
 			if s.claim(hold, r) == nil {
 				e.Fatalf("%s: nothing to claim", what)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -119,7 +120,8 @@ func checkSendersApart(e *env) {
 
 func checkRenewedByAge(e *env) {
 	w := e.World(recCatalog(false))
-	s := recSender(w, w.B, parley.SenderOptions{MaxAge: 150 * time.Millisecond})
+	age := slow.By(500 * time.Millisecond) // what is sent at once has to fit in
+	s := recSender(w, w.B, parley.SenderOptions{MaxAge: age})
 	begun := time.Now()
 	recMust(w, w.B, s, "1", "2")
 	recMust(w, w.B, s.Key("k"), "k")
@@ -135,8 +137,8 @@ func checkRenewedByAge(e *env) {
 		}
 		ended = append(ended, ms[0].ConversationID)
 	}
-	if passed := time.Since(begun); passed < 150*time.Millisecond-tmrEarly {
-		e.Errorf("the dialogs were to be used for 150 ms and were over after %v", passed)
+	if passed := time.Since(begun); passed < age-tmrEarly {
+		e.Errorf("the dialogs were to be used for %v and were over after %v", age, passed)
 	}
 	recGone(w, old...)
 	recMust(w, w.B, s, "3")

@@ -33,6 +33,9 @@ func site(t *testing.T) backendtest.Site {
 func TestDue(t *testing.T) { backendtest.Due(t, site) }
 
 func TestVersions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes half a minute")
+	}
 	t.Parallel()
 	backendtest.Versions(t, site)
 }
