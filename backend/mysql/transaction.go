@@ -39,6 +39,7 @@ type transaction struct {
 	// ending keeps the end, which may come from Close, apart from statements: one
 	// that fell behind it would be carried out by itself.
 	ending sync.RWMutex
+	reads  sqlstore.Reads // what the application's statements depend on
 
 	mu      sync.Mutex // guards what follows
 	over    bool
@@ -99,10 +100,14 @@ func (t *transaction) check(ctx context.Context) error {
 	return t.lost
 }
 
-// usable returns an error if the transaction is known to be over.
+// usable returns an error if the transaction is known to be over, or if the application reads rows: the driver
+// would give the connection up, which cannot be closed before they are.
 func (t *transaction) usable() error {
-	if t.over {
+	switch {
+	case t.over:
 		return sql.ErrTxDone
+	case t.reads.Left():
+		return sqlstore.ErrRowsOpen
 	}
 	return t.lost
 }
@@ -169,6 +174,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(ctx context.Context) error {
+	t.reads.Close() // else the connection could not be closed, or a statement would be waited for
 	err := t.end(ctx, "ROLLBACK")
 	if lost(err) {
 		return nil // it is gone with its connection
@@ -255,6 +261,8 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 	if err := a.renew(ctx); err != nil {
 		return nil, err
 	}
+	ctx, done := a.t.reads.Context(ctx)
+	defer done()
 	res, err := a.t.conn.ExecContext(ctx, query, args...)
 	a.t.saw(err)
 	return res, err
@@ -266,6 +274,8 @@ func (a application) QueryContext(ctx context.Context, query string, args ...any
 	if err := a.start(query); err != nil {
 		return nil, err
 	}
+	ctx, done := a.t.reads.Context(ctx)
+	defer done()
 	rows, err := a.t.conn.QueryContext(ctx, query, args...)
 	a.t.saw(err)
 	return rows, err
@@ -277,6 +287,8 @@ func (a application) QueryRowContext(ctx context.Context, query string, args ...
 	if err := a.start(query); err != nil {
 		return sqlstore.FailedRow(ctx, err)
 	}
+	ctx, done := a.t.reads.Context(ctx)
+	defer done()
 	return a.t.conn.QueryRowContext(ctx, query, args...)
 }
 

@@ -74,6 +74,7 @@ type transaction struct {
 	p      *pool
 	tx     *sql.Tx
 	cancel context.CancelFunc
+	reads  sqlstore.Reads // what the application's statements depend on
 
 	ending bool // a statement of the application's may have ended it
 	ended  bool // and has
@@ -114,7 +115,7 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 
 // SQL implements sqlstore.Transaction.
 func (t *transaction) SQL() backend.Execer {
-	return sqlstore.Whole{Execer: t.tx, May: func() { t.ending = true }}
+	return sqlstore.Whole{Execer: sqlstore.Reader{Execer: t.tx, Reads: &t.reads}, May: func() { t.ending = true }}
 }
 
 // there returns an error if a statement of the application's has ended the transaction:
@@ -149,6 +150,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 func (t *transaction) Rollback(context.Context) error {
 	defer t.giveBack()
 	defer t.cancel()
+	t.reads.Close() // a statement that is under way would be waited for
 	err := t.tx.Rollback()
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {
 		return nil // it is gone with its connection

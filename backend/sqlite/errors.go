@@ -44,6 +44,12 @@ func classify(err error) error {
 	return nil
 }
 
+// outdated reports whether a connection cannot write since it reads what was there before another one wrote.
+func outdated(err error) bool {
+	var e *driver.Error
+	return errors.As(err, &e) && e.Code() == lib.SQLITE_BUSY_SNAPSHOT
+}
+
 // placed says of an error which file could not be opened, and why. SQLite says neither.
 func placed(path string, err error) error {
 	var e *driver.Error

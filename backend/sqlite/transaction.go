@@ -30,6 +30,7 @@ type transaction struct {
 	mu    sync.Mutex // held by each statement, while its rows are read as well, and by the end, which may come from Close
 	// watched are contexts of the user's statements, which can be interrupted.
 	watched []context.Context
+	reads   sqlstore.Reads
 	suspect bool // SQLite may have rolled back by itself
 	ending  bool // or a statement of the user's may have ended it
 }
@@ -143,7 +144,10 @@ func (t *transaction) Commit(ctx context.Context) error {
 }
 
 // Rollback implements sqlstore.Transaction.
-func (t *transaction) Rollback(context.Context) error { return t.end(rollbackStmt) }
+func (t *transaction) Rollback(context.Context) error {
+	t.reads.Close() // a statement of the user's that is under way would be waited for
+	return t.end(rollbackStmt)
+}
 
 func (t *transaction) end(how *sqlstore.Stmt) error {
 	t.mu.Lock()
@@ -160,6 +164,7 @@ func (t *transaction) end(how *sqlstore.Stmt) error {
 			err = nil // SQLite had rolled back by itself
 		}
 	}
+	t.reads.Close() // the next writer has the same connection
 	t.release(err)
 	return err
 }
@@ -200,6 +205,8 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 	if err != nil {
 		return nil, err
 	}
+	ctx, done := u.t.reads.Context(ctx)
+	defer done()
 	res, err := s.ExecContext(ctx, args...)
 	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
 	return res, err
@@ -210,6 +217,8 @@ func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
+	ctx, done := u.t.reads.Context(ctx)
+	defer done()
 	rows, err := u.t.f.conn.QueryContext(ctx, query, args...)
 	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
 	return rows, err
@@ -220,6 +229,8 @@ func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any)
 		return sqlstore.FailedRow(ctx, err)
 	}
 	defer u.t.mu.Unlock()
+	ctx, done := u.t.reads.Context(ctx)
+	defer done()
 	return u.t.f.conn.QueryRowContext(ctx, query, args...)
 }
 

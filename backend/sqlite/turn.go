@@ -143,7 +143,7 @@ func (t *transaction) start(ctx context.Context) error {
 	}
 	if err == nil {
 		// The wait for other processes ends with the context.
-		if err = t.f.run(ctx, beginStmt); err != nil {
+		if err = t.f.begun(ctx); err != nil {
 			// A context that ends just as the statement does reports an error for
 			// one that was carried out. Without a transaction this does nothing.
 			t.f.run(context.WithoutCancel(ctx), rollbackStmt)
@@ -160,6 +160,16 @@ func (t *transaction) start(ctx context.Context) error {
 		return sql.ErrTxDone
 	}
 	return nil
+}
+
+// begun begins a transaction. Rows that the user has left open in the one before are closed in the background:
+// until then they keep the connection at what it has read.
+func (f *file) begun(ctx context.Context) error {
+	err := f.run(ctx, beginStmt)
+	for end := time.Now().Add(time.Second); outdated(err) && time.Now().Before(end); err = f.run(ctx, beginStmt) {
+		time.Sleep(time.Millisecond)
+	}
+	return err
 }
 
 // release gives the turn back.
