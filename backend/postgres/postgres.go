@@ -256,7 +256,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Timeouts:    p.timeouts,
 		DB:          db,
 		Close:       p.close,
-		MaxConns:    func() int { return p.db.Stats().MaxOpenConnections },
+		MaxConns:    p.maxConns,
 		SendOne:     p.send,
 		Guards:      p.streams,
 		Append:      p.append,

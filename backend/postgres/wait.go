@@ -84,6 +84,16 @@ func (p *pool) roomy(ctx context.Context) bool {
 	return ok
 }
 
+// maxConns is how many connections the pool can have for transactions and calls: one less than it may open where it
+// listens on one of them.
+func (p *pool) maxConns() int {
+	n := p.db.Stats().MaxOpenConnections
+	if p.listen == "" && n >= listenFrom && isPGX(p.db.Driver()) && !p.pooled.Load() {
+		n--
+	}
+	return n
+}
+
 // LogTo implements backend.Logging.
 func (s *Store) LogTo(l *slog.Logger) { s.pool.log = l }
 
