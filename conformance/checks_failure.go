@@ -407,6 +407,15 @@ func (w *world) die(hold parley.Hold, body string) parley.Message {
 	}
 }
 
+// untraced waits until no record of a worker names the message: they are emptied after what became of it is committed.
+func (w *world) untraced(message parley.ID) bool {
+	return w.Soon(5*time.Second, func() bool {
+		list, err := w.B.Admin().Workers(w.Ctx)
+		w.Must(err)
+		return !slices.ContainsFunc(list, func(s parley.WorkerStatus) bool { return slices.Contains(s.InHand, message) })
+	})
+}
+
 func checkDeath(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
@@ -448,8 +457,9 @@ func checkDeadly(e *env) {
 		w := e.another()
 		bodies := numbered("%03d", 40)
 		w.posts(nil, append(append(slices.Clone(bodies[:20]), "deadly"), bodies[20:]...)...)
+		var deadly parley.ID
 		for range 2 {
-			w.die(hold, "deadly")
+			deadly = w.die(hold, "deadly").ID
 		}
 		var again atomic.Int64
 		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease}, func(ctx context.Context, m *parley.Message) error {
@@ -470,9 +480,11 @@ func checkDeadly(e *env) {
 		if n := w.queueStatus(w.SQ).Parked; n != 1 {
 			e.Errorf("%d groups are parked, want the one", n)
 		}
-		// A new chance: it is not condemned for what it did before.
+		// A new chance: it is not condemned for what it did before, once its traces are removed.
 		g := w.group(parked)
-		if g != nil {
+		if !w.untraced(deadly) {
+			e.Errorf("the message is parked, and records of workers that died with it still name it")
+		} else if g != nil {
 			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
 			if !e.Soon(10*time.Second, func() bool { return again.Load() == 1 }) {
 				e.Errorf("after Unpark the message was not handled")
@@ -504,11 +516,7 @@ func checkTraces(e *env) {
 		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease}, w.effect)
 		w.once(w.effects(10), bodies)
 		r.Stop()
-		if !e.Soon(5*time.Second, func() bool {
-			list, err := w.B.Admin().Workers(e.Ctx)
-			e.Must(err)
-			return !slices.ContainsFunc(list, func(s parley.WorkerStatus) bool { return slices.Contains(s.InHand, suspect.ID) })
-		}) {
+		if !w.untraced(suspect.ID) {
 			e.Errorf("the message was handled, and the record of the worker that died with it still names it")
 		}
 	}
