@@ -325,7 +325,7 @@ func (r *runner) reportFlaky() {
 	if len(r.results.flaky) == 0 {
 		return
 	}
-	log, err := os.OpenFile(filepath.Join(filepath.Dir(r.logs), "flaky.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(filepath.Join(r.logs, "flaky.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err == nil {
 		defer log.Close()
 	}

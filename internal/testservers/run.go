@@ -26,7 +26,7 @@ import (
 func testCommand(ctx context.Context, env environment, args []string, stdout io.Writer) (code int, err error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(env.log)
-	logs := flags.String("logs", ".cache/test", "the folder for what the tests print")
+	logs := flags.String("logs", ".cache", "the folder for what the tests print")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil
 	}

@@ -69,7 +69,7 @@ func runSample(t *testing.T, limit time.Duration, packages ...string) (ok bool, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _ := os.ReadFile(filepath.Join(dir, "flaky.log"))
+	list, _ := os.ReadFile(filepath.Join(logs, "flaky.log"))
 	return ok, page.String(), string(list)
 }
 
