@@ -16,6 +16,7 @@ func TestWorkerPGX(t *testing.T) { testWorker(t, "pgx") }
 func testWorker(t *testing.T, driver string) {
 	t.Parallel()
 	workertest.Run(t, workertest.Engine{
+		Kept:     map[string]int{"pgx": 1}[driver], // to listen on
 		Kill:     "SELECT pg_terminate_backend(pg_backend_pid())",
 		Deferred: "DEFERRABLE INITIALLY DEFERRED",
 		Open: func(t *testing.T) (*sql.DB, func() backend.Backend) {

@@ -26,6 +26,8 @@ type Engine struct {
 	// Open opens a pool on an empty database. What it returns besides opens
 	// a migrated store on the pool, any number of times.
 	Open func(t *testing.T) (*sql.DB, func() backend.Backend)
+	// Kept is how many connections of the pool the store keeps for itself.
+	Kept int
 	// Kill is a statement that ends the connection on which it runs.
 	Kill string
 	// Deferred is what makes a unique constraint one that is looked at when the
@@ -73,7 +75,7 @@ type shop struct {
 func (s *shop) start() {
 	s.tries, s.most = make(map[string]int), make(map[string]int)
 	s.db, s.open = s.Open(s.T)
-	s.db.SetMaxOpenConns(12)
+	s.db.SetMaxOpenConns(12 + s.Kept)
 	s.broker(nil)
 	s.must(s.b.Define(s.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
 	s.exec("CREATE TABLE effect (body VARCHAR(20) NOT NULL)")
@@ -278,7 +280,7 @@ func (s *shop) commit() {
 
 // pool: one that is too small is an error at the start.
 func (s *shop) pool() {
-	s.db.SetMaxOpenConns(4)
+	s.db.SetMaxOpenConns(4 + s.Kept)
 	w := s.b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }),
 		&parley.WorkerOptions{MaxReaders: 3, Hold: s.hold})
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
