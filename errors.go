@@ -13,6 +13,7 @@ import (
 var (
 	ErrClosed         = backend.ErrClosed
 	ErrTxDone         = backend.ErrTxDone
+	ErrRowsOpen       = backend.ErrRowsOpen
 	ErrEndsTx         = backend.ErrEndsTx
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema

@@ -16,6 +16,10 @@ var (
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
 
+	// ErrRowsOpen: the application has not closed the rows of a query in the transaction, on an
+	// engine that does one thing at a time on a connection.
+	ErrRowsOpen = errors.New("rows of a query are open: close them first")
+
 	// ErrEndsTx: a statement of the application's would end the store's own transaction.
 	// It was not carried out.
 	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")

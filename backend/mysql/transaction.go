@@ -107,7 +107,7 @@ func (t *transaction) usable() error {
 	case t.over:
 		return sql.ErrTxDone
 	case t.reads.Left():
-		return sqlstore.ErrRowsOpen
+		return backend.ErrRowsOpen
 	}
 	return t.lost
 }

@@ -119,8 +119,13 @@ func (t *transaction) SQL() backend.Execer {
 }
 
 // there returns an error if a statement of the application's has ended the transaction:
-// each that follows would be one by itself. Only inside of one is a savepoint allowed.
+// each that follows would be one by itself. Only inside of one is a savepoint allowed. It
+// returns ErrRowsOpen while the application reads rows, since the driver would break the
+// connection or wait.
 func (t *transaction) there(ctx context.Context) error {
+	if t.reads.Left() {
+		return backend.ErrRowsOpen
+	}
 	if t.ending && !t.ended {
 		_, err := t.tx.ExecContext(ctx, "SAVEPOINT parley_there")
 		if err == nil {
