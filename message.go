@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -49,7 +50,7 @@ func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message 
 	out := make([]*Message, len(raw))
 	for i, m := range raw {
 		all[i] = Message{
-			ID: m.ID, Type: m.Type, Body: m.Body, Headers: backend.DecodeHeaders(m.Headers),
+			ID: m.ID, Type: m.Type, Body: bytes.Clone(m.Body), Headers: backend.DecodeHeaders(m.Headers),
 			Queue: queue, Seq: m.Seq, Group: m.Group, Key: m.Key, Enqueued: m.Enqueued,
 			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, FarService: m.FarService,
 			Contract: m.Contract, Initiator: m.Initiator, Priority: m.Priority,

@@ -60,11 +60,11 @@ func (r *wrkRun) Stop() {
 }
 
 // another is a World with names of its own, for checks that begin anew.
-func (e *env) another() *world {
+func (e *env) another(change ...func(*parley.Catalog)) *world {
 	e.mu.Lock()
 	e.prefix = ""
 	e.mu.Unlock()
-	return e.World()
+	return e.World(change...)
 }
 
 // posts puts bodies into SQ, with keys if there are any: body i gets key i modulo

@@ -130,6 +130,9 @@ func (s *Store) bury(tx *Tx, queue int64, m backend.Message, reason string) {
 	if s.fault == FaultHeadersBuried {
 		m.Headers = ""
 	}
+	if s.fault == FaultBodiesBuried {
+		m.Body = bytes.ToUpper(m.Body)
+	}
 	s.dead.put(tx, s.serial, deadLetter{queue, m, reason, s.now()})
 }
 
