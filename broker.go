@@ -249,8 +249,9 @@ func (b *Broker) Migrate(ctx context.Context) error {
 }
 
 // Close stops workers and the background work, gives back what is still held, and
-// closes the backend. Handlers that still work see the end of Delivery.Context, and
-// what they do after it fails. Close is idempotent.
+// closes the backend. Handlers that still work see the end of their context, or of
+// Delivery.Context, and what they do after it fails. Close does not wait for a handler
+// that goes on, and returns within about ten seconds. Close is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -265,13 +266,14 @@ func (b *Broker) Close() error {
 	workers := slices.Collect(maps.Keys(b.workers))
 	b.mu.Unlock()
 
-	for _, w := range workers {
-		w.Shut(ErrClosed)
-	}
 	b.stop()
 	b.hub.Close()
+	var over sync.WaitGroup
+	for _, w := range workers {
+		over.Go(func() { w.Shut(ErrClosed) })
+	}
 	for _, d := range held {
-		d.abandon()
+		over.Go(d.abandon)
 	}
 	// A claim in flight gives back what it gets. A claim that waits for a transaction of this
 	// Broker, which ends below, gets nothing.
@@ -279,6 +281,7 @@ func (b *Broker) Close() error {
 	case <-b.idle:
 	case <-time.After(closeWait):
 	}
+	over.Wait()
 	b.done.Wait()
 	return b.be.Close()
 }
@@ -446,6 +449,11 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
+	return b.beginAlways(ctx)
+}
+
+// beginAlways is begin while the Broker is being closed, too.
+func (b *Broker) beginAlways(ctx context.Context) (*Tx, error) {
 	be, err := b.be.Begin(ctx)
 	if err != nil {
 		if errors.Is(err, ErrNotBegun) {

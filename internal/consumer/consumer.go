@@ -299,23 +299,29 @@ func (c *Consumer) end() {
 	close(c.ended)
 }
 
-// unresponsive is how long handlers have to return after their contexts ended.
-const unresponsive = 5 * time.Second
+// Handlers have so long to return after their contexts ended, and less while the store is
+// being closed.
+const (
+	unresponsive        = 5 * time.Second
+	unresponsiveAtClose = time.Second
+)
 
 // finish stops claiming and sees handlers to their end.
 func (c *Consumer) finish() error {
 	c.halt()
+	patience := unresponsive
 	select {
 	case <-c.gone:
 		return nil
 	case <-time.After(max(c.Grace, 0)):
 	case <-c.work.Done(): // the store is being closed
+		patience = unresponsiveAtClose
 	}
 	c.stopWork(c.Stopped)
 	select {
 	case <-c.gone:
 		return nil
-	case <-time.After(unresponsive):
+	case <-time.After(patience):
 	}
 	c.mu.Lock()
 	var left []*batch
@@ -332,7 +338,7 @@ func (c *Consumer) finish() error {
 	}
 	c.Log.Error("parley: handlers did not return; what they held was given back",
 		"event", "worker.abandoned", "queue", c.name(), "handlers", len(left))
-	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), unresponsive, c.Stopped)
+	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), patience, c.Stopped)
 }
 
 // Shut stops the Consumer without grace, for a reason that handlers get, and waits a while
@@ -342,6 +348,6 @@ func (c *Consumer) Shut(cause error) {
 	c.halt()
 	select {
 	case <-c.ended:
-	case <-time.After(2 * time.Second):
+	case <-time.After(5 * time.Second):
 	}
 }

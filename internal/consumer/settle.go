@@ -210,7 +210,7 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 				left = append(left, h)
 			}
 		}
-		if holds = left; len(holds) == 0 || i == len(lateEnds) || t.c.Host.Check() != nil {
+		if holds = left; len(holds) == 0 || i == len(lateEnds) {
 			return
 		}
 		wait.Sleep(ctx, lateEnds[i])
