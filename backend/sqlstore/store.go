@@ -161,8 +161,12 @@ func (s *Store) whole(ctx context.Context, work func(*Tx) error) error {
 	return tx.Commit(ctx)
 }
 
-// reading does work that only reads what is committed.
+// reading does work that only reads what is committed, and what a transaction has written if
+// it may be done there.
 func (s *Store) reading(ctx context.Context, work func(run) error) error {
+	if tx, ok := backend.ReadsIn(ctx).(*Tx); ok && tx.s == s {
+		return work(tx.run)
+	}
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
