@@ -248,6 +248,7 @@ func checkListenBegins(e *env) {
 			e.Errorf("what listens announced queue %d first, want all", queue)
 		}
 	case <-time.After(queLost):
+		e.late()
 		e.Errorf("what listens announced nothing within %v", queLost)
 	}
 	stop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/internal/frail"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // wrkRun is a worker at work.
@@ -38,7 +39,7 @@ func (w *world) workWith(b *parley.Broker, o *parley.WorkerOptions, h parley.Han
 		cancel()
 		select {
 		case <-over:
-		case <-time.After(20 * time.Second):
+		case <-time.After(slow.By(20 * time.Second)):
 		}
 	})
 	return r
@@ -53,8 +54,9 @@ func (r *wrkRun) Stop() {
 			r.e.fail("the worker ended with " + err.Error())
 			runtime.Goexit()
 		}
-	case <-time.After(20 * time.Second):
-		r.e.fail("the worker did not stop within 20 s")
+	case <-time.After(slow.By(20 * time.Second)):
+		r.e.late()
+		r.e.fail("the worker did not stop within " + slow.By(20*time.Second).String())
 		runtime.Goexit()
 	}
 }
