@@ -217,6 +217,10 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	b.stop, b.life = cancel, background
 	b.peers = &wake.Peers{Hub: b.hub, Log: b.log, Expected: consumer.Gone}
 	b.peers.Start(b.caps.Listener, b.Go)
+	if b.caps.Listener == nil && b.caps.Watcher != nil {
+		watch := &wake.Watch{Hub: b.hub, Watcher: b.caps.Watcher, Log: b.log, Expected: consumer.Gone}
+		b.Go(watch.Run)
+	}
 	b.jobs = b.startMaintenance()
 	b.recycler.start()
 	return b, nil

@@ -108,6 +108,7 @@ type hot struct {
 	Remove, RemovePosts, Guards, Look, Belong, Restore *sqlstore.Stmt
 	DropMarkers, DropNotes, Restand                    *sqlstore.Stmt
 	Submit, Start, HoldTasks, FinishTasks              *sqlstore.Stmt
+	Newest                                             *sqlstore.Stmt
 	Probe, Probed, Unprobe                             *sqlstore.Stmt
 	Retain, Keep, KeepPosts                            *sqlstore.Stmt
 	ReclaimGroups, ReclaimPosts, TookGroups, TookPosts *sqlstore.Stmt

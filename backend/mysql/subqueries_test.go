@@ -30,7 +30,7 @@ var subqueries = map[string]string{
 	"GroupReclaimWait": refused, "PostReclaimWait": refused, "ReclaimGroups": refused, "ReclaimPosts": refused,
 	"NewKey":   unique,
 	"ClaimOne": hidden, "DelayedFirsts": hidden, "DueDelayed": hidden, "Head": hidden, "GroupVisible": hidden,
-	"LockGraph": hidden, "Read": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
+	"LockGraph": hidden, "Newest": hidden, "Read": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
 	"ConversationCounts": shown, "GroupDetail": shown, "ListPromoted": shown, "ListPromotions": shown, "ListReady": shown,
 	"ListTasks": shown, "ListWithheld": shown, "QueueStatus": shown,
 	"DueTimers": "a timer of a queue that is disabled fires all the same: its message waits there",

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"slices"
 	"sync"
@@ -171,6 +172,11 @@ func (s *Store) reading(ctx context.Context, work func(run) error) error {
 		return err
 	}
 	return s.outside(ctx, work)
+}
+
+// Read calls scan for each row of a query that reads what is committed.
+func (s *Store) Read(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
+	return s.reading(ctx, func(r run) error { return r.Rows(ctx, scan, q, args...) })
 }
 
 // outside is reading whatever the schema.
