@@ -448,7 +448,7 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	}
 	be, err := b.be.Begin(ctx)
 	if err != nil {
-		if errors.Is(err, ErrNotBegun) {
+		if errors.Is(err, ErrPool) {
 			b.admitted.Starved()
 		}
 		return nil, err

@@ -56,8 +56,12 @@ var (
 	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
 	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
-	// that nothing has happened. The error is ErrConnection as well.
+	// that nothing has happened. The error is ErrConnection or ErrPool as well.
 	ErrNotBegun = errors.New("the transaction could not be begun")
+
+	// ErrPool: the pool of connections is too small: none was free in time, or the server
+	// takes no more.
+	ErrPool = errors.New("the pool of connections is too small")
 
 	// ErrConnection: the connection was lost. Whether a commit happened is
 	// unknown if Commit returned it; the transaction is over.

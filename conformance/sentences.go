@@ -177,6 +177,7 @@ var sections = []section{
 		{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
 		{"X18", "When a suspected message has been handled, no record of a worker that died with it in hand names it any more."},
 		{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
+		{"X20", "A worker that begins while the store cannot be reached waits for it, and then handles what is there."},
 		{"X17", "What was committed is there when every handle on the store has been closed and another one is opened."},
 	}},
 	{"Posts, bodies and blocked groups", []Sentence{

@@ -154,6 +154,9 @@ func (s *server) begin(ctx context.Context) (sqlstore.Transaction, error) {
 		err = ctx.Err()
 	}
 	cancel()
+	if number(err) == 0 {
+		err = sqlstore.Unreached(ctx, err)
+	}
 	return nil, err
 }
 

@@ -69,7 +69,7 @@ func (p *pool) probe(ctx context.Context) error {
 	if schema == "" {
 		var name sql.NullString
 		if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&name); err != nil {
-			return err
+			return unreached(ctx, err)
 		}
 		schema = name.String
 	}
@@ -81,7 +81,7 @@ func (p *pool) probe(ctx context.Context) error {
 	default:
 		moved, err := p.moves(ctx)
 		if err != nil {
-			return err
+			return unreached(ctx, err)
 		}
 		p.pooled.Store(moved)
 	}

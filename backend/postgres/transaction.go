@@ -43,7 +43,7 @@ type beginner interface {
 func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
 	if ctx.Done() == nil {
 		tx, err := on.BeginTx(ctx, o)
-		return tx, func() {}, readOnly(err)
+		return tx, func() {}, refused(ctx, err)
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -54,19 +54,19 @@ func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql
 	}
 	if err != nil {
 		cancel()
-		return nil, nil, readOnly(err)
+		return nil, nil, refused(ctx, err)
 	}
 	return tx, cancel, nil
 }
 
-// readOnly tells a standby from other trouble at the beginning of a transaction:
+// refused tells a standby from other trouble at the beginning of a transaction:
 // "cannot set transaction read-write mode during recovery" has the code of
 // whatever is not supported.
-func readOnly(err error) error {
+func refused(ctx context.Context, err error) error {
 	if sqlState(err) == "0A000" {
 		return sqlstore.Classified(backend.ErrReadOnly, err)
 	}
-	return err
+	return unreached(ctx, err)
 }
 
 // transaction is a transaction of ours.

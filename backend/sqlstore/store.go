@@ -83,7 +83,7 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, notBegun(err)
+		return nil, s.notBegun(ctx, err)
 	}
 	tx, err := s.begin(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	}
 	tr, err := patiently(ctx, s, s.d.Begin)
 	if err != nil {
-		return nil, notBegun(s.fail(ctx, err))
+		return nil, s.notBegun(ctx, err)
 	}
 	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
 	s.mu.Lock()
@@ -186,7 +186,7 @@ func (s *Store) outside(ctx context.Context, work func(run) error) error {
 		return r, err
 	})
 	if err != nil {
-		return s.fail(ctx, err)
+		return s.notBegun(ctx, err)
 	}
 	defer r.release()
 	return work(run{s: s, sess: r.Session})

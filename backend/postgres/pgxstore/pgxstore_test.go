@@ -289,3 +289,18 @@ func TestConformancePGXPool(t *testing.T) {
 		Fresh: func(context.Context) (backend.Backend, error) { return on(p, fresh) },
 	})
 }
+
+// TestCut: what pgx says of a connection that breaks.
+func TestCut(t *testing.T) {
+	own := schema(t, pool(t, 2))
+	server := backendtest.Server(t, "postgres", "PARLEY_TEST_POSTGRES", "the data source name of a PostgreSQL server for tests")
+	backendtest.Cut(t, server, "begin", func(t *testing.T, through string) backend.Backend {
+		p, err := pgxpool.New(t.Context(), through)
+		must(t, err)
+		t.Cleanup(p.Close)
+		b := New(p, &postgres.Options{Schema: own})
+		t.Cleanup(func() { b.Close() })
+		must(t, b.Migrate(t.Context()))
+		return b
+	})
+}
