@@ -13,6 +13,8 @@ import (
 var (
 	ErrClosed         = backend.ErrClosed
 	ErrTxDone         = backend.ErrTxDone
+	ErrNoTx           = backend.ErrNoTx
+	ErrTxSettings     = backend.ErrTxSettings
 	ErrEndsTx         = backend.ErrEndsTx
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
@@ -174,6 +176,8 @@ var hints = []struct {
 	{ErrFenced, "its messages will be delivered again"},
 	{ErrWouldDeadlock, "do it inside the open transaction, before that is opened, or after it has ended"},
 	{ErrLockDeadlock, "let go of what others wait for, and try again"},
+	{ErrNoTx, "begin one, and join that"},
+	{ErrTxSettings, "set search_path and the role back before a verb, or have the store's Options.Schema name its schema"},
 	{ErrReadOnly, "connect to the primary"},
 	{ErrDenied, "grant it what parley grants prints for its role"},
 	{ErrNotReceived, "give it a transaction with Message.WithTx, or have package parleytest handle it"},

@@ -16,6 +16,13 @@ var (
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
 
+	// ErrNoTx: what is to be joined is a pool, or a connection on which no transaction is open.
+	ErrNoTx = errors.New("no transaction is open on what is to be joined")
+
+	// ErrTxSettings: the application has changed a setting of the transaction, such as
+	// search_path, and the store does not find its tables in it. The transaction must be rolled back.
+	ErrTxSettings = errors.New("a setting that the application has changed in the transaction keeps the store from its tables")
+
 	// ErrEndsTx: a statement of the application's would end the store's own transaction.
 	// It was not carried out.
 	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")

@@ -205,7 +205,7 @@ func (s *server) join(ctx context.Context, tx backend.Execer) (sqlstore.Session,
 	case err != nil:
 		return nil, err
 	case open == 0:
-		return nil, errors.New("parley: mssql: join: no transaction is open on this handle: begin one first")
+		return nil, sqlstore.ErrNoTx
 	case state < 0:
 		return nil, sqlstore.Classified(backend.ErrSerialization, errors.New("the transaction can only be rolled back"))
 	case level != readCommitted && level != repeatableRead:

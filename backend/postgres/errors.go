@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/parleymq/parley/backend"
@@ -80,6 +81,21 @@ func closed(err error) bool {
 		SafeToRetry() bool
 	}
 	return errors.As(err, &e) && e.SafeToRetry() && errors.Unwrap(e) != nil
+}
+
+// errSet says why a transaction in which the application works too may not see the store's tables,
+// or may not touch them. A schema that a role may not use is left out of search_path.
+var errSet = errors.New("the transaction may have a search_path or role of its own (SET search_path, SET ROLE)")
+
+// strayed says so of an error that it may be the reason for.
+func (p *pool) strayed(err error) error {
+	switch code := sqlState(err); {
+	case code == "42501":
+		return sqlstore.Classified(backend.ErrDenied, fmt.Errorf("%w: %w", err, errSet))
+	case (code == "42P01" || code == "3F000") && p.options.Schema == "" && p.store.Admitted():
+		return sqlstore.Classified(backend.ErrTxSettings, fmt.Errorf("%w: %w", err, errSet))
+	}
+	return err
 }
 
 // unreached is sqlstore.Unreached for what is no answer of the server's.

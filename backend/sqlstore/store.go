@@ -133,6 +133,9 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
 	}
+	if err := s.inTx(ctx, tx); err != nil {
+		return nil, s.fail(ctx, err)
+	}
 	sess, err := s.d.Join(ctx, tx)
 	if err != nil {
 		return nil, s.fail(ctx, err)
