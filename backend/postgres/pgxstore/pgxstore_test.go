@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
@@ -303,4 +305,35 @@ func TestCut(t *testing.T) {
 		must(t, b.Migrate(t.Context()))
 		return b
 	})
+}
+
+// TestAcquiring: a pool whose connections are all in use is told from one that cannot open any.
+func TestAcquiring(t *testing.T) {
+	connect := func(p *pgxpool.Pool) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := acquiring{stdlib.GetPoolConnector(p), p}.Connect(ctx)
+		return err
+	}
+	c, err := pgxpool.ParseConfig("postgres://app@127.0.0.1:1/app")
+	must(t, err)
+	over := make(chan struct{})
+	c.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		<-over
+		return nil, errors.New("over")
+	}
+	deaf, err := pgxpool.NewWithConfig(t.Context(), c)
+	must(t, err)
+	if err := connect(deaf); err == context.DeadlineExceeded || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while a connection is opened: %v, want an error that says so and is the context's", err)
+	}
+	close(over)
+	deaf.Close()
+	p := pool(t, 1)
+	conn, err := p.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	if err := connect(p); err != context.DeadlineExceeded {
+		t.Errorf("while all are in use: %v, want the context's error alone", err)
+	}
 }
