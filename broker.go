@@ -420,7 +420,9 @@ func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
 	}
 }
 
-// Join lets Parley work in a transaction that the caller began and will end.
+// Join lets Parley work in a transaction that the caller began and will end: a *sql.Tx, or a
+// *sql.Conn on which one is open, which costs a statement that asks the server. The verbs of
+// anything else fail with ErrNoTx.
 // Receivers in this process and others are told of what was sent once it has
 // committed. Set savepoints by Tx.Savepoint: after a rollback to a savepoint that was set by
 // SQL, receivers in other processes may find what is sent next only by polling.
@@ -460,7 +462,7 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 func (b *Broker) beginAlways(ctx context.Context) (*Tx, error) {
 	be, err := b.be.Begin(ctx)
 	if err != nil {
-		if errors.Is(err, ErrNotBegun) {
+		if errors.Is(err, ErrPool) {
 			b.admitted.Starved()
 		}
 		return nil, err

@@ -40,7 +40,8 @@ type Capabilities struct {
 // user began and will end.
 type Joiner interface {
 	// Join wraps the user's transaction. Commit and Rollback of the result only
-	// mark it as done. ErrIsolation if nothing can be done at its level.
+	// mark it as done. ErrIsolation if nothing can be done at its level, and ErrNoTx for
+	// what is no open transaction.
 	Join(ctx context.Context, tx Execer) (Tx, error)
 }
 

@@ -178,6 +178,7 @@ var sections = []section{
 		{"X18", "When a suspected message has been handled, no record of a worker that died with it in hand names it any more."},
 		{"X19", "A handler that changes the bytes of a body in its memory changes nothing that is stored: a dead letter, a retained copy, a processed post and the next attempt have what was sent."},
 		{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
+		{"X20", "A worker that begins while the store cannot be reached waits for it, and then handles what is there."},
 		{"X17", "What was committed is there when every handle on the store has been closed and another one is opened."},
 	}},
 	{"Posts, bodies and blocked groups", []Sentence{

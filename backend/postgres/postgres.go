@@ -241,6 +241,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Begin:       p.begin,
 		Read:        p.reader,
 		Join:        p.join,
+		InTx:        p.inTx,
 		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{tx, p} },
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),

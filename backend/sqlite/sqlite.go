@@ -171,6 +171,7 @@ func newStore(f *file, o Options, now func() int64) *Store {
 		Begin:        f.begin,
 		Read:         f.reader,
 		Join:         f.join,
+		InTx:         f.inTx,
 		Classify:     classify,
 		Migrations:   sqlstore.Files(schema),
 		RemoveFirst:  "DROP VIEW IF EXISTS parley_outbox_with_headers; DROP VIEW IF EXISTS parley_outbox",

@@ -57,6 +57,10 @@ type Dialect struct {
 	// Join returns a session in the user's transaction.
 	Join func(ctx context.Context, tx backend.Execer) (Session, error)
 
+	// InTx reports whether a transaction is open on a connection of the user's, and leaves it
+	// as it is. It may be nil if Join looks itself.
+	InTx func(ctx context.Context, conn backend.Execer) (bool, error)
+
 	// Wrap gives transactions what the engine adds to them. It may be nil.
 	Wrap func(*Tx) backend.Tx
 
@@ -227,9 +231,9 @@ type Transaction interface {
 // have been closed.
 type Resting interface{ Rest() }
 
-// Pointing is implemented by transactions that set, leave and return to savepoints
-// without a context that may end: where a statement can be done and be called
-// cancelled, it would be unknown whether the savepoint is still there.
+// Pointing is implemented by transactions that set, leave and return to savepoints in a way of
+// their own. On SQLite that is without a context that may end: where a statement can be done and be
+// called cancelled, it would be unknown whether the savepoint is still there.
 type Pointing interface {
 	Point(ctx context.Context, text string) error
 }

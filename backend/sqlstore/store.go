@@ -84,7 +84,7 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, notBegun(err)
+		return nil, s.notBegun(ctx, err)
 	}
 	tx, err := s.begin(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	}
 	tr, err := patiently(ctx, s, s.d.Begin)
 	if err != nil {
-		return nil, notBegun(s.fail(ctx, err))
+		return nil, s.notBegun(ctx, err)
 	}
 	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
 	s.mu.Lock()
@@ -133,6 +133,9 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
+	}
+	if err := s.inTx(ctx, tx); err != nil {
+		return nil, s.fail(ctx, err)
 	}
 	sess, err := s.d.Join(ctx, tx)
 	if err != nil {
@@ -196,7 +199,7 @@ func (s *Store) outside(ctx context.Context, work func(run) error) error {
 		return r, err
 	})
 	if err != nil {
-		return s.fail(ctx, err)
+		return s.notBegun(ctx, err)
 	}
 	defer r.release()
 	return work(run{s: s, sess: r.Session})

@@ -116,7 +116,8 @@ func (t *Tx) Commit(ctx context.Context) error {
 		return backend.ErrTxDone
 	}
 	t.forget()
-	err := t.s.fail(ctx, t.tr.Commit(ctx))
+	// A context that ends meanwhile does not cut it off: only the engine knows the outcome.
+	err := t.s.fail(context.WithoutCancel(ctx), t.tr.Commit(ctx))
 	t.freeLocks(ctx)
 	return err
 }

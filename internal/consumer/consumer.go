@@ -252,7 +252,7 @@ func (c *Consumer) may() bool {
 func (c *Consumer) Run() error {
 	defer c.end()
 	defer c.unregister()
-	if err := c.register(c.stop); err != nil {
+	if err := Insist(c.stop, c.Backend, c.Log, c.name(), func() error { return c.register(c.stop) }); err != nil {
 		if c.stop.Err() != nil {
 			return nil // it was stopped while it began
 		}
