@@ -76,6 +76,13 @@ func (c *cache) entry(key string, age time.Duration) (e *entry, mine bool) {
 	return e, true
 }
 
+// forget has everything read again, since something was changed. What is being read may be from before.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+}
+
 // clean removes entries that are over and older than an age.
 func (c *cache) clean(age time.Duration) {
 	for key, e := range c.entries {

@@ -27,7 +27,21 @@ type Action string
 const (
 	View Action = "view" // to look at a page
 	Peek Action = "peek" // to look at messages, for which their group is locked for a moment
+
+	Promote Action = "promote" // a group
+	Demote  Action = "demote"  // a group
+	Retry   Action = "retry"   // a parked or deferred group, or dead tasks of a plan
+	Skip    Action = "skip"    // the first message of a blocked group, or dead tasks of a plan
+	Discard Action = "discard" // messages of a blocked group, or a dead letter
+	Requeue Action = "requeue" // a dead letter
+	Cancel  Action = "cancel"  // a post, or tasks of a plan
+	Enable  Action = "enable"  // a queue or a recurring job
+	Disable Action = "disable" // a queue or a recurring job
+	Run     Action = "run"     // a recurring job, now
 )
+
+// looks reports whether the action changes nothing.
+func (a Action) looks() bool { return a == View || a == Peek }
 
 // ErrRefused is the error of a request that may not do what it asks for.
 var ErrRefused = errors.New("this is not allowed")
@@ -45,6 +59,10 @@ type Options struct {
 
 	// Token is a secret that opens the console to the one browser in which it is entered. It replaces Authorize.
 	Token string
+
+	// Write lets people act, those whom Authorize lets, or in whose browser the Token was entered. Without it the
+	// console only looks.
+	Write bool
 
 	// Hosts are the names by which browsers know the console, without port. Without Authorize the names of this
 	// machine's loopback are known, and others are refused: a foreign site could have its name point here.
@@ -78,6 +96,7 @@ type Handler struct {
 	pages   map[string]*template.Template
 	cache   cache
 	history history
+	waits   waits
 	hub     hub
 	engine  func() string
 
@@ -98,6 +117,9 @@ func New(b *parley.Broker, o *Options) (*Handler, error) {
 	if h.opt.Authorize != nil && h.opt.Token != "" {
 		return nil, fmt.Errorf("parley: console: Authorize and Token exclude each other: %w", parley.ErrInvalidOption)
 	}
+	if h.opt.Write && h.opt.Authorize == nil && h.opt.Token == "" {
+		return nil, fmt.Errorf("parley: console: Write needs Authorize or Token, which say who may act: %w", parley.ErrInvalidOption)
+	}
 	if h.opt.Limit < 0 || h.opt.Interval < 0 {
 		return nil, fmt.Errorf("parley: console: a time below zero: %w", parley.ErrInvalidOption)
 	}
@@ -117,7 +139,7 @@ func New(b *parley.Broker, o *Options) (*Handler, error) {
 		}
 	}
 	var err error
-	if h.pages, err = parsePages(); err != nil {
+	if h.pages, err = parsePages(h.opt.Write); err != nil {
 		return nil, fmt.Errorf("parley: console: %w", err)
 	}
 	h.engine = sync.OnceValue(h.readEngine)
@@ -145,6 +167,8 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("GET /enter", h.enter)
 	h.mux.HandleFunc("POST /enter", h.enter)
 	h.mux.HandleFunc("POST /theme", h.theme)
+	h.mux.HandleFunc("GET /act", h.confirm)
+	h.mux.HandleFunc("POST /act", h.act)
 	h.mux.HandleFunc("GET /static/{name}", h.static)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if h.allowed(w, r, View, "") {

@@ -31,6 +31,11 @@ type parkedData struct {
 const blockedShown = 200
 
 func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
+	return h.blockedGroups(ctx, q)
+}
+
+// blockedGroups are those that a filter leaves.
+func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData, error) {
 	d := &parkedData{Queue: q.Get("queue"), Reason: q.Get("reason"), State: q.Get("state")}
 	if d.State != "" && d.State != "parked" && d.State != "deferred" {
 		return nil, badInput("state %q: want parked or deferred", d.State)
@@ -118,6 +123,11 @@ type deadData struct {
 	Bodies              bool
 }
 
+// fits reports whether a filter leaves a dead letter.
+func fits(d parley.DeadStatus, typ, reason string) bool {
+	return (typ == "" || d.Message.Type == typ) && contains(d.Reason+" "+d.Message.LastError, reason)
+}
+
 // deadLooked is among how many of the newest dead letters a page looks, and deadPage how many it shows.
 const (
 	deadLooked = 1000
@@ -152,7 +162,7 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 	}
 	for _, x := range list {
 		m := x.Message
-		if d.Type != "" && m.Type != d.Type || !contains(x.Reason+" "+m.LastError, d.Reason) {
+		if !fits(x, d.Type, d.Reason) {
 			continue
 		}
 		if len(d.Letters) == deadPage {

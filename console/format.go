@@ -28,12 +28,19 @@ var functions = template.FuncMap{
 	"static":  func(name string) string { return "static/" + name + "?v=" + statics[name].digest },
 	"nav":     navigation,
 	"plus":    func(a, b int) int { return a + b },
+	"acts":    func(queue string, g parley.GroupStatus) groupActs { return groupActs{g, queue} },
 	"shape":   shape,
 	"before":  func(d time.Duration) time.Time { return time.Now().Add(-d) },
 	"waited":  taskWaited,
 	"took":    func(t phases.TaskStatus) time.Duration { return taskTook(t, time.Now()) },
 	"grouped": grouped,
 	"f":       func(x float64) string { return fmt.Sprintf("%.1f", x) },
+}
+
+// groupActs is a group of a queue, for what can be done to it.
+type groupActs struct {
+	parley.GroupStatus
+	Queue string
 }
 
 // age is a duration as people read it, with two units at most: 4 ms, 3.2 s, 5 min 10 s, 2 h 5 min, 3 d 4 h.

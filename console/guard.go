@@ -39,10 +39,14 @@ func ownAddress(name string) bool {
 // may decides about a request.
 func (h *Handler) may(r *http.Request, a Action, target string) error {
 	switch {
+	case !a.looks() && !h.opt.Write:
+		return fmt.Errorf("the console only looks: the program sets Options.Write, or the command --write: %w", ErrRefused)
 	case h.opt.Authorize != nil:
 		return h.opt.Authorize(r, a, target)
-	case h.entered(r), local(r):
+	case h.entered(r), local(r) && a.looks():
 		return nil
+	case h.opt.Token != "":
+		return fmt.Errorf("enter the token first: %w", ErrRefused)
 	}
 	return fmt.Errorf("the console answers requests from its own machine; for others the program sets Options.Authorize or Token: %w", ErrRefused)
 }
@@ -54,7 +58,7 @@ func (h *Handler) allowed(w http.ResponseWriter, r *http.Request, a Action, targ
 		return true
 	}
 	status := http.StatusForbidden
-	if h.opt.Token != "" {
+	if h.opt.Token != "" && (a.looks() || h.opt.Write) {
 		status = http.StatusUnauthorized
 	}
 	h.problem(w, r, status, err)
@@ -146,7 +150,7 @@ func back(link string) string {
 	u, err := url.Parse(link)
 	if err == nil && u.Scheme == "" && u.Host == "" && u.User == nil {
 		for _, v := range views {
-			if v.Name == u.Path {
+			if v.Name == strings.TrimPrefix(u.Path, "./") {
 				return "./" + v.Name + query(u.Query(), v.params)
 			}
 		}

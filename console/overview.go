@@ -54,6 +54,7 @@ type queueRow struct {
 	Change  float64
 	Known   bool // how the depth changes
 	Samples []sample
+	Waited  *waited // nil: not known to this process
 }
 
 // Spark draws the depth of the last minutes.
@@ -132,7 +133,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 		kept := h.history.add(now, queues)
 		list := make([]queueRow, len(queues))
 		for i, q := range queues {
-			row := queueRow{QueueStatus: q, Samples: kept[q.ID]}
+			row := queueRow{QueueStatus: q, Samples: kept[q.ID], Waited: h.waits.of(q.Name, now)}
 			row.Readers, row.InHand = readers(workers, q.ID)
 			if n := len(row.Samples); n > 1 {
 				from := row.Samples[max(0, n-5)] // over some samples, so that it is calm

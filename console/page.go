@@ -106,6 +106,8 @@ type content struct {
 	Version string
 	Query   string        // what was searched for
 	Main    template.HTML // what the view's own template made
+	Data    any           // for a page without one
+	Said    string        // of what a person did
 	Error   *trouble
 }
 
@@ -169,6 +171,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, v *view) {
 		status = c.Error.Status
 	} else {
 		c.Title, c.Main, c.Version = p.title, template.HTML(p.html), p.version
+		c.Said = said(w, r)
 	}
 	h.write(w, r, status, v.template(), c)
 }
@@ -320,12 +323,12 @@ func readStatics() map[string]file {
 }
 
 // parsePages parses the template of each view together with what all pages share.
-func parsePages() (map[string]*template.Template, error) {
-	base, err := template.New("").Funcs(functions).ParseFS(files, "templates/page.html", "templates/parts.html")
+func parsePages(writes bool) (map[string]*template.Template, error) {
+	base, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"writes": func() bool { return writes }}).ParseFS(files, "templates/page.html", "templates/parts.html")
 	if err != nil {
 		return nil, err
 	}
-	names := []string{"enter", "problem"}
+	names := []string{"enter", "act", "problem"}
 	for _, v := range views {
 		names = append(names, v.template())
 	}

@@ -1,14 +1,18 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // empty says what each view shows of an empty store.
@@ -193,6 +197,28 @@ func TestWrongInput(t *testing.T) {
 			t.Errorf("a console with %+v was made", o)
 		}
 	}
+}
+
+// TestWaited: a queue's page shows how long messages waited that workers with the console's Observer handled.
+func TestWaited(t *testing.T) {
+	b := open(t, "memory")
+	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}); err != nil {
+		t.Fatal(err)
+	}
+	h := must(console.New(b, nil))
+	s := serveHandler(t, h)
+	if text := s.page("/queue?name=mail"); strings.Contains(text, "Messages waited") {
+		t.Error("it is known though nothing was handled")
+	}
+	must(b.Post(t.Context(), "mail", parley.Payload{}))
+	w := b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &parley.WorkerOptions{Observer: h.Observer()})
+	if err := w.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slow.Eventually(t, 10*time.Second, "what has waited", func() (any, bool) {
+		text := mainOf(s.page("/queue?name=mail"))
+		return text, strings.Contains(text, "median of 1; 99 % within")
+	})
 }
 
 // TestClosed: with its broker the console ends, and says so.

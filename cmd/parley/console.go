@@ -19,24 +19,24 @@ import (
 // served is where the console is.
 type served struct {
 	URL   string
-	Token string `json:"token,omitempty"` // for browsers on other machines
+	Token string `json:"token,omitempty"` // for those who act, and for browsers on other machines
 }
 
 // console serves the website until the command is told to stop.
 func (c *call) console() *cobra.Command {
 	var addr string
 	var hosts []string
-	var bodies bool
+	var bodies, write bool
 	cmd := c.verb("console", "Serve a website that shows queues, groups, plans, locks and why something is stuck",
-		"parley console\nparley console --addr 127.0.0.1:9000 --bodies", cobra.NoArgs,
+		"parley console\nparley console --write --bodies", cobra.NoArgs,
 		func(ctx context.Context, b *parley.Broker, _ []string) error {
 			listener, err := net.Listen("tcp", addr)
 			if err != nil {
 				return err
 			}
-			o := console.Options{Hosts: hosts, Logger: slog.New(slog.NewTextHandler(c.stderr, nil))}
+			o := console.Options{Hosts: hosts, Write: write, Logger: slog.New(slog.NewTextHandler(c.stderr, nil))}
 			says := served{URL: "http://" + listener.Addr().String() + "/"}
-			if a, ok := listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			if a, ok := listener.Addr().(*net.TCPAddr); write || ok && !a.IP.IsLoopback() {
 				o.Token = rand.Text()
 				says.Token = o.Token
 			}
@@ -54,10 +54,12 @@ func (c *call) console() *cobra.Command {
 			}
 			return serveHTTP(ctx, listener, h)
 		})
-	cmd.Long = "Serve a website that shows queues, groups, conversations, plans, locks and why something is stuck. It changes nothing.\n" +
-		"On another address than that of this machine's loopback, browsers elsewhere need the token that is printed, once."
+	cmd.Long = "Serve a website that shows queues, groups, conversations, plans, locks and why something is stuck. It changes\n" +
+		"nothing without --write. To act takes the token that is printed, which is entered once; so does looking from other\n" +
+		"machines, for which --addr has another address than this machine's loopback."
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:8470", "serve on this `address`")
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a `name` by which browsers call the console; it may be given several times")
+	cmd.Flags().BoolVar(&write, "write", false, "let the person who enters the token retry, promote, skip and discard")
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "show the bodies of messages too")
 	return cmd
 }

@@ -18,7 +18,7 @@ func TestConsole(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
 		token bool
-	}{{[]string{"--addr", "127.0.0.1:0"}, false}, {[]string{"--addr", "0.0.0.0:0", "--bodies", "--json"}, true}} {
+	}{{[]string{"--addr", "127.0.0.1:0"}, false}, {[]string{"--addr", "0.0.0.0:0", "--bodies", "--json"}, true}, {[]string{"--addr", "127.0.0.1:0", "--write", "--json"}, true}} {
 		ctx, stop := context.WithCancel(t.Context())
 		out, w := io.Pipe()
 		over := make(chan int, 1)

@@ -25,6 +25,7 @@ function show(html) {
   waiting = null;
   const next = new DOMParser().parseFromString(html, "text/html").body;
   morph(content, next);
+  grips();
   trouble.hidden = true;
   say();
 }
@@ -158,6 +159,71 @@ if (live !== undefined) {
     document.addEventListener(name, () => setTimeout(() => { if (waiting && !paused && !busy()) show(waiting); }, 300));
   }
 }
+
+// --- dragging a group to another place --------------------------------------------------------------------------
+
+// A group is moved by a promotion, so it can come before all groups that are not promoted, in any order among those
+// that are. The server shows what will happen and asks; the same form is there without dragging.
+
+let drag; // the row, where it would come, and with which level
+
+function grips() {
+  for (const row of content.querySelectorAll("tr[data-promote]")) {
+    if (row.querySelector(".grip")) continue;
+    const grip = document.createElement("button");
+    grip.type = "button";
+    grip.className = "grip";
+    grip.tabIndex = -1; // by keyboard there is the link Promote
+    grip.textContent = "\u2807";
+    grip.title = "Drag to promote";
+    grip.setAttribute("aria-hidden", "true");
+    grip.onpointerdown = (e) => take(e, row, grip);
+    row.cells[0].prepend(grip);
+  }
+}
+
+function take(e, row, grip) {
+  e.preventDefault();
+  grip.setPointerCapture(e.pointerId);
+  drag = { row };
+  row.classList.add("dragged");
+  document.body.classList.add("dragging");
+  grip.onpointermove = (move) => mark(move.clientY);
+  grip.onpointerup = () => drop(true);
+  grip.onpointercancel = () => drop(false);
+}
+
+// place finds where a row that is dropped at a height can come, and the level that brings it there.
+function place(y, row) {
+  const others = [...row.parentNode.rows].filter((r) => r !== row && r.cells.length > 1);
+  const promoted = others.filter((r) => r.dataset.level !== undefined);
+  let at = promoted.findIndex((r) => { const box = r.getBoundingClientRect(); return y < box.top + box.height / 2; });
+  if (at < 0) at = promoted.length;
+  const level = at > 0 ? +promoted[at - 1].dataset.level : promoted.length ? Math.min(+promoted[0].dataset.level + 1, 255) : 100;
+  while (at < promoted.length && +promoted[at].dataset.level >= level) at++; // equal levels come in the order of their promotion
+  return { before: others[at], level };
+}
+
+function mark(y) {
+  if (!drag) return;
+  Object.assign(drag, place(y, drag.row));
+  for (const r of content.querySelectorAll("[data-drop]")) r.removeAttribute("data-drop");
+  drag.before?.setAttribute("data-drop", "");
+}
+
+function drop(done) {
+  if (!drag) return;
+  const { row, level } = drag;
+  drag = undefined;
+  row.classList.remove("dragged");
+  document.body.classList.remove("dragging");
+  for (const r of content.querySelectorAll("[data-drop]")) r.removeAttribute("data-drop");
+  if (done && level !== undefined) location.assign(row.dataset.promote + "&level=" + level);
+  else if (waiting) show(waiting);
+}
+
+addEventListener("keydown", (e) => { if (e.key === "Escape") drop(false); });
+grips();
 
 // --- keys --------------------------------------------------------------------------------------------------------
 
