@@ -65,6 +65,7 @@ func TestDependencies(t *testing.T) {
 		module + "/applock":   append(core, module+"/applock"),
 		module + "/phases":    append(core, module+"/phases"),
 		module + "/recurring": append(core, module+"/recurring", cronParser),
+		module + "/console":   append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/console"),
 		module + "/parleytest": append(core, module+"/recurring", cronParser, module+"/backend/memory", module+"/internal/memstore",
 			module+"/internal/frail", module+"/internal/testclock", "testing", module+"/parleytest"),
 		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/internal/frail", module+"/internal/slow", "testing", module+"/conformance"),
