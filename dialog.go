@@ -118,7 +118,7 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 	}
 	f := factsOf(&ep)
 	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: ep.Handle, facts: f, fresh: true}, nil
+	return &Conversation{tx: tx, handle: ep.Handle, group: ep.Group, facts: f, fresh: &ep}, nil
 }
 
 // unknownTarget is for a target service that is not defined: a mistake, or one that will be
@@ -247,8 +247,9 @@ func remember[K comparable, V any](m map[K]V, key K, v V) {
 type Conversation struct {
 	tx     *Tx
 	handle ID
-	facts  *convInfo // nil until needed
-	fresh  bool      // begun in this transaction and nothing sent: it has no target
+	group  ID                // in which it was received or begun; zero: not known
+	facts  *convInfo         // nil until needed
+	fresh  *backend.Endpoint // begun in this transaction and nothing sent: it has no target
 
 	recycled bool   // a Sender's, which is told of what goes wrong
 	behind   string // what it has to wait for before its messages are delivered
@@ -344,12 +345,19 @@ func (c *Conversation) end(ctx context.Context, end backend.End) error {
 }
 
 func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
-	ep, err := c.open(ctx)
-	if err != nil {
+	if err := c.tx.ready(); err != nil {
 		return err
 	}
-	if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
-		return err
+	// A transaction that holds the group in which it met the conversation holds the one to
+	// which it has moved it, too.
+	if !c.tx.holds(c.group) {
+		ep, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
+			return err
+		}
 	}
 	end.Handle, end.MessageID, end.Keep = c.handle, NewID(), c.tx.b.opt.KeepClosed
 	ended, err := c.tx.be.EndDialog(ctx, end)
@@ -366,7 +374,7 @@ func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
 	}
 	if ended.FarEnded && end.Error != nil {
 		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
-			"conversation", ep.Conversation, "code", end.Error.Code, "service", ep.Service, "far", ep.FarService)
+			"conversation", c.facts.conversation, "code", end.Error.Code, "service", c.facts.service, "far", c.facts.far)
 	}
 	return err
 }

@@ -66,12 +66,12 @@ func TestDialogStatements(t *testing.T) {
 		db, count := counted(t, server, nil)
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
 		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
-			"begin and send":                       15,
-			"receive, reply and end":               27,
-			"receive the reply and end":            47,
-			"begin and send on twenty dialogs":     246,
-			"a worker's batch of requests":         444,
-			"a worker's batch of replies and ends": 690,
+			"begin and send":                       14,
+			"receive, reply and end":               19,
+			"receive the reply and end":            16,
+			"begin and send on twenty dialogs":     226,
+			"a worker's batch of requests":         265,
+			"a worker's batch of replies and ends": 194,
 		})
 	})
 }

@@ -198,6 +198,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		KeyStreams:  p.keyStreams,
 		ClaimBatch:  p.claim,
 		SettleBatch: p.settle,
+		Drop:        p.drop,
 		RemovePosts: p.removePosts,
 		Restore:     p.restore,
 		Finish:      p.finish,

@@ -164,7 +164,7 @@ func TestPlans(t *testing.T) {
 			{h.SendState, []any{stream}},
 			{h.Append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
 			{h.PostKeyed, []any{1, "k", one, "m", "body", 5, 0, nil}},
-			{h.Remove, []any{stream, zeros, stream}},
+			{h.Remove, []any{stream, zeros, stream, zeros}},
 			{h.Finish, []any{stream}},
 			{h.RemovePosts, []any{post}},
 			{h.LeaseLocked, []any{post, 1, ""}},
@@ -183,6 +183,11 @@ func TestPlans(t *testing.T) {
 			{q.EndpointsAfter, []any{one, 100}},
 			{q.StreamRead, []any{one}},
 			{q.StreamsOfEndpoint, []any{one, one}},
+			{q.MessagesOfEndpoint, []any{one, one}},
+			{q.EndRead, []any{one}},
+			{q.ClosingsDelete, []any{one, one}},
+			{q.StreamsDelete, []any{one, one}},
+			{q.EndpointsDelete, []any{one, one}},
 			{q.MessageRead, []any{one, 0, 100}},
 			{q.MessageFind, []any{one}},
 			{q.MarkersAstray, []any{one}},
@@ -218,7 +223,7 @@ func TestPlans(t *testing.T) {
 			if buffers > limit {
 				t.Errorf("%s, %s: %d pages\n%s", situation, x.q.Name, buffers, plan)
 			}
-			if x.q == q.StreamsOfEndpoint && !regexp.MustCompile(`Index Cond: .*endpoint`).MatchString(plan) {
+			if (x.q == q.StreamsOfEndpoint || x.q == q.MessagesOfEndpoint) && !regexp.MustCompile(`Index Cond: .*endpoint`).MatchString(plan) {
 				t.Errorf("%s: to end a conversation is to read all streams of its group\n%s", situation, plan)
 			}
 			if strings.Contains(plan, "JIT:") && x.q != q.ListReady { // which runs without

@@ -78,11 +78,11 @@ func TestStatements(t *testing.T) {
 func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
-		"begin and send":                       15,
-		"receive, reply and end":               34,
-		"receive the reply and end":            50,
-		"begin and send on twenty dialogs":     302,
-		"a worker's batch of requests":         521,
-		"a worker's batch of replies and ends": 673,
+		"begin and send":                       14,
+		"receive, reply and end":               26,
+		"receive the reply and end":            22,
+		"begin and send on twenty dialogs":     282,
+		"a worker's batch of requests":         361,
+		"a worker's batch of replies and ends": 225,
 	})
 }

@@ -183,6 +183,8 @@ type Dialect struct {
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
+	// Drop removes messages by their keys, of which some may be gone.
+	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) error
 	// Restore takes the guards of streams that it can have without waiting, and puts
 	// those that have messages to the place of the first. It returns how many guards
 	// it had.

@@ -30,6 +30,8 @@ type Tx struct {
 	// END removed in it.
 	holds   []*backend.Hold
 	dropped map[messageKey]bool
+	// vanished are streams that it has removed since it was last rolled back to a savepoint.
+	vanished []backend.ID
 	// looked are posts whose leases have been left as they are, and parted those
 	// that the transaction has removed, released or kept.
 	looked, parted []*backend.Hold
@@ -167,7 +169,7 @@ func (t *Tx) setPoint(name string) {
 
 // RollbackTo implements backend.Tx.
 func (t *Tx) RollbackTo(ctx context.Context, name string) error {
-	t.guarded = nil // such locks end with the savepoint
+	t.guarded, t.vanished = nil, nil // such locks end with the savepoint, and what was removed is back
 	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
 		return err
 	}

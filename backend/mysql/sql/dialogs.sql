@@ -21,3 +21,16 @@ SELECT s.stream_id
             ELSE 0 END = 1
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
  LIMIT 10000
+-- name: ClosingsDelete
+-- A DELETE with a list of keys may read the whole table: see Remove.
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_closing x FORCE INDEX (PRIMARY)
+ WHERE x.handle = k.id
+-- name: StreamsDelete
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
+ WHERE x.stream_id = k.id
+-- name: EndpointsDelete
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_endpoint x FORCE INDEX (PRIMARY)
+ WHERE x.handle = k.id
