@@ -66,10 +66,10 @@ func TestDialogStatements(t *testing.T) {
 		db, count := counted(t, server, nil)
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
 		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
-			"begin and send":                       14,
+			"begin and send":                       6,
 			"receive, reply and end":               19,
 			"receive the reply and end":            16,
-			"begin and send on twenty dialogs":     226,
+			"begin and send on twenty dialogs":     8,
 			"a worker's batch of requests":         265,
 			"a worker's batch of replies and ends": 194,
 		})

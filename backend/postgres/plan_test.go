@@ -7,11 +7,13 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
@@ -145,7 +147,7 @@ func TestPlans(t *testing.T) {
 			q, _ = s.pool.fixed(q, args...)
 			return q
 		}
-		for _, x := range []execution{
+		for _, x := range append(dialogs(s, one), []execution{
 			{h.Claims[near][limit(10)], []any{1, 1 << 20, 0}},
 			{h.Claims[near][limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
 			{fixed(h.Claims[near][limit(10)], 1, 1<<20, preferHead), nil},
@@ -183,11 +185,6 @@ func TestPlans(t *testing.T) {
 			{q.EndpointsAfter, []any{one, 100}},
 			{q.StreamRead, []any{one}},
 			{q.StreamsOfEndpoint, []any{one, one}},
-			{q.MessagesOfEndpoint, []any{one, one}},
-			{q.EndRead, []any{one}},
-			{q.ClosingsDelete, []any{one, one}},
-			{q.StreamsDelete, []any{one, one}},
-			{q.EndpointsDelete, []any{one, one}},
 			{q.MessageRead, []any{one, 0, 100}},
 			{q.MessageFind, []any{one}},
 			{q.MarkersAstray, []any{one}},
@@ -209,7 +206,7 @@ func TestPlans(t *testing.T) {
 			{q.DueDelayed, []any{1, 1, 0, 0, one}},
 			{q.DelayedFirsts, nil},
 			{q.LostPromotions, []any{100}},
-		} {
+		}...) {
 			buffers, plan := explain(t, conn, x.q, x.args)
 			limit := 9000
 			switch x.q {
@@ -251,6 +248,28 @@ func TestPlans(t *testing.T) {
 	empty()
 	fill()
 	look("rows in tables that it knows as empty")
+}
+
+// dialogs are the statements that begin and end conversations, of which one is a side.
+func dialogs(s *Store, one string) []execution {
+	h, q := &s.pool.hot, s.Q()
+	ids := func() string {
+		list := make([]backend.ID, 10)
+		for i := range list {
+			list[i] = backend.NewID()
+		}
+		return uuids(list)
+	}
+	zeros, ones := ints(make([]int, 10)), texts(slices.Repeat([]string{"1"}, 10))
+	return []execution{
+		{h.BeginDialogs, []any{0, ids(), ids(), ids(), ones, ones, ones, ones, ones, zeros, ones, zeros,
+			ids(), zeros, ids(), ones, ones, ones, ones}},
+		{q.MessagesOfEndpoint, []any{one, one}},
+		{q.EndRead, []any{one}},
+		{q.ClosingsDelete, []any{one, one}},
+		{q.StreamsDelete, []any{one, one}},
+		{q.EndpointsDelete, []any{one, one}},
+	}
 }
 
 // execution is a statement with its arguments.

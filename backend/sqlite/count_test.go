@@ -78,10 +78,10 @@ func TestStatements(t *testing.T) {
 func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
-		"begin and send":                       14,
+		"begin and send":                       9,
 		"receive, reply and end":               26,
 		"receive the reply and end":            22,
-		"begin and send on twenty dialogs":     282,
+		"begin and send on twenty dialogs":     163,
 		"a worker's batch of requests":         361,
 		"a worker's batch of replies and ends": 225,
 	})

@@ -159,6 +159,10 @@ type Dialect struct {
 	// SendOne sends a message, and does nothing, but perhaps lock its guard, if
 	// something refuses it.
 	SendOne func(ctx context.Context, tx *Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error)
+	// BeginDialogs stores conversations with their messages. It returns false, having
+	// changed nothing, if the catalog has another version, or the queue of a target that has
+	// messages is disabled.
+	BeginDialogs func(ctx context.Context, tx *Tx, version int64, list []Begun) (ok bool, err error)
 	// Guards locks streams, in their order, and reads them. It leaves out those that
 	// do not exist.
 	Guards func(ctx context.Context, tx *Tx, streams []backend.ID) (map[backend.ID]*Stream, error)
