@@ -32,7 +32,6 @@ var known = map[string]int{
 	"backend/postgres TestDuePlans lines":            96,
 	"backend/postgres TestPlans lines":               181,
 	"backend/postgres claim paths":                   28,
-	"backend/sqlstore EndDialog paths":               32,
 	"conformance TestReport paths":                   38,
 	"conformance checkCancelledWithin lines":         83,
 	"conformance checkConcurrentSenders lines":       98,

@@ -107,7 +107,7 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 	}
 	f := &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
 	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: m.Conversation, facts: f}, nil
+	return &Conversation{tx: tx, handle: m.Conversation, group: m.Group, facts: f}, nil
 }
 
 // Reply sends on the message's conversation, in the transaction in which the

@@ -101,6 +101,7 @@ type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt
 	NewKeys, NewKey                                    *sqlstore.Stmt
+	BeginState, NewEndpoints, NewDialogs               *sqlstore.Stmt
 	Head, Promoted, Walk, Posts, PostsOnly, Flow       *sqlstore.Stmt
 	ReadyAfter, PostAfter                              *sqlstore.Stmt
 	ClaimOne, LockOne, Read, Messages                  *sqlstore.Stmt

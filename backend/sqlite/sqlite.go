@@ -181,6 +181,7 @@ func newStore(f *file, o Options, now func() int64) *Store {
 		WalkLocks:    true,
 		Futile:       true,
 		RemovePosts:  m.remove,
+		BeginDialogs: sqlstore.BeginRows,
 		Reclaim:      m.reclaim,
 		HeldPosts:    m.held,
 		ReleasePosts: m.release,

@@ -163,6 +163,10 @@ type Dialect struct {
 	// SendOne sends a message, and does nothing, but perhaps lock its guard, if
 	// something refuses it.
 	SendOne func(ctx context.Context, tx *Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error)
+	// BeginDialogs stores conversations with their messages. It returns false, having
+	// changed nothing, if the catalog has another version, or the queue of a target that has
+	// messages is disabled.
+	BeginDialogs func(ctx context.Context, tx *Tx, version int64, list []Begun) (ok bool, err error)
 	// Guards locks streams, in their order, and reads them. It leaves out those that
 	// do not exist.
 	Guards func(ctx context.Context, tx *Tx, streams []backend.ID) (map[backend.ID]*Stream, error)
@@ -187,6 +191,8 @@ type Dialect struct {
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
+	// Drop removes messages by their keys, of which some may be gone.
+	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) error
 	// Restore takes the guards of streams that it can have without waiting, and puts
 	// those that have messages to the place of the first. It returns how many guards
 	// it had.

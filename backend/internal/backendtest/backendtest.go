@@ -30,6 +30,8 @@ var tests = []struct {
 	{"catalog", testCatalog},
 	{"migrate", testMigrate},
 	{"dialog", testDialog},
+	{"begun later", testBegunLater},
+	{"begun by an old catalog", testBegunByOldCatalog},
 	{"refusals", testRefusals},
 	{"batch", testBatch},
 	{"withhold", testWithhold},
