@@ -133,7 +133,10 @@ func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) 
 	return streams, err
 }
 
-// append writes messages to streams whose guards are ours, in three statements.
+// nextStreams is how many streams one statement advances: it looks for each of them among all.
+const nextStreams = 100
+
+// append writes messages to streams whose guards are ours, in three statements unless they are many.
 func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
 	rows := make(tuples, len(b.Messages))
 	for i, m := range b.Messages {
@@ -147,7 +150,7 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 		// One microsecond apart, in the order of the call.
 		marks[i] = []any{s.Queue, s.Group, s.ID, s.Priority, later(i)}
 	}
-	for some := range slices.Chunk(b.Streams, most) {
+	for some := range slices.Chunk(b.Streams, nextStreams) {
 		next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
 		for _, s := range some {
 			next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
@@ -233,19 +236,24 @@ func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 
 // findKeys returns the ids of those of the keys that there are.
 func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
-	wanted := either{columns: []string{"queue_id", "name"}}
-	for _, k := range keys {
-		wanted.rows = append(wanted.rows, []any{k.Queue, k.Name})
-	}
 	found := make(map[sqlstore.Key]backend.ID)
-	err := tx.Rows(ctx, func(rows *sql.Rows) error {
+	scan := func(rows *sql.Rows) error {
 		var k sqlstore.Key
 		var id backend.ID
 		err := rows.Scan(&k.Queue, &k.Name, sqlstore.ID(&id))
 		found[k] = id
 		return err
-	}, p.hot.Keys, wanted)
-	return found, err
+	}
+	for some := range slices.Chunk(keys, most) {
+		wanted := either{columns: []string{"queue_id", "name"}}
+		for _, k := range some {
+			wanted.rows = append(wanted.rows, []any{k.Queue, k.Name})
+		}
+		if err := tx.Rows(ctx, scan, p.hot.Keys, wanted); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // newKeys makes keys in three statements. Those that another transaction has made meanwhile

@@ -55,8 +55,20 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies), texts(headers))
 }
 
-// append writes messages to streams whose guards are ours, in one statement.
+// appendStreams is how many streams one statement appends to: it looks for each of them among all.
+const appendStreams = 100
+
+// append writes messages to streams whose guards are ours, in one statement unless they are many.
 func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
+	for _, part := range b.Parts(appendStreams) {
+		if err := p.appendPart(ctx, tx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pool) appendPart(ctx context.Context, tx *sqlstore.Tx, b sqlstore.Batch) error {
 	var to, ids []backend.ID
 	var seqs, kinds []int64
 	var types, headers []string

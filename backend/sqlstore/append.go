@@ -12,6 +12,8 @@ import (
 type Batch struct {
 	Messages []Appended
 	Streams  []*Stream // each once, in the order of their first messages; Next counts these
+
+	has map[*Stream]bool
 }
 
 // Appended is a message for a stream.
@@ -27,11 +29,35 @@ type Appended struct {
 
 // add gives the stream a message and counts its numbers on.
 func (b *Batch) add(s *Stream, id backend.ID, kind int64, typ string, body []byte, headers string) {
-	if !slices.Contains(b.Streams, s) {
+	if !b.has[s] {
+		if b.has == nil {
+			b.has = make(map[*Stream]bool)
+		}
+		b.has[s] = true
 		b.Streams = append(b.Streams, s)
 	}
 	b.Messages = append(b.Messages, Appended{s, s.Next, id, kind, typ, body, headers})
 	s.Next++
+}
+
+// Parts are batches of at most so many streams, each with all that the batch has for them.
+func (b *Batch) Parts(streams int) []Batch {
+	if len(b.Streams) <= streams {
+		return []Batch{*b}
+	}
+	var parts []Batch
+	in := make(map[*Stream]int, len(b.Streams))
+	for some := range slices.Chunk(b.Streams, streams) {
+		for _, s := range some {
+			in[s] = len(parts)
+		}
+		parts = append(parts, Batch{Streams: some})
+	}
+	for _, m := range b.Messages {
+		p := &parts[in[m.Stream]]
+		p.Messages = append(p.Messages, m)
+	}
+	return parts
 }
 
 // append writes a batch: the messages, the streams' next numbers, and their

@@ -104,7 +104,7 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 				return err
 			}
 		}
-		if s := streams[k]; s.Priority != x.Rank && !slices.Contains(b.Streams, s) {
+		if s := streams[k]; s.Priority != x.Rank && !b.has[s] {
 			s.Priority, s.reranked = x.Rank, true // that of the post that makes the marker
 		}
 		b.add(streams[k], x.ID, KindKeyed, x.Type, x.Body, x.Headers)

@@ -47,6 +47,7 @@ var tests = []struct {
 	{"posts", testPosts},
 	{"keys", testKeys},
 	{"new keys", testNewKeys},
+	{"many new keys", testManyKeys},
 	{"delayed", testDelayed},
 	{"order", testOrder},
 	{"promotion", testPromotion},
