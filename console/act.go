@@ -34,20 +34,20 @@ var verbs map[string]verb
 
 func init() {
 	verbs = map[string]verb{
-		"promote": {action: Promote, params: []string{"id", "queue", "level", "sticky"}, title: "Promote group %s",
+		"promote": {action: Promote, params: []string{"id", "queue", "at", "level", "sticky"}, title: "Promote group %s",
 			text:   "The group comes before all that are not promoted, and before those with a lower level. Its messages keep their order.",
 			button: "Promote", do: (*Handler).promote},
-		"demote": {action: Demote, params: []string{"id", "queue"}, title: "Demote group %s",
+		"demote": {action: Demote, params: []string{"id", "queue", "at"}, title: "Demote group %s",
 			text: "The promotion ends. The group goes back to the place that its priority and age give it.", button: "Demote",
 			do: byID("demoted", func(h *Handler, ctx context.Context, _ string, id parley.ID) error { return h.b.Demote(ctx, id) })},
-		"retry": {action: Retry, params: []string{"id", "queue"}, title: "Retry group %s",
+		"retry": {action: Retry, params: []string{"id", "queue", "at"}, title: "Retry group %s",
 			text: "The group becomes ready again, and its first message is tried once more.", button: "Retry",
 			do: byID("ready again", func(h *Handler, ctx context.Context, _ string, id parley.ID) error {
 				return h.b.Admin().Unpark(ctx, id)
 			})},
-		"skip": {action: Skip, params: []string{"id", "queue"}, title: "Skip the first message of group %s",
+		"skip": {action: Skip, params: []string{"id", "queue", "at"}, title: "Skip the first message of group %s",
 			text: "The first message becomes a dead letter, and the group goes on behind it.", button: "Skip", do: (*Handler).skip},
-		"discard": {action: Discard, params: []string{"id", "queue"}, title: "Discard the messages of group %s",
+		"discard": {action: Discard, params: []string{"id", "queue", "at"}, title: "Discard the messages of group %s",
 			text: "All messages that wait in the group are removed, up to 1,000. No copy is kept.", button: "Discard", lost: true, do: (*Handler).discard},
 		"requeue": {action: Requeue, params: []string{"id", "queue"}, title: "Requeue dead letter %s",
 			text: "The message is posted again, at the end of its queue or key, with a new id.", button: "Requeue", do: (*Handler).requeue},
@@ -148,8 +148,11 @@ func (h *Handler) promote(ctx context.Context, q url.Values) (string, error) {
 	if err := h.b.Promote(ctx, id, o...); err != nil {
 		return "", err
 	}
-	_, place, err := h.findGroup(ctx, q.Get("queue"), id)
-	return fmt.Sprintf("%s is promoted with level %d, and has place %d now.", id, level, place+1), err
+	said := fmt.Sprintf("%s is promoted with level %d.", id, level)
+	if g, place, err := h.findGroup(ctx, q.Get("queue"), id, 0); err == nil && g != nil {
+		said += fmt.Sprintf(" Its place is %d now.", place+1)
+	}
+	return said, nil
 }
 
 // retryAll retries what the page of blocked groups shows for the same filter.
@@ -366,12 +369,12 @@ func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err err
 		if err != nil {
 			return nil, err
 		}
-		g, place, err := h.findGroup(ctx, q.Get("queue"), id)
+		g, place, err := h.findGroup(ctx, q.Get("queue"), id, seenAt(q))
 		if err != nil {
 			return nil, err
 		}
 		if g == nil {
-			add("Group", "no message waits in it, or it is beyond the first %d groups", farthest)
+			add("Group", "no message waits in it, or it has another place in the order by now")
 			return list, nil
 		}
 		add("Group", "%s, %s, at place %d", g.State, plural(g.Messages, "message"), place+1)

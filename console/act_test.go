@@ -179,6 +179,38 @@ func TestBlockedActs(t *testing.T) {
 	}
 }
 
+// TestFarGroups: a group far down the order is found by the place that its link has, and one that has moved to the top,
+// too.
+func TestFarGroups(t *testing.T) {
+	b := open(t, "memory")
+	ctx := t.Context()
+	if err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}); err != nil {
+		t.Fatal(err)
+	}
+	posts := make([]parley.Posting, 700)
+	for i := range posts {
+		posts[i].Options = []parley.PostOption{parley.Key(fmt.Sprint("k", i))}
+	}
+	must(b.PostBatch(ctx, "mail", posts))
+	s := writer(t, b, console.Options{})
+	page := s.page("/queue?name=mail&from=600")
+	link := strings.ReplaceAll(regexp.MustCompile(`"(group\?[^"]*)"`).FindStringSubmatch(page)[1], "&amp;", "&")
+	if text := s.page("/" + link); !strings.Contains(text, "<dt>Place in the order</dt><dd>601</dd>") {
+		t.Errorf("the group is not found:\n%s", mainOf(text))
+	}
+	promote := strings.ReplaceAll(regexp.MustCompile(`"(act\?do=promote[^"]*)"`).FindStringSubmatch(page)[1], "&amp;", "&")
+	if text := s.page("/" + promote); !strings.Contains(text, "at place 601") {
+		t.Errorf("the form does not say where it is:\n%s", mainOf(text))
+	}
+	s.confirmed(promote)
+	if text := s.page("/" + link); !strings.Contains(text, "<dt>Place in the order</dt><dd>1</dd>") || !strings.Contains(text, "promoted 100") {
+		t.Errorf("the promoted group is not found:\n%s", mainOf(text))
+	}
+	if text := s.page("/queue?name=mail&state=ready&from=600"); !strings.Contains(text, "at=649") {
+		t.Errorf("places by state:\n%s", mainOf(text))
+	}
+}
+
 // TestManyActs: what a filter leaves is retried, and requeued, and nothing else is.
 func TestManyActs(t *testing.T) {
 	b := open(t, "memory")
@@ -269,6 +301,10 @@ func TestNothingIsDoneUnasked(t *testing.T) {
 		}
 		if text := every.page(page); !strings.Contains(text, "act?do=") {
 			t.Errorf("%s offers no actions", page)
+		} else {
+			for _, link := range regexp.MustCompile(`"(act\?[^"]*)"`).FindAllStringSubmatch(text, -1) {
+				every.page("/" + strings.ReplaceAll(link[1], "&amp;", "&"))
+			}
 		}
 	}
 	for _, form := range []url.Values{{}, {"do": {"rm"}}, {"do": {"retry"}}, {"do": {"retry"}, "id": {"x"}}, {"do": {"promote"}, "id": {f.keyed.String()}, "level": {"x"}},

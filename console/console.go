@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -98,7 +99,7 @@ type Handler struct {
 	history history
 	waits   waits
 	hub     hub
-	engine  func() string
+	engine  atomic.Pointer[string]
 
 	mu      sync.Mutex
 	token   string          // until it is entered
@@ -142,7 +143,6 @@ func New(b *parley.Broker, o *Options) (*Handler, error) {
 	if h.pages, err = parsePages(h.opt.Write); err != nil {
 		return nil, fmt.Errorf("parley: console: %w", err)
 	}
-	h.engine = sync.OnceValue(h.readEngine)
 	h.routes()
 	return h, nil
 }

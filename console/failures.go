@@ -16,6 +16,7 @@ import (
 type blockedGroup struct {
 	parley.GroupStatus
 	Queue string
+	Place int // in the queue's order
 }
 
 // parkedData are the groups that a filter leaves.
@@ -55,7 +56,7 @@ func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData,
 			continue
 		}
 		d.Parked, d.Deferred = d.Parked+row.Parked, d.Deferred+row.Deferred
-		if err := h.blocked(ctx, row.Name, d); err != nil {
+		if err := h.blocked(ctx, row, d); err != nil {
 			return nil, err
 		}
 	}
@@ -64,14 +65,18 @@ func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData,
 }
 
 // blocked adds the blocked groups of a queue. They come behind all others in its order.
-func (h *Handler) blocked(ctx context.Context, queue string, d *parkedData) error {
+func (h *Handler) blocked(ctx context.Context, row queueRow, d *parkedData) error {
 	const page = 1000
+	left := row.Parked + row.Deferred
 	for from := 0; ; from += page {
-		list, err := h.b.Admin().Groups(ctx, queue, from, page)
+		list, err := h.b.Admin().Groups(ctx, row.Name, from, page)
 		if err != nil {
 			return err
 		}
-		for _, g := range list {
+		for i, g := range list {
+			if g.State == "parked" || g.State == "deferred" {
+				left--
+			}
 			if g.State != "parked" && g.State != "deferred" || d.State != "" && g.State != d.State || !contains(g.Reason, d.Reason) {
 				continue
 			}
@@ -79,9 +84,9 @@ func (h *Handler) blocked(ctx context.Context, queue string, d *parkedData) erro
 				d.More = true
 				return nil
 			}
-			d.Groups = append(d.Groups, blockedGroup{g, queue})
+			d.Groups = append(d.Groups, blockedGroup{g, row.Name, from + i})
 		}
-		if len(list) < page {
+		if len(list) < page || left <= 0 {
 			return nil
 		}
 		if from+page >= farthest {

@@ -28,7 +28,7 @@ var functions = template.FuncMap{
 	"static":  func(name string) string { return "static/" + name + "?v=" + statics[name].digest },
 	"nav":     navigation,
 	"plus":    func(a, b int) int { return a + b },
-	"acts":    func(queue string, g parley.GroupStatus) groupActs { return groupActs{g, queue} },
+	"acts":    func(queue string, g parley.GroupStatus, place int) groupActs { return groupActs{g, queue, place} },
 	"shape":   shape,
 	"before":  func(d time.Duration) time.Time { return time.Now().Add(-d) },
 	"waited":  taskWaited,
@@ -41,6 +41,7 @@ var functions = template.FuncMap{
 type groupActs struct {
 	parley.GroupStatus
 	Queue string
+	Place int // in the order
 }
 
 // age is a duration as people read it, with two units at most: 4 ms, 3.2 s, 5 min 10 s, 2 h 5 min, 3 d 4 h.

@@ -140,6 +140,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if r.Method == http.MethodHead {
+		return
+	}
 	events, leave := h.subscribe(v, q)
 	if events == nil {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)

@@ -65,7 +65,7 @@ func init() {
 	views = []*view{
 		{Name: "", Title: "Overview", live: true, read: (*Handler).readOverview},
 		{Name: "queue", Title: "Queue", params: []string{"name", "state", "from"}, target: "name", live: true, read: (*Handler).readQueue},
-		{Name: "group", Title: "Group", params: []string{"queue", "id", "peek"}, target: "id", peek: "peek", read: (*Handler).readGroup},
+		{Name: "group", Title: "Group", params: []string{"queue", "id", "at", "peek"}, target: "id", peek: "peek", read: (*Handler).readGroup},
 		{Name: "conversations", Title: "Conversations", params: []string{"after"}, live: true, read: (*Handler).readConversations},
 		{Name: "conversation", Title: "Conversation", params: []string{"id", "kept"}, target: "id", peek: "kept", read: (*Handler).readConversation},
 		{Name: "parked", Title: "Parked and deferred", params: []string{"queue", "reason", "state"}, target: "queue", live: true, read: (*Handler).readParked},
@@ -171,7 +171,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, v *view) {
 		status = c.Error.Status
 	} else {
 		c.Title, c.Main, c.Version = p.title, template.HTML(p.html), p.version
-		c.Said = said(w, r)
+		c.Said, c.Engine = said(w, r), h.engineName(r.Context())
 	}
 	h.write(w, r, status, v.template(), c)
 }
@@ -220,9 +220,6 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, name
 		c.Section = section
 	}
 	c.Console, c.Token = h.opt.Title, h.opt.Token != "" && !h.entered(r)
-	if status < 400 || c.View != "problem" { // strangers are not told which database it is
-		c.Engine = h.engine()
-	}
 	if cookie, err := r.Cookie("parley_theme"); err == nil && (cookie.Value == "dark" || cookie.Value == "light") {
 		c.Theme = cookie.Value
 	}
@@ -345,14 +342,19 @@ func parsePages(writes bool) (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// readEngine says which database this is.
-func (h *Handler) readEngine() string {
-	ctx, cancel := context.WithTimeout(h.b.Context(), h.opt.Limit)
+// engineName says which database this is.
+func (h *Handler) engineName(ctx context.Context) string {
+	if name := h.engine.Load(); name != nil {
+		return *name
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.opt.Limit)
 	defer cancel()
 	info, err := h.b.Info(ctx)
 	if err != nil {
-		return ""
+		return "" // the next page asks again
 	}
 	version, _, _ := strings.Cut(strings.TrimSpace(info.Version), " ")
-	return strings.TrimSpace(info.Engine + " " + version)
+	name := strings.TrimSpace(info.Engine + " " + version)
+	h.engine.Store(&name)
+	return name
 }

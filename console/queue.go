@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,9 +24,15 @@ type queueData struct {
 	Row    queueRow
 	State  string // of the groups that are shown; empty: all
 	From   int
-	Groups []parley.GroupStatus
+	Groups []placedGroup
 	Before int // the place of the page before; -1: there is none
 	Next   int // that of the next page; zero: there is none
+}
+
+// placedGroup is a group with its place in the order of its queue, from zero.
+type placedGroup struct {
+	parley.GroupStatus
+	Place int
 }
 
 func (d *queueData) pageTitle() string { return "Queue " + d.Row.Name }
@@ -62,7 +69,9 @@ func (h *Handler) readQueue(ctx context.Context, q url.Values) (any, error) {
 	if d.State != "" && !slices.Contains(groupStates, d.State) {
 		return nil, badInput("state %q: want ready, held, deferred or parked", d.State)
 	}
-	d.Groups, d.Next, err = h.groupsFrom(ctx, row.Name, d.State, d.From, groupsShown)
+	if d.State != "parked" && d.State != "deferred" || d.State == "parked" && row.Parked > 0 || d.State == "deferred" && row.Deferred > 0 {
+		d.Groups, d.Next, err = h.groupsFrom(ctx, row.Name, d.State, d.From, groupsShown)
+	}
 	if d.From > 0 {
 		d.Before = max(0, d.From-groupsShown)
 	}
@@ -71,7 +80,7 @@ func (h *Handler) readQueue(ctx context.Context, q url.Values) (any, error) {
 
 // groupsFrom reads groups in a state from a place on, and returns the place of the next page. The groups that can be
 // received come first, so a state that few groups have is looked for in larger pages, until the time is over.
-func (h *Handler) groupsFrom(ctx context.Context, queue, state string, from, limit int) (groups []parley.GroupStatus, next int, err error) {
+func (h *Handler) groupsFrom(ctx context.Context, queue, state string, from, limit int) (groups []placedGroup, next int, err error) {
 	size := limit + 1
 	if state != "" {
 		size = 1000
@@ -88,7 +97,7 @@ func (h *Handler) groupsFrom(ctx context.Context, queue, state string, from, lim
 			if len(groups) == limit {
 				return groups, at + i, nil
 			}
-			groups = append(groups, g)
+			groups = append(groups, placedGroup{g, at + i})
 		}
 		if len(list) < size {
 			return groups, 0, nil
@@ -181,12 +190,17 @@ func (h *Handler) shown(queue string, m *parley.Message) message {
 // longestBody is how much of a body a page shows.
 const longestBody = 20000
 
-func (h *Handler) redacted(queue, typ string, body []byte) string {
+func (h *Handler) redacted(queue, typ string, body []byte) (text string) {
 	if h.opt.Redact == nil {
 		return ""
 	}
-	text := h.opt.Redact(queue, typ, body)
-	return backend.CleanText(text, longestBody)
+	defer func() { // it may be called for open pages, where nothing else would catch it
+		if p := recover(); p != nil {
+			h.log.Error("parley: console: Redact has panicked", "event", "console.failed", "type", typ, "panic", fmt.Sprint(p))
+			text = "(the body cannot be shown)"
+		}
+	}()
+	return backend.CleanText(h.opt.Redact(queue, typ, body), longestBody)
 }
 
 func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
@@ -199,7 +213,7 @@ func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
 		return nil, err
 	}
 	d := &groupData{Queue: row.Name, ID: id, Peeked: q.Get("peek") != "", Bodies: h.opt.Redact != nil}
-	if d.Group, d.Place, err = h.findGroup(ctx, row.Name, id); err != nil {
+	if d.Group, d.Place, err = h.findGroup(ctx, row.Name, id, seenAt(q)); err != nil {
 		return nil, err
 	}
 	list, err := h.b.Admin().Conversations(ctx, parley.ConversationQuery{Group: id, Limit: 50})
@@ -212,22 +226,35 @@ func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
 	return d, h.peek(ctx, d)
 }
 
-// findGroup looks for a group among the first ones of a queue.
-func (h *Handler) findGroup(ctx context.Context, queue string, id parley.ID) (*parley.GroupStatus, int, error) {
-	const page = 1000
-	for from := 0; from < farthest; from += page {
-		list, err := h.b.Admin().Groups(ctx, queue, from, page)
+// nearby is how many groups are read to find one: those around the place at which it was seen, and the first ones.
+const nearby = 200
+
+// findGroup looks for a group where it was seen, and then among the first ones of a queue. Reading a group counts its
+// messages, so it does not look at all of them.
+func (h *Handler) findGroup(ctx context.Context, queue string, id parley.ID, seen int) (*parley.GroupStatus, int, error) {
+	from := max(0, min(seen, farthest)-nearby/2)
+	for {
+		list, err := h.b.Admin().Groups(ctx, queue, from, nearby)
 		if err != nil {
 			return nil, 0, err
 		}
 		if i := slices.IndexFunc(list, func(g parley.GroupStatus) bool { return g.Group == id }); i >= 0 {
 			return &list[i], from + i, nil
 		}
-		if len(list) < page {
-			break
+		if from == 0 {
+			return nil, 0, nil
 		}
+		from = 0
 	}
-	return nil, 0, nil
+}
+
+// seenAt is the place of a group when the link to its page was made.
+func seenAt(q url.Values) int {
+	n, err := strconv.Atoi(q.Get("at"))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // sides adds the names of queues.

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -126,6 +127,18 @@ func TestBodies(t *testing.T) {
 	}
 	if text := s.page(fmt.Sprintf("/conversation?id=%s&kept=1", f.handle)); !strings.Contains(text, "/Order/{") {
 		t.Errorf("kept copies:\n%s", mainOf(text))
+	}
+}
+
+// TestRedactPanics: what is wrong with Redact ends no page, and no program whose pages are open.
+func TestRedactPanics(t *testing.T) {
+	b := open(t, "memory")
+	fill(t, b, plainTexts)
+	s := serve(t, b, &console.Options{Interval: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Redact: func(string, string, []byte) string { panic("no") }})
+	events, _ := s.listen("/stream?view=dead")
+	if e := next(t, events); !strings.Contains(e, "the body cannot be shown") {
+		t.Errorf("the event is\n%s", e)
 	}
 }
 

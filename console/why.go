@@ -282,9 +282,9 @@ func (h *Handler) searchKeys(ctx context.Context, d *searchData) error {
 			if err != nil {
 				return err
 			}
-			for _, g := range list {
+			for i, g := range list {
 				if g.Key != "" && contains(g.Key, d.Query) && hits < hitsShown {
-					d.add("key", g.Key, fmt.Sprintf("%s, %s in queue %s", g.State, plural(g.Messages, "message"), q.Name), link("group", "queue", q.Name, "id", g.Group.String()))
+					d.add("key", g.Key, fmt.Sprintf("%s, %s in queue %s", g.State, plural(g.Messages, "message"), q.Name), link("group", "queue", q.Name, "id", g.Group.String(), "at", strconv.Itoa(from+i)))
 					hits++
 				}
 			}

@@ -174,7 +174,7 @@ function grips() {
     grip.type = "button";
     grip.className = "grip";
     grip.tabIndex = -1; // by keyboard there is the link Promote
-    grip.textContent = "\u2807";
+    grip.textContent = "\u283f";
     grip.title = "Drag to promote";
     grip.setAttribute("aria-hidden", "true");
     grip.onpointerdown = (e) => take(e, row, grip);
