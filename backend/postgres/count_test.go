@@ -120,10 +120,10 @@ func TestDialogStatements(t *testing.T) {
 	t.Cleanup(func() { db.Close() })
 	backendtest.Dialogs(t, open(t, db, postgres.Options{}), count, []string{"BEGIN", "COMMIT"}, map[string]int{
 		"begin and send":                       1,
-		"receive, reply and end":               15,
-		"receive the reply and end":            16,
+		"receive, reply and end":               7,
+		"receive the reply and end":            8,
 		"begin and send on twenty dialogs":     3,
-		"a worker's batch of requests":         226,
-		"a worker's batch of replies and ends": 135,
+		"a worker's batch of requests":         66,
+		"a worker's batch of replies and ends": 55,
 	})
 }

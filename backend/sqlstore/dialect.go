@@ -191,6 +191,17 @@ type Dialect struct {
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
+	// EndFirst ends a side of a conversation in the ordinary case: the other side has not
+	// ended, and hears of it by a message. It returns the other side's queue and what was removed for
+	// this one, or zero if it has changed nothing, but perhaps locked the guard.
+	EndFirst func(ctx context.Context, tx *Tx, end backend.End) (queue int64, unread []Unread, err error)
+	// EndGuards takes the guard of a side, and without waiting that of the other one.
+	EndGuards func(ctx context.Context, tx *Tx, handle, far backend.ID) (farLocked bool, err error)
+	// DropUnread removes what a side has not read, and the streams that were made for one message.
+	DropUnread func(ctx context.Context, tx *Tx, group, handle backend.ID) ([]Unread, error)
+	// RemoveSides removes both sides of a conversation, whose guards are ours, unless messages
+	// are there.
+	RemoveSides func(ctx context.Context, tx *Tx, handle, far backend.ID) (removed bool, err error)
 	// Drop removes messages by their keys, of which some may be gone.
 	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) error
 	// Restore takes the guards of streams that it can have without waiting, and puts

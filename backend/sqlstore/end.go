@@ -22,9 +22,17 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	if err := t.ready(ctx); err != nil {
 		return done, err
 	}
+	far, hears := t.hears(end.Handle)
+	if end.Kind == backend.EndPlain && t.s.d.EndFirst != nil && !hears {
+		queue, unread, err := t.s.d.EndFirst(ctx, t, end)
+		if err != nil || queue != 0 {
+			return backend.Ended{Queue: queue, Dropped: t.noteUnread(end.Handle, unread)}, err
+		}
+	}
 	// The guard comes first: a sender that waits for it sees the stream closed, and
 	// what we read now is not older than what the last sender wrote.
-	if _, err := t.TryLock(ctx, t.s.q.GuardLock, end.Handle); err != nil {
+	farLocked, err := t.endGuards(ctx, end.Handle, far)
+	if err != nil {
 		return done, err
 	}
 	e, err := t.side(ctx, end.Handle)
@@ -37,6 +45,11 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	case e.ended:
 		return done, backend.ErrEnded
 	}
+	return t.endSide(ctx, e, end, farLocked)
+}
+
+// endSide ends a side whose guard is ours. farLocked says that the other one's is, too.
+func (t *Tx) endSide(ctx context.Context, e *side, end backend.End, farLocked bool) (done backend.Ended, err error) {
 	done.FarEnded = e.farEnded || e.farCleaned
 	// What waits for the target goes on waiting only if we end as friends.
 	if e.stream.Held && (end.Kind != backend.EndPlain || e.errored || done.FarEnded) {
@@ -47,7 +60,7 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	}
 	done.FarGone = done.FarEnded || e.stream.Queue == 0 && !e.stream.Held
 	remove := done.FarGone && end.Keep <= 0
-	if remove {
+	if remove && !farLocked {
 		// With both guards nothing more arrives, except what is a stream of its own.
 		if remove, err = t.lockFar(ctx, e); err != nil {
 			return done, err
@@ -195,13 +208,49 @@ func (t *Tx) closeSide(ctx context.Context, e *side, end backend.End, farGone bo
 	return err
 }
 
+// hears reports whether the transaction has in hand what tells a side that the other one has
+// ended, or of an error, and returns the stream of an end.
+func (t *Tx) hears(handle backend.ID) (far backend.ID, hears bool) {
+	for _, h := range t.holds {
+		for _, m := range h.Messages {
+			if m.Handle != handle || m.Kind != backend.KindEnd && m.Kind != backend.KindError {
+				continue
+			}
+			if hears = true; m.Kind == backend.KindEnd {
+				far = m.Stream
+			}
+		}
+	}
+	return far, hears
+}
+
+// endGuards takes the guard of a side, for which it waits, and without waiting that of the other
+// side, if it is known to have ended: then no sender needs it.
+func (t *Tx) endGuards(ctx context.Context, handle, far backend.ID) (farLocked bool, err error) {
+	if far.IsZero() || t.s.d.EndGuards == nil {
+		_, err = t.TryLock(ctx, t.s.q.GuardLock, handle)
+		return false, err
+	}
+	return t.s.d.EndGuards(ctx, t, handle, far)
+}
+
+// Unread is a message that was removed with its receiver's side.
+type Unread struct {
+	Stream backend.ID
+	Kind   int64 // of the stream
+	Seq    int64
+}
+
 // dropUnread removes the messages for an endpoint that we can see, and the
-// streams that were made for one message. It returns the other streams, and how many of
-// the messages no receiver had in hand.
+// streams that were made for one message. It returns the other streams, if they are wanted row by
+// row, and how many of the messages no receiver had in hand.
 func (t *Tx) dropUnread(ctx context.Context, e *side) (streams []Stream, unread int, err error) {
-	read := t.inHand(e.handle)
+	if t.s.d.DropUnread != nil {
+		list, err := t.s.d.DropUnread(ctx, t, e.group, e.handle)
+		return nil, t.noteUnread(e.handle, list), err
+	}
 	all, messages, err := t.unread(ctx, e.group, e.handle)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return nil, 0, err
 	}
 	if err := t.drop(ctx, messages); err != nil {
@@ -216,16 +265,28 @@ func (t *Tx) dropUnread(ctx context.Context, e *side) (streams []Stream, unread 
 			return nil, 0, err
 		}
 	}
-	for _, m := range messages {
-		if !read[m.messageKey] && kinds[m.stream] != streamTimer {
+	list := make([]Unread, len(messages))
+	for i, m := range messages {
+		list[i] = Unread{m.stream, kinds[m.stream], m.seq}
+	}
+	return streams, t.noteUnread(e.handle, list), nil
+}
+
+// noteUnread takes note of messages that were removed with a side, and returns how many of
+// them no receiver had in hand.
+func (t *Tx) noteUnread(handle backend.ID, list []Unread) (unread int) {
+	read := t.inHand(handle)
+	for _, u := range list {
+		k := messageKey{u.Stream, u.Seq}
+		if !read[k] && u.Kind != streamTimer {
 			unread++
 		}
-		if kinds[m.stream] == streamDialog {
-			t.touch(m.stream)
+		if u.Kind == streamDialog {
+			t.touch(u.Stream)
 		}
-		t.noteDropped(m.messageKey)
+		t.noteDropped(k)
 	}
-	return streams, unread, nil
+	return unread
 }
 
 // unreadMessage is a message that is removed with its receiver's side.
@@ -290,6 +351,13 @@ func (t *Tx) drop(ctx context.Context, messages []unreadMessage) error {
 // ends. The guards of both are ours. It returns false, having changed nothing, if there are
 // messages that the other side's receiver may have in hand.
 func (t *Tx) removeSides(ctx context.Context, e *side, streams []Stream) (bool, error) {
+	if t.s.d.RemoveSides != nil {
+		removed, err := t.s.d.RemoveSides(ctx, t, e.handle, e.far)
+		if removed {
+			t.vanish(e.handle, e.far)
+		}
+		return removed, err
+	}
 	if e.stream.Queue != 0 {
 		theirs, messages, err := t.unread(ctx, e.stream.Group, e.stream.Endpoint)
 		if err != nil || len(messages) > 0 {

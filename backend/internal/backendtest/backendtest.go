@@ -42,6 +42,8 @@ var tests = []struct {
 	{"end both", testEndBoth},
 	{"statements that end transactions", testEndings},
 	{"end in delivery", testEndInDelivery},
+	{"end undone", testEndUndone},
+	{"end both in delivery", testEndBothInDelivery},
 	{"notice", testNotice},
 	{"timer", testTimer},
 	{"posts", testPosts},
