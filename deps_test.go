@@ -50,7 +50,7 @@ var allDeps = sync.OnceValues(func() (map[string][]string, error) {
 // TestDependencies keeps drivers where they belong: a program that imports Parley gets
 // the driver of the backend that it imports, and no other.
 func TestDependencies(t *testing.T) {
-	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/strikes",
+	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/failures",
 		module + "/internal/wait", module + "/internal/wake"}
 	const cronParser = "github.com/netresearch/go-cron"
 	core := append([]string{module, module + "/internal/consumer"}, helpers...)

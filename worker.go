@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/internal/consumer"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 )
 
 // Isolation says what a failing handler takes down with it.
@@ -166,12 +166,12 @@ const defaultReaders = 10
 // nothing to do, has all its readers at work as soon as there is enough for
 // them, and handles many messages in one transaction when they come fast.
 type Worker struct {
-	b       *Broker
-	h       Handler
-	all     GroupHandler // h, if it is one
-	queues  []string
-	given   WorkerOptions
-	strikes strikes.Count
+	b        *Broker
+	h        Handler
+	all      GroupHandler // h, if it is one
+	queues   []string
+	given    WorkerOptions
+	failures failures.Count
 
 	mu      sync.Mutex
 	max     int
@@ -301,7 +301,7 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 			Backend: b.be, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
 			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
 		},
-		Host: &host{w: w, b: b, opt: *opt}, Strikes: &w.strikes, Queues: queues, Stopped: ErrStopped,
+		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Stopped: ErrStopped,
 		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Groups: w.all != nil,
 		IsolateBatch: opt.Isolation == IsolateBatch, CountTransient: opt.CountTransient, Endless: opt.MaxAttempts < 0,
 		Lease: opt.Lease, Limit: limit, MaxBatch: opt.MaxBatch, BatchTime: opt.BatchTime, Grace: opt.Grace,

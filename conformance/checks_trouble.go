@@ -18,19 +18,19 @@ import (
 
 func init() {
 	add(
-		check{ID: "X11", Name: "what always loses is charged in the end", Run: checkStrikes},
+		check{ID: "X11", Name: "what always loses is charged in the end", Run: checkAlwaysLoses},
 		check{ID: "X12", Name: "errors of any text", Run: checkErrorTexts},
 		check{ID: "X12", Name: "errors of any text, told to the other side", Run: checkErrorTextsTold},
 		check{ID: "X13", Name: "panics of what a worker is given", Run: checkPanics},
 		check{ID: "X14", Name: "a store that takes nothing", Run: checkOutage},
 		check{ID: "X20", Name: "a store that cannot be reached at first", Run: checkLateStore},
-		check{ID: "X15", Name: "handlers that all fail for one reason", Run: checkSlump},
+		check{ID: "X15", Name: "handlers that all fail for one reason", Run: checkSlowdown},
 		check{ID: "B14", Name: "statements that end transactions", Run: checkEndings},
 		check{ID: "B13", Name: "texts of any length and with any bytes", Run: checkLongTexts},
 	)
 }
 
-func checkStrikes(e *env) {
+func checkAlwaysLoses(e *env) {
 	w := e.World()
 	w.posts(nil, "loses")
 	var n atomic.Int64
@@ -287,7 +287,7 @@ func checkLateStore(e *env) {
 	}
 }
 
-func checkSlump(e *env) {
+func checkSlowdown(e *env) {
 	w := e.World()
 	bodies := numbered("%03d", 300)
 	w.posts(nil, bodies...)

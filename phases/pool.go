@@ -10,7 +10,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -60,8 +60,8 @@ type Pool struct {
 	known bool          // how long tasks take; for the dispatcher only
 	usual time.Duration
 
-	strikes strikes.Count
-	refused error // the store is not one for this program any more; for the dispatcher only
+	failures failures.Count
+	refused  error // the store is not one for this program any more; for the dispatcher only
 
 	mu   sync.Mutex
 	held map[parley.ID]*Running

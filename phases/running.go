@@ -10,8 +10,8 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/guard"
-	"github.com/parleymq/parley/internal/strikes"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -182,10 +182,10 @@ func (p *Pool) run(ctx context.Context, t *Running) (err error) {
 	switch {
 	case err == nil:
 		t.settled = true
-		p.strikes.Clear(t.ID)
+		p.failures.Clear(t.ID)
 	case errors.Is(err, parley.ErrFenced):
 		t.cancel(parley.ErrFenced)
-	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.strikes.Add(t.ID, err) < strikes.Charged, p.b.Unavailable(err):
+	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.failures.Add(t.ID, err) < failures.Charged, p.b.Unavailable(err):
 		// The task has not failed. If it was committed all the same, giving it
 		// back does nothing.
 		err = fmt.Errorf("%w: %w", errStopped, err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/wake"
 )
 
@@ -142,10 +142,10 @@ type Shared struct {
 // Config says what a Consumer works on, and how.
 type Config struct {
 	Shared
-	Host    Host
-	Strikes *strikes.Count
-	Queues  []backend.Queue
-	Readers int
+	Host     Host
+	Failures *failures.Count
+	Queues   []backend.Queue
+	Readers  int
 
 	ByLease        bool          // groups are held by lease, always
 	Consume        bool          // messages are taken out before they are handled
@@ -174,14 +174,14 @@ type Consumer struct {
 	gone   chan struct{}       // closed when it is over, and all readers with it
 	ended  chan struct{}       // closed when Run is done with the store
 
-	readers       atomic.Int64 // looks and batches of the fetch loop
-	outage, slump *lull        // pauses of the whole consumer
-	unwritten     atomic.Bool  // the last thing that was to be settled could not be written
-	tally         tally
-	wariness      wariness
-	leases        atomic.Bool // it holds by lease, always or at times
-	warned        bool        // of a pool that closes idle connections; for heartbeats alone
-	elsewhere     atomic.Pointer[elsewhere]
+	readers          atomic.Int64 // looks and batches of the fetch loop
+	outage, slowdown *pause       // pauses of the whole consumer
+	unwritten        atomic.Bool  // the last thing that was to be settled could not be written
+	tally            tally
+	wariness         wariness
+	leases           atomic.Bool // it holds by lease, always or at times
+	warned           bool        // of a pool that closes idle connections; for heartbeats alone
+	elsewhere        atomic.Pointer[elsewhere]
 
 	mu      sync.Mutex
 	max     int   // readers
@@ -203,7 +203,7 @@ func New(ctx context.Context, config Config) *Consumer {
 		Config: config, id: backend.NewID(), max: config.Readers,
 		events: make(chan func(*fetcher)), poke: make(chan struct{}, 1),
 		gone: make(chan struct{}), ended: make(chan struct{}),
-		outage: newOutage(), slump: newSlump(),
+		outage: newOutage(), slowdown: newSlowdown(),
 		batches: make(map[*batch]struct{}), alone: make(chan struct{}, 1),
 	}
 	for _, q := range config.Queues {

@@ -63,7 +63,7 @@ type suite struct {
 }
 
 // run runs programs under faults and judges their histories.
-func run(ctx context.Context, o options) (v *verdict, err error) {
+func run(ctx context.Context, o options) (v *violations, err error) {
 	s := &suite{options: o}
 	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
 		return nil, err

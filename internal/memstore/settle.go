@@ -12,7 +12,7 @@ import (
 // messages have one.
 type failure struct {
 	attempts  int
-	suspicion int
+	deaths int
 	err       string
 }
 
