@@ -121,6 +121,9 @@ func testBegunByOldCatalog(f *Fixture) {
 		f.Define(&backend.Catalog{Types: []backend.MessageType{{Name: fmt.Sprint("new", send)}}})
 		if send {
 			_, err := tx.Accept(f.Ctx, old, d.A.Handle, d.B)
+			if errors.Is(err, backend.ErrStaleCatalog) {
+				continue // it was stored at once
+			}
 			f.OK(err)
 			_, err = tx.Send(f.Ctx, old, []backend.Outgoing{Message(d.A.Handle, "1")})
 			var refused *backend.Refused
