@@ -39,6 +39,11 @@ function morph(to, from) {
       const there = document.getElementById(want.id);
       if (there && there.parentNode === to && there !== at) to.insertBefore(there, at), at = there;
     }
+    while (at && at.nodeType !== 1 && want.nodeType === 1) {
+      const text = at;
+      at = at.nextSibling;
+      text.remove();
+    }
     if (at && alike(at, want)) {
       const done = at;
       at = at.nextSibling;
@@ -237,7 +242,7 @@ function step(by) {
   list[now]?.removeAttribute("data-at");
   list[next].setAttribute("data-at", "");
   list[next].scrollIntoView({ block: "nearest" });
-  const link = list[next].querySelector("a[href], summary, button");
+  const link = list[next].querySelector("a[href], summary, button:not(.grip)");
   if (link) link.focus({ preventScroll: true });
 }
 
