@@ -11,9 +11,9 @@ import (
 // failure is what is known of a message that could not be handled. Only such
 // messages have one.
 type failure struct {
-	attempts  int
-	deaths int
-	err       string
+	attempts int
+	deaths   int
+	err      string
 }
 
 type deadLetter struct {
