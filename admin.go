@@ -73,6 +73,24 @@ func (a Admin) Groups(ctx context.Context, queue string, after Place, limit int)
 	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit})
 }
 
+// GroupsIn is Groups of those in a state: ready, held, deferred or parked. A group that only a
+// transaction holds may count as ready.
+func (a Admin) GroupsIn(ctx context.Context, queue, state string, after Place, limit int) ([]GroupStatus, error) {
+	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit, State: state})
+}
+
+// Group returns a group of a queue that has messages, or ErrUnknownGroup.
+func (a Admin) Group(ctx context.Context, queue string, group ID) (*GroupStatus, error) {
+	list, err := a.groups(ctx, "group", queue, backend.GroupQuery{Group: group, Limit: 1})
+	if err == nil && len(list) == 0 {
+		err = fail("group", objGroup(group), ErrUnknownGroup)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
 func (a Admin) groups(ctx context.Context, op, queue string, g backend.GroupQuery) ([]GroupStatus, error) {
 	return read(ctx, a.b, op, func(ctx context.Context) (groups []GroupStatus, err error) {
 		if g.Limit < 1 {

@@ -16,7 +16,7 @@ import (
 )
 
 // publicPackages are those whose exported names programs and plugins rely on.
-var publicPackages = []string{".", "applock", "doctor", "phases", "recurring", "parleytest", "backend", "backend/sqlstore", "backend/postgres",
+var publicPackages = []string{".", "applock", "doctor", "phases", "recurring", "console", "parleytest", "backend", "backend/sqlstore", "backend/postgres",
 	"backend/memory", "backend/mysql", "backend/sqlite", "backend/mssql", "conformance"}
 
 var blank = regexp.MustCompile(`\n\s*\n`)

@@ -217,6 +217,10 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	b.stop, b.life = cancel, background
 	b.peers = &wake.Peers{Hub: b.hub, Log: b.log, Expected: consumer.Gone}
 	b.peers.Start(b.caps.Listener, b.Go)
+	if b.caps.Listener == nil && b.caps.Watcher != nil {
+		watch := &wake.Watch{Hub: b.hub, Watcher: b.caps.Watcher, Log: b.log, Expected: consumer.Gone}
+		b.Go(watch.Run)
+	}
 	b.jobs = b.startMaintenance()
 	b.recycler.start()
 	return b, nil
@@ -249,8 +253,9 @@ func (b *Broker) Migrate(ctx context.Context) error {
 }
 
 // Close stops workers and the background work, gives back what is still held, and
-// closes the backend. Handlers that still work see the end of Delivery.Context, and
-// what they do after it fails. Close is idempotent.
+// closes the backend. Handlers that still work see the end of their context, or of
+// Delivery.Context, and what they do after it fails. Close does not wait for a handler
+// that goes on, and returns within about ten seconds. Close is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -265,13 +270,14 @@ func (b *Broker) Close() error {
 	workers := slices.Collect(maps.Keys(b.workers))
 	b.mu.Unlock()
 
-	for _, w := range workers {
-		w.Shut(ErrClosed)
-	}
 	b.stop()
 	b.hub.Close()
+	var over sync.WaitGroup
+	for _, w := range workers {
+		over.Go(func() { w.Shut(ErrClosed) })
+	}
 	for _, d := range held {
-		d.abandon()
+		over.Go(d.abandon)
 	}
 	// A claim in flight gives back what it gets. A claim that waits for a transaction of this
 	// Broker, which ends below, gets nothing.
@@ -279,6 +285,7 @@ func (b *Broker) Close() error {
 	case <-b.idle:
 	case <-time.After(closeWait):
 	}
+	over.Wait()
 	b.done.Wait()
 	return b.be.Close()
 }
@@ -413,7 +420,9 @@ func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
 	}
 }
 
-// Join lets Parley work in a transaction that the caller began and will end.
+// Join lets Parley work in a transaction that the caller began and will end: a *sql.Tx, or a
+// *sql.Conn on which one is open, which costs a statement that asks the server. The verbs of
+// anything else fail with ErrNoTx.
 // Receivers in this process and others are told of what was sent once it has
 // committed. Set savepoints by Tx.Savepoint: after a rollback to a savepoint that was set by
 // SQL, receivers in other processes may find what is sent next only by polling.
@@ -446,9 +455,14 @@ func (b *Broker) begin(ctx context.Context) (*Tx, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
+	return b.beginAlways(ctx)
+}
+
+// beginAlways is begin while the Broker is being closed, too.
+func (b *Broker) beginAlways(ctx context.Context) (*Tx, error) {
 	be, err := b.be.Begin(ctx)
 	if err != nil {
-		if errors.Is(err, ErrNotBegun) {
+		if errors.Is(err, ErrPool) {
 			b.admitted.Starved()
 		}
 		return nil, err

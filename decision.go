@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/guard"
-	"github.com/parleymq/parley/internal/strikes"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -165,11 +165,11 @@ func (h *host) decide(ctx context.Context, queue string, m *Message, err error) 
 		}
 		return r
 	case v == nil && consumer.Transient(h.b.be, err) && !h.opt.CountTransient:
-		if n := h.w.strikes.Add(m.ID, err); n < strikes.Charged {
+		if n := h.w.failures.Add(m.ID, err); n < failures.Charged {
 			r.action, r.after = ActionRetry, consumer.Spared(n)
 			return r
 		}
-		h.w.strikes.Clear(m.ID)
+		h.w.failures.Clear(m.ID)
 	}
 	r.attempts++
 	r.failed = v == nil

@@ -50,7 +50,7 @@ var allDeps = sync.OnceValues(func() (map[string][]string, error) {
 // TestDependencies keeps drivers where they belong: a program that imports Parley gets
 // the driver of the backend that it imports, and no other.
 func TestDependencies(t *testing.T) {
-	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/strikes",
+	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/failures",
 		module + "/internal/wait", module + "/internal/wake"}
 	const cronParser = "github.com/netresearch/go-cron"
 	core := append([]string{module, module + "/internal/consumer"}, helpers...)
@@ -65,6 +65,7 @@ func TestDependencies(t *testing.T) {
 		module + "/applock":   append(core, module+"/applock"),
 		module + "/phases":    append(core, module+"/phases"),
 		module + "/recurring": append(core, module+"/recurring", cronParser),
+		module + "/console":   append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/console"),
 		module + "/parleytest": append(core, module+"/recurring", cronParser, module+"/backend/memory", module+"/internal/memstore",
 			module+"/internal/frail", module+"/internal/testclock", "testing", module+"/parleytest"),
 		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/internal/frail", module+"/internal/slow", "testing", module+"/conformance"),

@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,43 +72,22 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 	if err := checkDialog(to, o); err != nil {
 		return nil, fail("begin dialog", obj, err)
 	}
-	var ep backend.Endpoint
+	ep := backend.Endpoint{
+		Handle: handle, Conversation: NewID(), FarHandle: NewID(), Initiator: true,
+		Service: from, FarService: to, Contract: cmp.Or(o.Contract, DefaultContract),
+		Lifetime: o.Lifetime, State: StartedOutbound,
+	}
 	looked := false // in the newest catalog
 	err := tx.withCatalog(ctx, func(v *catalogView) error {
-		svc, ok := v.services[from]
-		if !ok {
-			return fmt.Errorf("%q: %w", from, ErrUnknownService)
-		}
-		contract := o.Contract
-		if contract == "" {
-			contract = DefaultContract
-		}
-		if _, ok := v.contracts[contract]; !ok {
-			return fmt.Errorf("%q: %w", contract, ErrUnknownContract)
-		}
-		if _, ok := v.services[to]; !ok {
-			if err := tx.b.unknownTarget(to, &looked); err != nil {
-				return err
-			}
-		}
-		ep = backend.Endpoint{
-			Handle:       handle,
-			Conversation: NewID(),
-			FarHandle:    NewID(),
-			Initiator:    true,
-			Service:      from,
-			FarService:   to,
-			Contract:     contract,
-			Queue:        v.queues[svc.Queue].ID,
-			Priority:     v.priority(contract, from, to),
-			Lifetime:     o.Lifetime,
-			State:        StartedOutbound,
+		if err := tx.b.place(&ep, v, &looked); err != nil {
+			return err
 		}
 		fresh, err := tx.groupOf(ctx, &ep, o)
 		if err != nil {
 			return err
 		}
-		return tx.be.BeginDialog(ctx, v.version, backend.NewDialog{Endpoint: ep, NewGroup: fresh})
+		return tx.be.BeginDialog(ctx, v.version, backend.NewDialog{Endpoint: ep, NewGroup: fresh,
+			Renew: func(ctx context.Context) (int64, backend.Endpoint, error) { return tx.renew(ctx, ep) }})
 	})
 	if err != nil {
 		return nil, fail("begin dialog", obj, err)
@@ -118,7 +98,36 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 	}
 	f := factsOf(&ep)
 	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: ep.Handle, facts: f, fresh: true}, nil
+	return &Conversation{tx: tx, handle: ep.Handle, group: ep.Group, facts: f, fresh: &ep}, nil
+}
+
+// place gives a new conversation its queue and priority by a catalog.
+func (b *Broker) place(ep *backend.Endpoint, v *catalogView, looked *bool) error {
+	svc, ok := v.services[ep.Service]
+	if !ok {
+		return fmt.Errorf("%q: %w", ep.Service, ErrUnknownService)
+	}
+	if _, ok := v.contracts[ep.Contract]; !ok {
+		return fmt.Errorf("%q: %w", ep.Contract, ErrUnknownContract)
+	}
+	if _, ok := v.services[ep.FarService]; !ok {
+		if err := b.unknownTarget(ep.FarService, looked); err != nil {
+			return err
+		}
+	}
+	ep.Queue, ep.Priority = v.queues[svc.Queue].ID, v.priority(ep.Contract, ep.Service, ep.FarService)
+	return nil
+}
+
+// renew places a conversation that is not stored yet by the newest catalog.
+func (tx *Tx) renew(ctx context.Context, ep backend.Endpoint) (int64, backend.Endpoint, error) {
+	v, err := tx.reload(ctx)
+	if err != nil {
+		return 0, ep, err
+	}
+	looked := true
+	err = tx.b.place(&ep, v, &looked)
+	return v.version, ep, err
 }
 
 // unknownTarget is for a target service that is not defined: a mistake, or one that will be
@@ -247,8 +256,9 @@ func remember[K comparable, V any](m map[K]V, key K, v V) {
 type Conversation struct {
 	tx     *Tx
 	handle ID
-	facts  *convInfo // nil until needed
-	fresh  bool      // begun in this transaction and nothing sent: it has no target
+	group  ID                // in which it was received or begun; zero: not known
+	facts  *convInfo         // nil until needed
+	fresh  *backend.Endpoint // begun in this transaction and nothing sent: it has no target
 
 	recycled bool   // a Sender's, which is told of what goes wrong
 	behind   string // what it has to wait for before its messages are delivered
@@ -344,12 +354,19 @@ func (c *Conversation) end(ctx context.Context, end backend.End) error {
 }
 
 func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
-	ep, err := c.open(ctx)
-	if err != nil {
+	if err := c.tx.ready(); err != nil {
 		return err
 	}
-	if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
-		return err
+	// A transaction that holds the group in which it met the conversation holds the one to
+	// which it has moved it, too.
+	if !c.tx.holds(c.group) {
+		ep, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.tx.lockGroup(ctx, ep.Group); err != nil {
+			return err
+		}
 	}
 	end.Handle, end.MessageID, end.Keep = c.handle, NewID(), c.tx.b.opt.KeepClosed
 	ended, err := c.tx.be.EndDialog(ctx, end)
@@ -366,7 +383,7 @@ func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
 	}
 	if ended.FarEnded && end.Error != nil {
 		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
-			"conversation", ep.Conversation, "code", end.Error.Code, "service", ep.Service, "far", ep.FarService)
+			"conversation", c.facts.conversation, "code", end.Error.Code, "service", c.facts.service, "far", c.facts.far)
 	}
 	return err
 }

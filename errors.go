@@ -13,6 +13,9 @@ import (
 var (
 	ErrClosed         = backend.ErrClosed
 	ErrTxDone         = backend.ErrTxDone
+	ErrRowsOpen       = backend.ErrRowsOpen
+	ErrNoTx           = backend.ErrNoTx
+	ErrTxSettings     = backend.ErrTxSettings
 	ErrEndsTx         = backend.ErrEndsTx
 	ErrNotMigrated    = backend.ErrNotMigrated
 	ErrNewerSchema    = backend.ErrNewerSchema
@@ -116,8 +119,8 @@ var (
 	ErrTransactionLimit = errors.New("the server ends transactions too soon")
 
 	// ErrPool: the pool of connections is too small for the worker, or for one more
-	// delivery that holds one of them.
-	ErrPool = errors.New("the pool of connections is too small")
+	// delivery that holds one of them; none was free in time; or the server takes no more.
+	ErrPool = backend.ErrPool
 
 	// ErrStopped: the worker stopped, and the time that handlers had to come to
 	// their end is over. It is the cause of the end of their contexts.
@@ -174,6 +177,8 @@ var hints = []struct {
 	{ErrFenced, "its messages will be delivered again"},
 	{ErrWouldDeadlock, "do it inside the open transaction, before that is opened, or after it has ended"},
 	{ErrLockDeadlock, "let go of what others wait for, and try again"},
+	{ErrNoTx, "begin one, and join that"},
+	{ErrTxSettings, "set search_path and the role back before a verb, or have the store's Options.Schema name its schema"},
 	{ErrReadOnly, "connect to the primary"},
 	{ErrDenied, "grant it what parley grants prints for its role"},
 	{ErrNotReceived, "give it a transaction with Message.WithTx, or have package parleytest handle it"},

@@ -19,8 +19,11 @@ type host struct {
 
 func (h *host) Check() error { return h.b.check() }
 
+// Begin begins a transaction, also while the Broker is being closed: what the worker has in
+// hand is acknowledged or given back in it. A handler gets none any more, since its context
+// has ended.
 func (h *host) Begin(ctx context.Context) (consumer.Work, error) {
-	tx, err := h.b.begin(ctx)
+	tx, err := h.b.beginAlways(ctx)
 	if err != nil {
 		return nil, err
 	}

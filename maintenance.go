@@ -28,11 +28,11 @@ type maintenance struct {
 	told      map[string]bool // jobs that the store does not allow, as the log has been told
 }
 
-// dueDuties are those that make messages receivable.
-var dueDuties = [...]backend.Job{backend.JobDelayed, backend.JobTimers, backend.JobLifetimes, backend.JobDeferred}
+// dueJobs are those that make messages receivable.
+var dueJobs = [...]backend.Job{backend.JobDelayed, backend.JobTimers, backend.JobLifetimes, backend.JobDeferred}
 
 const (
-	dutyLimit     = 100
+	jobLimit      = 100
 	withheldEvery = 2 * time.Second
 	// withheldSoon is the shortest time between two tries for receivers that find nothing.
 	// It grows while nothing of what is withheld can be delivered.
@@ -60,7 +60,7 @@ func (c *maintenance) kick() {
 }
 
 // within has the due maintenance jobs looked at when something falls due.
-func (c *maintenance) within(d time.Duration) { c.sooner(d, dueDuties[:]...) }
+func (c *maintenance) within(d time.Duration) { c.sooner(d, dueJobs[:]...) }
 
 // closedSoon has conversations removed soon that are over and were locked: the
 // next one of an ordered Sender may wait for it.
@@ -172,7 +172,7 @@ func (c *maintenance) maintain(ctx context.Context, job backend.Job) (moved int,
 	c.mu.Lock()
 	c.next[job] = time.Now().Add(time.Hour) // what falls due meanwhile is set before that
 	c.mu.Unlock()
-	moved, next, err := c.b.be.Maintain(ctx, job, dutyLimit)
+	moved, next, err := c.b.be.Maintain(ctx, job, jobLimit)
 	_, err = backend.Offered(moved, err)
 	pause := wait.Jitter(job.Period())
 	switch {
@@ -180,7 +180,7 @@ func (c *maintenance) maintain(ctx context.Context, job backend.Job) (moved int,
 		pause = wait.Jitter(deniedEvery)
 	case err != nil: // most are of the moment: a deadlock, a connection that was cut
 		pause = min(pause, wait.Jitter(time.Second))
-	case moved >= dutyLimit:
+	case moved >= jobLimit:
 		pause = 0
 	case next > 0:
 		pause = min(pause, next)
@@ -208,7 +208,7 @@ func (c *maintenance) due(ctx context.Context) (moved bool, err error) {
 	if recent {
 		return false, nil
 	}
-	for _, job := range dueDuties {
+	for _, job := range dueJobs {
 		n, err := c.maintain(ctx, job)
 		if err != nil {
 			return moved, err
@@ -229,7 +229,7 @@ func (c *maintenance) due(ctx context.Context) (moved bool, err error) {
 // looked at. c.mu is held.
 func (c *maintenance) missed() bool {
 	now := time.Now()
-	return slices.ContainsFunc(dueDuties[:], func(job backend.Job) bool { return !now.Before(c.next[job]) })
+	return slices.ContainsFunc(dueJobs[:], func(job backend.Job) bool { return !now.Before(c.next[job]) })
 }
 
 // deliverWithheld delivers the messages whose target can take them by now.
@@ -250,7 +250,7 @@ func (c *maintenance) deliverWithheld(ctx context.Context) (moved int, err error
 	}()
 
 	var streams []backend.WithheldStream
-	for limit := dutyLimit; ; limit *= 4 {
+	for limit := jobLimit; ; limit *= 4 {
 		if streams, err = backend.Offered(c.b.be.Withheld(ctx, backend.ID{}, limit)); err != nil || len(streams) == 0 {
 			return 0, err
 		}

@@ -36,9 +36,9 @@ func (u *unlucky) Maintain(ctx context.Context, job backend.Job, limit int) (int
 	return u.Backend.Maintain(ctx, job, limit)
 }
 
-// TestDutyAfterError: a maintenance job that failed is done again soon, also one that is
+// TestJobAfterError: a maintenance job that failed is done again soon, also one that is
 // rarely done.
-func TestDutyAfterError(t *testing.T) {
+func TestJobAfterError(t *testing.T) {
 	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
 	must(err)
 	must(be.Migrate(t.Context()))
@@ -70,9 +70,9 @@ func (r *refusing) Withheld(context.Context, backend.ID, int) ([]backend.Withhel
 	return nil, backend.ErrDenied
 }
 
-// TestDeniedDutyIsLoggedOnce: the log is told once of each maintenance job that the program's role
+// TestDeniedJobIsLoggedOnce: the log is told once of each maintenance job that the program's role
 // may not do, however often it falls due.
-func TestDeniedDutyIsLoggedOnce(t *testing.T) {
+func TestDeniedJobIsLoggedOnce(t *testing.T) {
 	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
 	must(err)
 	r := &refusing{be, make(chan struct{})}
@@ -195,9 +195,9 @@ func (u *busy) Maintain(ctx context.Context, job backend.Job, limit int) (int, t
 	return u.Backend.Maintain(ctx, job, limit)
 }
 
-// TestBusyDutyLeavesOthersTheirTurn: a backlog of one maintenance job keeps no other from being
+// TestBusyJobLeavesOthersTheirTurn: a backlog of one maintenance job keeps no other from being
 // done, nor a receiver that does what is due from looking for messages.
-func TestBusyDutyLeavesOthersTheirTurn(t *testing.T) {
+func TestBusyJobLeavesOthersTheirTurn(t *testing.T) {
 	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
 	must(err)
 	must(be.Migrate(t.Context()))

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-var mapped = regexp.MustCompile("`([a-z_/]+(?:\\.go|\\.md)?)`")
+// mapped is a file or folder, and perhaps a function in it.
+var mapped = regexp.MustCompile("`([a-z_/]+(?:\\.[a-z]+)?)`(?: \\(`([A-Za-z]+)`\\))?")
 
 // TestMap: what the map in CONTRIBUTING.md points to is there.
 func TestMap(t *testing.T) {
@@ -24,6 +25,13 @@ func TestMap(t *testing.T) {
 	for _, p := range places {
 		if _, err := os.Stat(p[1]); err != nil {
 			t.Errorf("the map points to %s: %v", p[1], err)
+		}
+		if p[2] == "" {
+			continue
+		}
+		text, err := os.ReadFile(p[1])
+		if err != nil || !regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+p[2]+`\(`).Match(text) {
+			t.Errorf("the map points to the function %s of %s: %v", p[2], p[1], err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -49,7 +50,7 @@ func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message 
 	out := make([]*Message, len(raw))
 	for i, m := range raw {
 		all[i] = Message{
-			ID: m.ID, Type: m.Type, Body: m.Body, Headers: backend.DecodeHeaders(m.Headers),
+			ID: m.ID, Type: m.Type, Body: bytes.Clone(m.Body), Headers: backend.DecodeHeaders(m.Headers),
 			Queue: queue, Seq: m.Seq, Group: m.Group, Key: m.Key, Enqueued: m.Enqueued,
 			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, FarService: m.FarService,
 			Contract: m.Contract, Initiator: m.Initiator, Priority: m.Priority,
@@ -106,7 +107,7 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 	}
 	f := &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
 	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: m.Conversation, facts: f}, nil
+	return &Conversation{tx: tx, handle: m.Conversation, group: m.Group, facts: f}, nil
 }
 
 // Reply sends on the message's conversation, in the transaction in which the

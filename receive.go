@@ -406,8 +406,12 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			claim, err = consumer.Walk(ctx, r, func(r backend.ClaimRequest) (backend.Claim, error) { return try(r, v) })
 			return err
 		}
+		reads := ctx
+		if tx != nil {
+			reads = backend.ReadIn(ctx, tx.be)
+		}
 		for {
-			group, ok, err := b.choose(ctx, q.ID, opt, *passed)
+			group, ok, err := b.choose(ctx, reads, q.ID, opt, *passed)
 			if err != nil {
 				return err
 			}
@@ -433,13 +437,14 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 	return claim, queueID, err
 }
 
-// choose asks the caller's function, showing it pages of groups as it goes on.
-func (b *Broker) choose(ctx context.Context, queue int64, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
+// choose asks the caller's function, showing it pages of groups as it goes on. It reads them
+// with a context of their own.
+func (b *Broker) choose(ctx, reads context.Context, queue int64, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
 	var failed error
 	all := func(yield func(GroupStatus) bool) {
 		const page = 100
 		for after := (Place{}); ; {
-			groups, err := b.be.Groups(ctx, backend.GroupQuery{Queue: queue, After: after, Limit: page, State: "ready"})
+			groups, err := b.be.Groups(reads, backend.GroupQuery{Queue: queue, After: after, Limit: page, State: "ready"})
 			if err != nil {
 				failed = err
 				return

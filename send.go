@@ -126,7 +126,7 @@ func (tx *Tx) send(ctx context.Context, batch []Sending) error {
 		return err
 	}
 	for _, c := range box.from {
-		c.fresh = false
+		c.fresh = nil
 	}
 	return nil
 }
@@ -253,12 +253,12 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 			withheld[c.handle] = c.behind
 			continue
 		}
-		if c.fresh && !accepted[c.handle] { // the store would only refuse the first try
+		if c.fresh != nil && !accepted[c.handle] { // the store would only refuse the first try
 			accepted[c.handle] = true
 			if err := mark(); err != nil {
 				return err
 			}
-			why, err := tx.accept(ctx, v, c)
+			why, err := tx.acceptEndpoint(ctx, v, c.fresh)
 			switch {
 			case errors.Is(err, errContractRefused) && !c.recycled:
 				gone[c.handle] = true

@@ -81,3 +81,42 @@ func comments(path string) (string, error) {
 		}
 	}
 }
+
+// TestIdentifiers: no identifier has a word that is gone. Columns keep theirs, in SQL.
+func TestIdentifiers(t *testing.T) {
+	avoided := map[string]bool{
+		"duty": true, "duties": true, "tend": true, "suspicion": true, "verdict": true, "lull": true, "slump": true,
+		"lane": true, "turnstile": true, "strike": true, "strikes": true, "caretaker": true, "exhume": true, "acquit": true,
+	}
+	word := regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || path == "words_test.go" {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var s scanner.Scanner
+		files := token.NewFileSet()
+		file := files.AddFile(path, files.Base(), len(src))
+		s.Init(file, src, nil, 0)
+		for {
+			pos, tok, name := s.Scan()
+			if tok == token.EOF {
+				return nil
+			}
+			if tok != token.IDENT {
+				continue
+			}
+			for _, w := range word.FindAllString(name, -1) {
+				if avoided[strings.ToLower(w)] {
+					t.Errorf("%s is called %s", file.Position(pos), name)
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

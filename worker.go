@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/internal/consumer"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 )
 
 // Isolation says what a failing handler takes down with it.
@@ -166,12 +166,12 @@ const defaultReaders = 10
 // nothing to do, has all its readers at work as soon as there is enough for
 // them, and handles many messages in one transaction when they come fast.
 type Worker struct {
-	b       *Broker
-	h       Handler
-	all     GroupHandler // h, if it is one
-	queues  []string
-	given   WorkerOptions
-	strikes strikes.Count
+	b        *Broker
+	h        Handler
+	all      GroupHandler // h, if it is one
+	queues   []string
+	given    WorkerOptions
+	failures failures.Count
 
 	mu      sync.Mutex
 	max     int
@@ -216,7 +216,8 @@ func (w *Worker) Readers() int {
 // have not handled is given back, which does not count as a failure. Run returns
 // nil when all of that is done, and an error if handlers do not return; what they
 // hold is then given back without them. Run stops in the same way, and returns
-// ErrNewerSchema, when the database has become one of a newer Parley.
+// ErrNewerSchema, when the database has become one of a newer Parley. While the database
+// cannot be reached, or takes nothing, Run waits for it, also at its start.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 
 // Drain works until there is nothing more to receive, and returns when that is
@@ -240,12 +241,19 @@ func (w *Worker) run(ctx context.Context, drain bool) error {
 
 // work is what run does with options that are good.
 func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error {
-	config, err := w.ready(ctx, &opt)
+	starting, over := context.WithCancel(ctx)
+	defer over()
+	defer context.AfterFunc(w.b.life, over)()
+	var config consumer.Config
+	err := consumer.Insist(starting, w.b.be, w.b.log, w.queues[0], func() (err error) {
+		config, err = w.ready(ctx, &opt)
+		return err
+	})
 	if err != nil && ctx.Err() != nil {
 		return nil // it was told to end while it began
 	}
 	if err != nil {
-		return err
+		return cmp.Or(w.b.check(), err)
 	}
 	config.Drain = drain
 	c, err := w.begin(ctx, config)
@@ -293,7 +301,7 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 			Backend: b.be, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
 			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
 		},
-		Host: &host{w: w, b: b, opt: *opt}, Strikes: &w.strikes, Queues: queues, Stopped: ErrStopped,
+		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Stopped: ErrStopped,
 		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Groups: w.all != nil,
 		IsolateBatch: opt.Isolation == IsolateBatch, CountTransient: opt.CountTransient, Endless: opt.MaxAttempts < 0,
 		Lease: opt.Lease, Limit: limit, MaxBatch: opt.MaxBatch, BatchTime: opt.BatchTime, Grace: opt.Grace,

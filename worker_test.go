@@ -331,3 +331,100 @@ func databaseOf(t *testing.T, b *parley.Broker) string {
 	}
 	return info.Settings["file"]
 }
+
+// breaking is a store whose calls at a worker's start fail, from one of them on, for a while.
+type breaking struct {
+	backend.Backend
+	good, bad int // calls
+}
+
+func (b *breaking) call() error {
+	switch {
+	case b.good > 0:
+		b.good--
+	case b.bad > 0:
+		b.bad--
+		return fmt.Errorf("by the test: %w", backend.ErrConnection)
+	}
+	return nil
+}
+
+func (b *breaking) Begin(ctx context.Context) (backend.Tx, error) {
+	if err := b.call(); err != nil {
+		return nil, err
+	}
+	return b.Backend.Begin(ctx)
+}
+
+func (b *breaking) PutReader(ctx context.Context, r backend.ReaderRecord) ([]backend.Trace, error) {
+	if err := b.call(); err != nil {
+		return nil, err
+	}
+	return b.Backend.PutReader(ctx, r)
+}
+
+// TestWorkerStartsLate: whichever of its first calls a lost connection meets, a worker goes on.
+func TestWorkerStartsLate(t *testing.T) {
+	first, cleanup := shop()
+	defer cleanup()
+	for good := range 3 {
+		_, err := first.Post(t.Context(), "mail", parley.Payload{})
+		must(err)
+		be, err := backend.Open(t.Context(), "sqlite:"+databaseOf(t, first))
+		must(err)
+		store := &breaking{Backend: be}
+		late, err := parley.New(t.Context(), store, &parley.Options{NoMaintenance: true})
+		must(err)
+		store.good, store.bad = good, 2
+		handled := 0
+		must(late.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+			handled++
+			return nil
+		}), nil).Drain(t.Context()))
+		if handled != 1 || store.bad > 0 {
+			t.Errorf("after %d good calls: %d messages handled, want 1; %d calls had still to fail", good, handled, store.bad)
+		}
+		must(late.Close())
+	}
+}
+
+// pooled is a store with a pool, in which no transaction can be begun.
+type pooled struct {
+	backend.Backend
+	why error
+}
+
+func (p *pooled) Begin(context.Context) (backend.Tx, error) { return nil, p.why }
+func (*pooled) MaxConns() int                               { return 16 }
+
+func (p *pooled) Capabilities() backend.Capabilities {
+	c := p.Backend.Capabilities()
+	c.Pool = p
+	return c
+}
+
+// TestUnreachedIsNoShortage: connections that cannot be opened are no reason to hold fewer of them.
+func TestUnreachedIsNoShortage(t *testing.T) {
+	first, cleanup := shop()
+	defer cleanup()
+	for why, want := range map[error]bool{
+		fmt.Errorf("%w: %w", backend.ErrNotBegun, backend.ErrConnection): false,
+		fmt.Errorf("%w: %w", backend.ErrNotBegun, backend.ErrPool):       true,
+	} {
+		be, err := backend.Open(t.Context(), "sqlite:"+databaseOf(t, first))
+		must(err)
+		store := &pooled{Backend: be, why: why}
+		b, err := parley.New(t.Context(), store, &parley.Options{NoMaintenance: true})
+		must(err)
+		if _, err := b.Begin(t.Context()); !errors.Is(err, parley.ErrNotBegun) {
+			t.Errorf("begin: %v", err)
+		}
+		info, err := b.Info(t.Context())
+		must(err)
+		short := slices.ContainsFunc(info.Warnings, func(w backend.Warning) bool { return w.Code == backend.WarnPool })
+		if short != want {
+			t.Errorf("after %v the pool is short: %t, want %t", why, short, want)
+		}
+		must(b.Close())
+	}
+}

@@ -23,6 +23,7 @@ type Capabilities struct {
 	// What a store cannot do is nil.
 	Joiner             Joiner
 	Listener           Listener
+	Watcher            Watcher
 	Pool               Pool
 	TransactionLimiter TransactionLimiter
 	Logging            Logging
@@ -39,7 +40,8 @@ type Capabilities struct {
 // user began and will end.
 type Joiner interface {
 	// Join wraps the user's transaction. Commit and Rollback of the result only
-	// mark it as done. ErrIsolation if nothing can be done at its level.
+	// mark it as done. ErrIsolation if nothing can be done at its level, and ErrNoTx for
+	// what is no open transaction.
 	Join(ctx context.Context, tx Execer) (Tx, error)
 }
 
@@ -79,6 +81,15 @@ type Listener interface {
 	// after its own commits, at most some hundred times a second. It returns
 	// errors.ErrUnsupported when listeners find out by themselves.
 	Notify(ctx context.Context, queues []int64) error
+}
+
+// Watcher is implemented by backends without a Listener that can cheaply tell whether something
+// is new. Parley asks while receivers wait.
+type Watcher interface {
+	// Newest returns, for each of the queues that has something in its ready order, a number
+	// that grows when something joins it, such as the time of the newest message there. It may
+	// grow for other reasons as well, and become less when something leaves.
+	Newest(ctx context.Context, queues []int64) (map[int64]int64, error)
 }
 
 // Logging is implemented by backends that tell operators what no caller sees.

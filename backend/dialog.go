@@ -205,6 +205,11 @@ func ParseDialogError(body []byte) (*DialogError, error) {
 type NewDialog struct {
 	Endpoint
 	NewGroup bool
+	// Renew lets the store put off storing the conversation until something else is asked of
+	// the transaction, and store it together with its first message. A store that finds the
+	// catalog changed by then calls Renew, which returns the new version, and the endpoint by it. If
+	// Renew is nil, it is stored at once.
+	Renew func(ctx context.Context) (version int64, e Endpoint, err error)
 }
 
 // Outgoing is a message on a conversation.

@@ -16,6 +16,17 @@ var (
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
 
+	// ErrRowsOpen: the application has not closed the rows of a query in the transaction, on an
+	// engine that does one thing at a time on a connection.
+	ErrRowsOpen = errors.New("rows of a query are open: close them first")
+
+	// ErrNoTx: what is to be joined is a pool, or a connection on which no transaction is open.
+	ErrNoTx = errors.New("no transaction is open on what is to be joined")
+
+	// ErrTxSettings: the application has changed a setting of the transaction, such as
+	// search_path, and the store does not find its tables in it. The transaction must be rolled back.
+	ErrTxSettings = errors.New("a setting that the application has changed in the transaction keeps the store from its tables")
+
 	// ErrEndsTx: a statement of the application's would end the store's own transaction.
 	// It was not carried out.
 	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")
@@ -56,8 +67,12 @@ var (
 	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
 	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
-	// that nothing has happened. The error is ErrConnection as well.
+	// that nothing has happened. The error is ErrConnection or ErrPool as well.
 	ErrNotBegun = errors.New("the transaction could not be begun")
+
+	// ErrPool: the pool of connections is too small: none was free in time, or the server
+	// takes no more.
+	ErrPool = errors.New("the pool of connections is too small")
 
 	// ErrConnection: the connection was lost. Whether a commit happened is
 	// unknown if Commit returned it; the transaction is over.

@@ -48,3 +48,16 @@ func TokensFrom(ctx context.Context) iter.Seq[any] {
 		}
 	}
 }
+
+type readKey struct{}
+
+// ReadIn marks a context for reads of a verb that is at work in a transaction. A store that
+// would need another connection for them makes them in the transaction: its pool may have no
+// other one that is free.
+func ReadIn(ctx context.Context, tx Tx) context.Context {
+	return context.WithValue(InsideTx(ctx, tx), readKey{}, tx.Token())
+}
+
+// ReadsIn returns the token of the transaction in which reads with ctx may be made, nil if
+// there is none.
+func ReadsIn(ctx context.Context) any { return ctx.Value(readKey{}) }

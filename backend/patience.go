@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -42,17 +41,23 @@ func Patiently[T any](ctx context.Context, conns int, acquire func(context.Conte
 		return x, fmt.Errorf("the pool has a single connection, which the open transaction has: %w", ErrWouldDeadlock)
 	}
 	x, expired, err = within(ctx, longWait, acquire)
-	if expired {
-		err = fmt.Errorf("%w: beside the connection of the open transaction, none of the pool was free within %v",
-			ErrNotBegun, longWait)
+	switch {
+	case expired && err == context.DeadlineExceeded: // of the pool's wait: a driver wraps it, or has another one
+		err = fmt.Errorf("%w: beside the connection of the open transaction, none of the pool was free within %v: %w",
+			ErrNotBegun, longWait, ErrPool)
+	case expired:
+		err = fmt.Errorf("%w: beside the connection of the open transaction, none could be opened within %v (%v): %w",
+			ErrNotBegun, longWait, err, ErrConnection)
 	}
 	return x, err
 }
 
 // within acquires for a bounded time, and reports whether that has expired.
 func within[T any](ctx context.Context, d time.Duration, acquire func(context.Context) (T, error)) (x T, expired bool, err error) {
+	begun := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	x, err = acquire(bounded)
-	return x, err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded), err
+	// A driver may look at the deadline itself, and be earlier than the context.
+	return x, err != nil && ctx.Err() == nil && time.Since(begun) >= d, err
 }

@@ -13,9 +13,16 @@ import (
 	"github.com/parleymq/parley"
 )
 
+// How a dialog for a request goes on after the reply.
+const (
+	keptOpen   = iota // for the next request
+	clientEnds        // and the server hears of it
+	serverEnds        // with the reply, which the client hears of together with it
+)
+
 // talking measures requests and their replies, in a closed loop: each of 16
 // clients has one request under way.
-func talking(kept bool) func(context.Context, *measurement) (sample, error) {
+func talking(after int) func(context.Context, *measurement) (sample, error) {
 	return func(ctx context.Context, m *measurement) (sample, error) {
 		q, err := openParley(ctx, m.dsn, parleyHow{})
 		if err != nil {
@@ -23,7 +30,7 @@ func talking(kept bool) func(context.Context, *measurement) (sample, error) {
 		}
 		defer q.close()
 		var waiting sync.Map // handle -> chan struct{}
-		server, client := talkers(kept, &waiting)
+		server, client := talkers(after, &waiting)
 		for queue, h := range map[string]parley.Handler{"jobs": server, "answers": client} {
 			stop, err := q.run(ctx, h, queue, 5)
 			if err != nil {
@@ -74,7 +81,7 @@ func talking(kept bool) func(context.Context, *measurement) (sample, error) {
 			}
 			<-ready
 			for err == nil && time.Since(start) < 2*m.window {
-				if !kept {
+				if after != keptOpen {
 					handle = parley.ID{}
 				}
 				handle, err = ask(handle)
@@ -86,13 +93,16 @@ func talking(kept bool) func(context.Context, *measurement) (sample, error) {
 }
 
 // talkers are the handlers of a server that answers, and of a client that tells what is waiting of it.
-func talkers(kept bool, waiting *sync.Map) (server, client *parley.Mux) {
+func talkers(after int, waiting *sync.Map) (server, client *parley.Mux) {
 	server, client = parley.NewMux(), parley.NewMux()
 	server.HandleFunc("Job", func(ctx context.Context, m *parley.Message) error {
-		return m.Reply(ctx, "Answer", m.Body)
+		if err := m.Reply(ctx, "Answer", m.Body); err != nil || after != serverEnds {
+			return err
+		}
+		return m.End(ctx)
 	})
 	client.HandleFunc("Answer", func(ctx context.Context, m *parley.Message) error {
-		if !kept {
+		if after == clientEnds {
 			if err := m.End(ctx); err != nil {
 				return err
 			}

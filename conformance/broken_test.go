@@ -455,6 +455,10 @@ var mistakes = []*mistake{
 		settle: failing(func(o *backend.Outcome) { o.Failure.Error, _, _ = strings.Cut(o.Failure.Error, "\n") }),
 	},
 	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
+	{
+		id: "X20", says: "the store does not say that it is the connection",
+		attend: func() ([]backend.Trace, error) { return nil, errors.New("conn closed") },
+	},
 	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
 	{
 		id: "X08", says: "the store does not know of receivers that died",

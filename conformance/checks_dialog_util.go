@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Helpers of the checks of dialogs, ends, retention and input.
@@ -125,7 +126,7 @@ func dlgCleanup(w *world, h parley.ID) {
 func dlgTake(w *world, queue string, n int, o *parley.ReceiveOptions) []*parley.Message {
 	var all []*parley.Message
 	for len(all) < n {
-		d := w.TryReceive(queue, o, 5*time.Second)
+		d := w.TryReceive(queue, o, 15*time.Second)
 		if d == nil {
 			dlgFatal(w.env, "received %d messages from %s (%s), want %d", len(all), queue, describe(all), n)
 		}
@@ -230,7 +231,7 @@ func dlgNames(e *env, what string, err, want error, name string) {
 }
 
 // dlgGo runs f in a goroutine. The returned function gives its error, or ends
-// the check if f is not done within ten seconds.
+// the check if f is not done in time.
 func dlgGo(e *env, what string, f func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -238,8 +239,9 @@ func dlgGo(e *env, what string, f func() error) (wait func() error) {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(10 * time.Second):
-			dlgFatal(e, "%s: not done after 10 s", what)
+		case <-time.After(slow.By(20 * time.Second)):
+			e.late()
+			dlgFatal(e, "%s: not done after %v", what, slow.By(20*time.Second))
 			return nil
 		}
 	}

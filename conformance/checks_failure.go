@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -401,8 +402,9 @@ func (w *world) die(hold parley.Hold, body string) parley.Message {
 		r.stop()
 		<-r.end
 		return m
-	case <-time.After(20 * time.Second):
-		w.Fatalf("%q was not delivered within 20 s", body)
+	case <-time.After(slow.By(20 * time.Second)):
+		w.late()
+		w.Fatalf("%q was not delivered within %v", body, slow.By(20*time.Second))
 		return parley.Message{}
 	}
 }
@@ -445,7 +447,8 @@ func checkRedelivered(e *env) {
 			if second.ID != first.ID || second.Attempt != 2 || !second.Redelivered {
 				e.Errorf("after the death of its receiver the message has ID %s, attempt %d, redelivered %t; it was %s, attempt 1", second.ID, second.Attempt, second.Redelivered, first.ID)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(slow.By(20 * time.Second)):
+			e.late()
 			e.Errorf("the message was not delivered again")
 		}
 		r.Stop()

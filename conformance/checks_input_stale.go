@@ -7,6 +7,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -178,7 +179,8 @@ func checkStaleTold(e *env) {
 		if cause := context.Cause(stale.Context()); !errors.Is(cause, parley.ErrFenced) {
 			e.Errorf("the cause is %v, want one that is %q", cause, parley.ErrFenced)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(slow.By(15 * time.Second)):
+		e.late()
 		e.Errorf("the delivery's context did not end with its lease")
 	}
 	dlgBodies(w, w.SQ, nil, "0", "1", "2")

@@ -61,7 +61,10 @@ func inpBrokerVerbs(w *world, h parley.ID) []inpBrokerVerb {
 			_, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 1})
 			return err
 		}},
-		{"Withheld", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Withheld(ctx, parley.ID{}, 1); return err }},
+		{"Withheld", func(ctx context.Context, b *parley.Broker) error {
+			_, err := b.Admin().Withheld(ctx, parley.ID{}, 1)
+			return err
+		}},
 		{"Retained", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Retained(ctx, h); return err }},
 		{"DeadLetters", func(ctx context.Context, b *parley.Broker) error {
 			_, err := b.Admin().DeadLetters(ctx, w.SQ, parley.Place{}, 1)

@@ -97,6 +97,9 @@ func queListens(e *env) bool {
 	return !errors.Is(l.Listen(ctx, func(int64) {}), errors.ErrUnsupported)
 }
 
+// queTold reports whether a process learns what another one sent without polling for messages.
+func queTold(e *env) bool { return queListens(e) || e.r.main.Capabilities().Watcher != nil }
+
 // queReceived is what a receiver in another goroutine got.
 type queReceived struct {
 	d    *parley.Delivery
@@ -202,7 +205,7 @@ func checkWakeInProcess(e *env) {
 func checkWakeByOther(e *env) {
 	w := e.World()
 	poll, within := 500*time.Millisecond, 500*time.Millisecond+queSlow
-	if queListens(e) {
+	if queTold(e) {
 		poll, within = quePoll, queSlow
 	} else {
 		e.Logf("this store tells other processes nothing, so they poll")
@@ -248,6 +251,7 @@ func checkListenBegins(e *env) {
 			e.Errorf("what listens announced queue %d first, want all", queue)
 		}
 	case <-time.After(queLost):
+		e.late()
 		e.Errorf("what listens announced nothing within %v", queLost)
 	}
 	stop()
@@ -260,7 +264,7 @@ func checkHandOver(e *env) {
 }
 
 func checkHandOverBetweenHandles(e *env) {
-	if !queListens(e) {
+	if !queTold(e) {
 		e.Skipf("this store tells other processes nothing, so they poll")
 	}
 	b := e.Broker(&parley.Options{Poll: quePoll})

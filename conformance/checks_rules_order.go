@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 func init() {
@@ -324,7 +325,8 @@ func checkRuleEnd(e *env) {
 		select {
 		case err := <-done:
 			e.Must(err)
-		case <-time.After(2 * invPatience):
+		case <-time.After(slow.By(2 * invPatience)):
+			e.late()
 			e.Fatalf("%s: the end of the sending side still waits although its sender has ended", what)
 		}
 		want := []string{"m0", parley.EndDialog}
@@ -359,7 +361,8 @@ func checkRuleOneWriter(e *env) {
 			select {
 			case err := <-sent:
 				e.Must(err)
-			case <-time.After(2 * invPatience):
+			case <-time.After(slow.By(2 * invPatience)):
+				e.late()
 				e.Fatalf("%s: the second writer still waits although the first has ended", what)
 			}
 			s.commit(second)

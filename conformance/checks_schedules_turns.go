@@ -44,6 +44,7 @@ func checkScheduleWait(e *env) {
 		case err := <-waits:
 			e.Must(err)
 		case <-deadline:
+			e.late()
 			e.Fatalf("%d of 4 waits still wait %v after the schedule was over", 4-i, queLost)
 		}
 	}

@@ -18,18 +18,19 @@ import (
 
 func init() {
 	add(
-		check{ID: "X11", Name: "what always loses is charged in the end", Run: checkStrikes},
+		check{ID: "X11", Name: "what always loses is charged in the end", Run: checkAlwaysLoses},
 		check{ID: "X12", Name: "errors of any text", Run: checkErrorTexts},
 		check{ID: "X12", Name: "errors of any text, told to the other side", Run: checkErrorTextsTold},
 		check{ID: "X13", Name: "panics of what a worker is given", Run: checkPanics},
 		check{ID: "X14", Name: "a store that takes nothing", Run: checkOutage},
-		check{ID: "X15", Name: "handlers that all fail for one reason", Run: checkSlump},
+		check{ID: "X20", Name: "a store that cannot be reached at first", Run: checkLateStore},
+		check{ID: "X15", Name: "handlers that all fail for one reason", Run: checkSlowdown},
 		check{ID: "B14", Name: "statements that end transactions", Run: checkEndings},
 		check{ID: "B13", Name: "texts of any length and with any bytes", Run: checkLongTexts},
 	)
 }
 
-func checkStrikes(e *env) {
+func checkAlwaysLoses(e *env) {
 	w := e.World()
 	w.posts(nil, "loses")
 	var n atomic.Int64
@@ -266,7 +267,27 @@ func checkOutage(e *env) {
 	}
 }
 
-func checkSlump(e *env) {
+func checkLateStore(e *env) {
+	for _, hold := range e.Holds() {
+		log := new(recLog)
+		b, f := e.frail(&parley.Options{Logger: slog.New(log)})
+		w := e.another()
+		bodies := numbered("%02d", 5)
+		w.posts(nil, bodies...)
+		f.Die()
+		r := w.work(b, &parley.WorkerOptions{Hold: hold}, w.effect)
+		e.Soon(10*time.Second, func() bool { return len(log.with("worker.paused"))+len(r.end) > 0 })
+		f.Revive()
+		e.Soon(20*time.Second, func() bool { return w.depth(w.CQ) == len(bodies) || len(r.end) > 0 })
+		if len(r.end) > 0 {
+			e.Fatalf("a worker that could not reach the store at its start has ended: %v", <-r.end)
+		}
+		w.once(w.effects(len(bodies)), bodies)
+		r.Stop()
+	}
+}
+
+func checkSlowdown(e *env) {
 	w := e.World()
 	bodies := numbered("%03d", 300)
 	w.posts(nil, bodies...)

@@ -30,8 +30,6 @@ func init() {
 		check{ID: "W02", Name: "connections that break under a handler", Run: func(e *env) { checkCutConnection(e, 0) }},
 		check{ID: "W02", Name: "connections that break, which the store finds out later", Run: func(e *env) { checkCutConnection(e, 30*time.Millisecond) }},
 		check{ID: "W03", Name: "a slow handler among quick ones", Run: checkSlowHandler},
-		check{ID: "W04", Name: "stopping", Run: checkStop},
-		check{ID: "W04", Name: "handlers that do not stop by themselves", Run: checkStopByForce},
 	)
 	addRole("doomed", roleDoomed)
 }
@@ -471,75 +469,6 @@ func checkSlowHandler(e *env) {
 		if n := slow.Load(); n != 1 {
 			e.Errorf("the slow message was handled %d times", n)
 		}
-	}
-}
-
-func checkStop(e *env) {
-	for _, hold := range e.Holds() {
-		w := e.another()
-		g := newGate()
-		r := w.work(w.B, &parley.WorkerOptions{Hold: hold, MaxReaders: 2}, func(ctx context.Context, m *parley.Message) error {
-			if err := g.pass(ctx); err != nil {
-				return err
-			}
-			return w.effect(ctx, m)
-		})
-		bodies := numbered("%03d", 10)
-		w.posts(nil, bodies...)
-		e.Soon(10*time.Second, func() bool { return g.inside() == 2 })
-		r.stop()
-		time.Sleep(50 * time.Millisecond)
-		select {
-		case err := <-r.end:
-			e.Errorf("the worker ended before its handlers: %v", err)
-		default:
-		}
-		close(g.open)
-		if err := <-r.end; err != nil {
-			e.Errorf("the worker ended with %v", err)
-		}
-		done, left := w.depth(w.CQ), w.depth(w.SQ)
-		if done < 2 || done+left != 10 {
-			e.Errorf("%d messages were handled and %d are left, want 10 in all and 2 that were allowed to finish", done, left)
-		}
-		wk := w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
-			if m.Attempt != 1 {
-				e.Errorf("a message that was given back is at attempt %d", m.Attempt)
-			}
-			return w.effect(ctx, m)
-		}), nil)
-		e.Must(wk.Drain(e.Ctx))
-		w.once(w.effects(10), bodies)
-	}
-}
-
-func checkStopByForce(e *env) {
-	for _, hold := range e.Holds() {
-		w := e.another()
-		cause := make(chan error, 10)
-		g := newGate()
-		r := w.work(w.B, &parley.WorkerOptions{Hold: hold, Grace: 50 * time.Millisecond}, func(ctx context.Context, m *parley.Message) error {
-			if err := w.effect(ctx, m); err != nil {
-				return err
-			}
-			err := g.pass(ctx)
-			cause <- err
-			return err
-		})
-		w.posts(nil, "only")
-		e.Soon(10*time.Second, func() bool { return g.inside() == 1 })
-		start := time.Now()
-		r.Stop()
-		e.Within(20*time.Second, time.Since(start), "a worker with a grace of 50 ms stopped after %v")
-		e.Is(<-cause, parley.ErrStopped)
-		if n := w.depth(w.CQ); n != 0 {
-			e.Errorf("%d effects of an interrupted handler were committed", n)
-		}
-		d := w.Receive(w.SQ, nil)
-		if d.Messages[0].Attempt != 1 {
-			e.Errorf("an interrupted message is at attempt %d, want 1", d.Messages[0].Attempt)
-		}
-		e.Must(d.Ack(e.Ctx))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/internal/frail"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // wrkRun is a worker at work.
@@ -38,7 +39,7 @@ func (w *world) workWith(b *parley.Broker, o *parley.WorkerOptions, h parley.Han
 		cancel()
 		select {
 		case <-over:
-		case <-time.After(20 * time.Second):
+		case <-time.After(slow.By(20 * time.Second)):
 		}
 	})
 	return r
@@ -53,18 +54,19 @@ func (r *wrkRun) Stop() {
 			r.e.fail("the worker ended with " + err.Error())
 			runtime.Goexit()
 		}
-	case <-time.After(20 * time.Second):
-		r.e.fail("the worker did not stop within 20 s")
+	case <-time.After(slow.By(20 * time.Second)):
+		r.e.late()
+		r.e.fail("the worker did not stop within " + slow.By(20*time.Second).String())
 		runtime.Goexit()
 	}
 }
 
 // another is a World with names of its own, for checks that begin anew.
-func (e *env) another() *world {
+func (e *env) another(change ...func(*parley.Catalog)) *world {
 	e.mu.Lock()
 	e.prefix = ""
 	e.mu.Unlock()
-	return e.World()
+	return e.World(change...)
 }
 
 // posts puts bodies into SQ, with keys if there are any: body i gets key i modulo

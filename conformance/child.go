@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Some checks need real processes, to kill them. A child is this program again
@@ -98,8 +99,7 @@ func (e *env) Child(role string, args ...string) *child {
 	return c
 }
 
-// Hear returns the child's next line, or ends the check if none comes within
-// twenty seconds or the child fails.
+// Hear returns the child's next line, or ends the check if none comes or the child fails.
 func (c *child) Hear() string {
 	select {
 	case line, ok := <-c.lines:
@@ -108,8 +108,9 @@ func (c *child) Hear() string {
 			runtime.Goexit()
 		}
 		return line
-	case <-time.After(20 * time.Second):
-		c.e.fail("the child process said nothing for 20 s")
+	case <-time.After(slow.By(20 * time.Second)):
+		c.e.late()
+		c.e.fail("the child process said nothing for " + slow.By(20*time.Second).String())
 		runtime.Goexit()
 		return ""
 	}

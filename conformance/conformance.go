@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -153,12 +154,20 @@ type check struct {
 	// Limit is how long the check may run. Default one minute. One that needs more is left out
 	// by -short.
 	Limit time.Duration
+
+	file string // in which it stands
 }
 
 var checks []check
 
 // add is called by the init functions of the files with the checks.
-func add(c ...check) { checks = append(checks, c...) }
+func add(more ...check) {
+	_, file, _, _ := runtime.Caller(1)
+	for _, c := range more {
+		c.file = filepath.Base(file)
+		checks = append(checks, c)
+	}
+}
 
 // allChecks returns all checks in the order of their sentences.
 func allChecks() []check {

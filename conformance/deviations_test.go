@@ -53,6 +53,8 @@ var deviations = []*deviation{
 		}},
 	{id: "B11", says: "one handle alone says that it holds by lease", first: true,
 		capabilities: func(c *backend.Capabilities) { c.HoldsInTransaction = false }},
+	{id: "Q03", says: "a store that is asked what is new says nothing", by: "a commit of another process wakes a receiver",
+		capabilities: func(c *backend.Capabilities) { c.Listener, c.Watcher = nil, nothingNew{} }},
 	{id: "G07", says: "Close leaves transactions open", by: "closing a handle rolls back", stays: true},
 	{id: "G07", says: "a rollback while a verb runs does nothing", by: "a transaction that waits is rolled back",
 		rollback: func(tx *devTx) error {
@@ -311,3 +313,8 @@ func (tx *devTx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend
 	}
 	return tx.Tx.ClaimTasks(ctx, c)
 }
+
+// nothingNew is a Watcher that never has news.
+type nothingNew struct{}
+
+func (nothingNew) Newest(context.Context, []int64) (map[int64]int64, error) { return nil, nil }

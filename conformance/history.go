@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // history records what many senders and receivers do to one queue at once, and
@@ -119,7 +120,7 @@ func (h *history) released(d *parley.Delivery, n int) {
 func (h *history) finished() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over && (h.left <= 0 || time.Since(h.lately) > 15*time.Second) || h.e.Ctx.Err() != nil
+	return h.over && (h.left <= 0 || time.Since(h.lately) > slow.By(15*time.Second)) || h.e.Ctx.Err() != nil
 }
 
 func (h *history) count(what string) {

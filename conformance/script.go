@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // A script is a check that does one thing after the other:
@@ -405,6 +406,9 @@ func (s *script) duration(name string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		s.failf("%q is no duration", text)
+	}
+	if d >= 5*time.Second { // something comes in it
+		d = slow.By(d)
 	}
 	return d
 }

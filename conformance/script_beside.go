@@ -24,7 +24,7 @@ func init() {
 		"join": func(s *script, st *scriptStep) error {
 			within := s.duration("within")
 			if within == 0 {
-				within = 10 * time.Second
+				within = slow.By(20 * time.Second)
 			}
 			x, ok := s.vars[st.next()].(*beside)
 			if !ok {
@@ -33,6 +33,7 @@ func init() {
 			select {
 			case <-x.done:
 			case <-time.After(within):
+				s.late()
 				s.failf("%s is not done after %v", x.text, within)
 			}
 			s.takeFrom(x)
@@ -257,7 +258,7 @@ func startVerb(s *script, st *scriptStep) error {
 // soon runs lines again and again until all of them succeed, and ends the check if they do not
 // within the time.
 func (s *script) soon(text string, from, to int, given []string) {
-	limit := 5 * time.Second
+	limit := 15 * time.Second
 	if text != "" {
 		var err error
 		limit, err = time.ParseDuration(text)

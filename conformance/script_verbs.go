@@ -494,14 +494,18 @@ func receiveVerb(s *script, st *scriptStep) error {
 		}
 		return err
 	}
-	if !st.flag("now") && o.Wait == 0 && (len(st.want) == 0 || scriptErrors[st.want[0]] == nil) {
-		o.Wait = 5 * time.Second
+	comes := !st.flag("now") && o.Wait == 0 && (len(st.want) == 0 || scriptErrors[st.want[0]] == nil)
+	if comes {
+		o.Wait = slow.By(15 * time.Second)
 	}
 	start := time.Now()
 	d, err := s.broker().Receive(s.Ctx, queue, &o)
 	if took := time.Since(start); took > o.Wait+slow.By(invPatience) {
 		s.late()
 		s.failf("it took %v", took)
+	}
+	if comes && errors.Is(err, parley.ErrNoMessage) {
+		s.late()
 	}
 	if err != nil {
 		return err

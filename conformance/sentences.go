@@ -155,7 +155,7 @@ var sections = []section{
 		{"W01", "A handler that fails, panics or runs out of time undoes what it wrote, and nothing else of the batch that it was in."},
 		{"W02", "A batch whose transaction is lost, by a commit that fails or a connection that breaks, is handled again group by group: nothing is lost or done twice, order holds, and only the message that brings the loss about is charged."},
 		{"W03", "A slow handler that has not asked for its transaction keeps no other group of its batch waiting beyond the time of a batch."},
-		{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure."},
+		{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure; so does closing its Broker, without that time."},
 		{"W05", "A handler of groups gets what was delivered of a group in one call, in its order; all of it is acknowledged or none, and a failure counts for the first message."},
 		{"W06", "Of the queues that a worker serves none waits until the backlog of another one is handled."},
 	}},
@@ -176,7 +176,9 @@ var sections = []section{
 		{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
 		{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
 		{"X18", "When a suspected message has been handled, no record of a worker that died with it in hand names it any more."},
+		{"X19", "A handler that changes the bytes of a body in its memory changes nothing that is stored: a dead letter, a retained copy, a processed post and the next attempt have what was sent."},
 		{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
+		{"X20", "A worker that begins while the store cannot be reached waits for it, and then handles what is there."},
 		{"X17", "What was committed is there when every handle on the store has been closed and another one is opened."},
 	}},
 	{"Posts, bodies and blocked groups", []Sentence{

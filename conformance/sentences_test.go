@@ -24,7 +24,7 @@ const requiredIDs = `
 	L01 L02 L03 L04 L05
 	F01 F02 F03
 	C01 C02 C03 C04 C05 C06 C07 C08
-	X11 X12 X13 X14 X15
+	X11 X12 X13 X14 X15 X20
 	B01 B02 B03 B04 B05 B06 B07 B08 B09 B10 B11 B12 B13`
 
 // TestSemanticsPage: docs/semantics.md is what the sentences make it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // world is a pair of services with a contract between them, which most checks
@@ -123,23 +124,31 @@ func (w *world) post(queue, body string, o ...parley.PostOption) parley.ID {
 // none within five seconds. It is given back at the end of the check if the
 // check did not settle it.
 func (w *world) Receive(queue string, o *parley.ReceiveOptions) *parley.Delivery {
-	d := w.TryReceive(queue, o, 5*time.Second)
+	const patience = 15 * time.Second
+	d := w.TryReceive(queue, o, patience)
 	if d == nil {
-		w.fail("nothing was received from " + queue + " within 5 s")
+		w.fail("nothing was received from " + queue + " within " + slow.By(patience).String())
 		runtime.Goexit()
 	}
 	return d
 }
 
-// TryReceive is Receive with a wait; nil if there is nothing.
+// TryReceive is Receive with a wait; nil if there is nothing. A wait of a second and more, in
+// which something has to come, is longer on a slow machine.
 func (w *world) TryReceive(queue string, o *parley.ReceiveOptions, wait time.Duration) *parley.Delivery {
 	var opt parley.ReceiveOptions
 	if o != nil {
 		opt = *o
 	}
-	opt.Wait = wait
+	comes := wait >= time.Second
+	if opt.Wait = wait; comes {
+		opt.Wait = slow.By(wait)
+	}
 	d, err := w.B.Receive(w.Ctx, queue, &opt)
 	if errors.Is(err, parley.ErrNoMessage) {
+		if comes {
+			w.late()
+		}
 		return nil
 	}
 	if err != nil {

@@ -3,11 +3,11 @@ package doctor
 // The codes of findings; those of warnings about the store are in package
 // backend. docs/doctor.md explains all of them.
 const (
-	codeMissing    = "schema.missing"
-	codeNewer      = "schema.newer"
-	codeUnreadable = "store.error"
-	codeClock      = "store.clock"
-	codeDuty       = "maintenance.stopped"
+	codeMissing     = "schema.missing"
+	codeNewer       = "schema.newer"
+	codeUnreadable  = "store.error"
+	codeClock       = "store.clock"
+	codeMaintenance = "maintenance.stopped"
 
 	codeDisabled   = "queue.disabled"
 	codeNoWorker   = "worker.none"

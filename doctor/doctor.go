@@ -195,7 +195,7 @@ func (d *diagnosis) stopped(job string, late time.Duration) {
 			who = "see the logs of " + w.Owner + ", which runs, for jobs that fail, and look for transactions that stay open"
 		}
 	}
-	d.add(true, codeDuty, "job "+job, who, "what this background job does has been due for %s", round(late))
+	d.add(true, codeMaintenance, "job "+job, who, "what this background job does has been due for %s", round(late))
 }
 
 func round(t time.Duration) time.Duration {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -53,13 +53,15 @@ type Pool struct {
 	opt      PoolOptions
 	running  atomic.Bool
 
+	stopped <-chan struct{} // closed when it stops
+
 	work  chan *Running // to workers
 	ends  chan taskEnd  // from workers
 	known bool          // how long tasks take; for the dispatcher only
 	usual time.Duration
 
-	strikes strikes.Count
-	refused error // the store is not one for this program any more; for the dispatcher only
+	failures failures.Count
+	refused  error // the store is not one for this program any more; for the dispatcher only
 
 	mu   sync.Mutex
 	held map[parley.ID]*Running
@@ -116,7 +118,8 @@ func NewPool(b *parley.Broker, handlers Handlers, o *PoolOptions) (*Pool, error)
 // Run runs tasks until ctx ends, and returns nil then. It returns parley.ErrClosed when the
 // Broker is closed, and parley.ErrNewerSchema when the database has become one of a newer
 // Parley. Handlers that end with an error because of that have not failed: their tasks are
-// given back. Tasks of a process that dies are given back after Lease.
+// given back. A handler that goes on for five seconds more loses its task, too. Tasks of a
+// process that dies are given back after Lease.
 func (p *Pool) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return parley.WrapError("task pool", "", parley.ErrWorking)
@@ -131,6 +134,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.b.Context(), func() { end(parley.ErrClosed) })()
+	p.stopped = ctx.Done()
 	p.work = make(chan *Running, p.opt.Workers*(1+maxAhead))
 	p.ends = make(chan taskEnd, p.opt.Workers*(2+maxAhead))
 	var workers sync.WaitGroup

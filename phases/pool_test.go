@@ -6,11 +6,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/phases"
 )
 
@@ -59,6 +61,69 @@ func TestPoolClosed(t *testing.T) {
 	log, err := phases.Log(ctx, other, phases.Query{Plan: "s", Limit: 10})
 	if err != nil || len(log) != 1 || log[0].State != phases.StateQueued || log[0].Attempts != 0 {
 		t.Errorf("the log is %+v, %v", log, err)
+	}
+}
+
+// TestPoolWithDeafHandlers: a handler that does not look at its context keeps neither Run nor
+// Close from returning, its task is another pool's at once, and it can commit nothing more.
+func TestPoolWithDeafHandlers(t *testing.T) {
+	ctx := t.Context()
+	for _, how := range []string{"stopped", "closed"} {
+		b, cleanup := open()
+		defer cleanup()
+		other, err := parley.Open(ctx, "sqlite:"+databaseOf(t, b), nil)
+		must(err)
+		defer other.Close()
+		plan, err := phases.Open(ctx, b, "s", nil)
+		must(err)
+		must(plan.Submit(ctx, phases.Task{Type: "opens"}, phases.Task{Type: "opens later"}))
+		var begun sync.WaitGroup
+		begun.Add(2)
+		deaf, after := make(chan struct{}), make(chan error, 2)
+		pool, err := phases.NewPool(b, phases.Handlers{
+			"opens": func(_ context.Context, task *phases.Running) error {
+				tx, err := task.Tx(ctx)
+				begun.Done()
+				<-deaf
+				if err == nil {
+					_, err = tx.SQL().ExecContext(ctx, "CREATE TABLE late (x integer)")
+				}
+				after <- err
+				return nil
+			},
+			"opens later": func(_ context.Context, task *phases.Running) error {
+				begun.Done()
+				<-deaf
+				_, err := task.Tx(ctx)
+				after <- err
+				return nil
+			},
+		}, &phases.PoolOptions{Lease: time.Hour})
+		must(err)
+		run, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- pool.Run(run) }()
+		begun.Wait()
+		start := time.Now()
+		if how == "stopped" {
+			stop()
+		} else {
+			must(b.Close())
+		}
+		<-ended
+		if took := time.Since(start); took > slow.By(30*time.Second) {
+			t.Errorf("%s: the pool ended after %v", how, took)
+		}
+		close(deaf)
+		for range 2 {
+			if err := <-after; err == nil {
+				t.Errorf("%s: a handler that goes on could work in a transaction", how)
+			}
+		}
+		again, err := phases.Find(ctx, other, "s")
+		must(err)
+		must(again.Run(ctx, phases.Handlers{"": func(context.Context, *phases.Running) error { return nil }}, nil))
+		stop()
 	}
 }
 

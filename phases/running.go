@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/guard"
-	"github.com/parleymq/parley/internal/strikes"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -29,10 +30,13 @@ type Running struct {
 	hold    backend.TaskHold
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	tx      *parley.OwnTx
-	leave   func()       // what goes with tx
 	open    atomic.Value // of tx
 	settled bool
+
+	mu    sync.Mutex // guards what follows
+	tx    *parley.OwnTx
+	leave func() // what goes with tx
+	over  bool   // the handler has returned, or the pool waits for it no longer
 }
 
 // inside returns the transaction that the handler has opened.
@@ -46,8 +50,14 @@ func (t *Running) inside(context.Context) backend.Tx {
 // parley.ErrFenced if another worker has the task by now. On a store with a single writer
 // all other writers wait for the transaction, so call it last.
 func (t *Running) Tx(ctx context.Context) (*parley.Tx, error) {
-	if t.tx != nil {
-		return t.tx.Tx, nil
+	t.mu.Lock()
+	opened, over := t.tx, t.over
+	t.mu.Unlock()
+	switch {
+	case over:
+		return nil, failTask(t.ID, parley.ErrStopped)
+	case opened != nil:
+		return opened.Tx, nil
 	}
 	leave, err := t.pool.b.Admit(ctx)
 	if err != nil {
@@ -62,6 +72,11 @@ func (t *Running) Tx(ctx context.Context) (*parley.Tx, error) {
 	if err == nil {
 		err = be.LockTask(ctx, t.hold)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && t.over {
+		err = parley.ErrStopped
+	}
 	if err != nil {
 		tx.Rollback(ctx)
 		leave()
@@ -70,6 +85,14 @@ func (t *Running) Tx(ctx context.Context) (*parley.Tx, error) {
 	t.tx, t.leave = tx, leave
 	t.open.Store(be)
 	return tx.Tx, nil
+}
+
+// end takes the transaction from the handler, if it has opened one.
+func (t *Running) end() (tx *parley.OwnTx, leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	return t.tx, t.leave
 }
 
 func failTask(id parley.ID, err error) error {
@@ -108,8 +131,12 @@ func (p *Pool) do(ctx context.Context, t *Running) taskEnd {
 	return e
 }
 
-// errStopped is why a task was not tried to the end: the pool stops.
-var errStopped = errors.New("the task pool stops")
+// errStopped is why a task was not tried to the end: the pool stops. With errDeaf its handler
+// goes on all the same.
+var (
+	errStopped = errors.New("the task pool stops")
+	errDeaf    = fmt.Errorf("%w, and its handler does not return", errStopped)
+)
 
 // run calls the handler and ends its transaction, if it has one.
 func (p *Pool) run(ctx context.Context, t *Running) (err error) {
@@ -126,35 +153,39 @@ func (p *Pool) run(ctx context.Context, t *Running) (err error) {
 	if handler == nil {
 		return Dead(fmt.Errorf("there is no handler for tasks of type %q", t.Type))
 	}
-	defer func() {
-		if t.tx != nil {
-			t.tx.Rollback(ctx) // unless it has been committed
-			t.leave()
-		}
-	}()
-	err = runTask(backend.InsideWork(t.ctx, t.inside), handler, t)
-	if err != nil || t.tx == nil {
-		return err
-	}
+	err = p.call(handler, t)
 	ctx, cancel := wait.Cleanup(ctx)
 	defer cancel()
-	be, err := t.tx.Backend()
+	tx, leave := t.end()
+	if tx == nil {
+		return err
+	}
+	defer leave()
+	if errors.Is(err, errDeaf) { // its handler may be using tx: nothing else of it is touched
+		_ = t.inside(ctx).Rollback(ctx)
+		return err
+	}
+	defer tx.Rollback(ctx) // unless it has been committed
+	if err != nil {
+		return err
+	}
+	be, err := tx.Backend()
 	if err == nil {
 		err = be.FinishTask(ctx, t.hold, backend.TaskOutcome{State: StateDone})
 	}
 	if err == nil {
-		err = t.tx.Notify(ctx, backend.TasksTopic)
+		err = tx.Notify(ctx, backend.TasksTopic)
 	}
 	if err == nil {
-		err = t.tx.Commit(ctx)
+		err = tx.Commit(ctx)
 	}
 	switch {
 	case err == nil:
 		t.settled = true
-		p.strikes.Clear(t.ID)
+		p.failures.Clear(t.ID)
 	case errors.Is(err, parley.ErrFenced):
 		t.cancel(parley.ErrFenced)
-	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.strikes.Add(t.ID, err) < strikes.Charged, p.b.Unavailable(err):
+	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.failures.Add(t.ID, err) < failures.Charged, p.b.Unavailable(err):
 		// The task has not failed. If it was committed all the same, giving it
 		// back does nothing.
 		err = fmt.Errorf("%w: %w", errStopped, err)
@@ -162,15 +193,40 @@ func (p *Pool) run(ctx context.Context, t *Running) (err error) {
 	return err
 }
 
-// runTask calls a handler in a goroutine of its own, which the handler may end.
-func runTask(ctx context.Context, handler Handler, t *Running) error {
+// Handlers have so long to return after the pool was stopped, and less while the Broker is
+// being closed.
+const (
+	unresponsive        = 5 * time.Second
+	unresponsiveAtClose = time.Second
+)
+
+// call calls a handler in a goroutine of its own, which the handler may end. It does not wait
+// without limit for a handler that does not look at its context when the pool stops.
+func (p *Pool) call(handler Handler, t *Running) error {
+	ctx := backend.InsideWork(t.ctx, t.inside)
 	done := make(chan error, 1)
 	go func() {
 		err := guard.ErrExited
 		defer func() { done <- err }()
 		err = guard.Call(func() error { return handler(ctx, t) })
 	}()
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-p.stopped:
+	}
+	patience := unresponsive
+	if p.b.Context().Err() != nil {
+		patience = unresponsiveAtClose
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+	}
+	p.b.Logger().Error("parley: the handler of a task did not return; the task was given back",
+		"event", "pool.abandoned", "task", t.ID, "plan", t.Plan)
+	return errDeaf
 }
 
 // outcome is what is stored of a task that did not end in its own transaction.

@@ -154,6 +154,9 @@ func (s *server) begin(ctx context.Context) (sqlstore.Transaction, error) {
 		err = ctx.Err()
 	}
 	cancel()
+	if number(err) == 0 {
+		err = sqlstore.Unreached(ctx, err)
+	}
 	return nil, err
 }
 
@@ -202,7 +205,7 @@ func (s *server) join(ctx context.Context, tx backend.Execer) (sqlstore.Session,
 	case err != nil:
 		return nil, err
 	case open == 0:
-		return nil, errors.New("parley: mssql: join: no transaction is open on this handle: begin one first")
+		return nil, sqlstore.ErrNoTx
 	case state < 0:
 		return nil, sqlstore.Classified(backend.ErrSerialization, errors.New("the transaction can only be rolled back"))
 	case level != readCommitted && level != repeatableRead:

@@ -6,6 +6,7 @@ import (
 	driver "github.com/microsoft/go-mssqldb"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // number returns the number of a server's error, 0 if it is none.
@@ -26,7 +27,8 @@ func number(err error) int32 {
 // has failed, its error was ignored, and the same transaction would end the same way.
 func classify(err error) error {
 	var stream driver.StreamError
-	if errors.As(err, &stream) {
+	var fatal driver.ServerError // the server has hung up, whatever the number of its error
+	if errors.As(err, &stream) || errors.As(err, &fatal) {
 		return backend.ErrConnection
 	}
 	var e driver.Error
@@ -71,8 +73,11 @@ func classify(err error) error {
 		return backend.ErrTooLarge
 	case 596, 6005, 10053, 10054, 10060, // the session or the server is going away
 		4060, 17142, 18456, 983, 976, // it cannot be had
-		10928, 10929, 40197, 40501, 40613, 49918, 49919, 49920: // Azure SQL: throttled, or moving
+		40197, 40501, 40613, 49918, 49919, 49920: // Azure SQL: throttled, or moving
 		return backend.ErrConnection
+	case 10928, 10929, // Azure SQL: the database has as many sessions as it may have
+		17809: // the server has as many connections as it may have
+		return sqlstore.ErrFull
 	}
 	return nil
 }

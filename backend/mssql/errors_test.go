@@ -46,6 +46,14 @@ func TestClassify(t *testing.T) {
 	if got := classify(errors.New("1205")); got != nil {
 		t.Errorf("an error without number is %v", got)
 	}
+	if got := classify(driver.ServerError{}); got != backend.ErrConnection { // which has an Error of number 0
+		t.Errorf("a server that has hung up is %v", got)
+	}
+	for _, n := range []int32{10928, 17809} {
+		if got := classify(driver.Error{Number: n}); !errors.Is(got, backend.ErrConnection) || !errors.Is(got, backend.ErrPool) {
+			t.Errorf("a server that takes no more connections: %d is %v", n, got)
+		}
+	}
 	if got := classify(driver.StreamError{InnerError: errors.New("x")}); got != backend.ErrConnection {
 		t.Errorf("a broken stream is %v", got)
 	}

@@ -2,6 +2,7 @@ package mssql
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -11,7 +12,7 @@ import (
 // settle removes what was settled: posts in one statement and messages in one, if
 // nothing else is to be done with them.
 func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settlement) error {
-	if !plain(x.Messages) || !plain(x.Posts) {
+	if !plain(x.Messages) || !plain(x.Posts) || slices.ContainsFunc(x.Messages, tx.Dropped) {
 		return sqlstore.SettleRows(ctx, tx, x)
 	}
 	for _, part := range []struct {

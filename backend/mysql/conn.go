@@ -86,6 +86,9 @@ func (p *pool) conn(ctx context.Context) (*sql.Conn, *session, error) {
 	for n := 1; ; n++ {
 		c, err := p.db.Conn(ctx)
 		if err != nil {
+			if number(err) == 0 {
+				err = sqlstore.Unreached(ctx, err)
+			}
 			return nil, nil, err
 		}
 		s, err := p.session(ctx, c)

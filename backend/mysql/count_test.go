@@ -60,6 +60,22 @@ func TestStatements(t *testing.T) {
 	})
 }
 
+// TestDialogStatements holds the number of statements of new dialogs.
+func TestDialogStatements(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db, count := counted(t, server, nil)
+		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
+		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
+			"begin and send":                       6,
+			"receive, reply and end":               19,
+			"receive the reply and end":            16,
+			"begin and send on twenty dialogs":     8,
+			"a worker's batch of requests":         265,
+			"a worker's batch of replies and ends": 194,
+		})
+	})
+}
+
 // TestResave: a savepoint is set anew by one statement, and what was done before it
 // stays when it is rolled back to.
 func TestResave(t *testing.T) {

@@ -109,6 +109,7 @@ type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt
 	NewKeys, NewKey                                    *sqlstore.Stmt
+	BeginState, NewEndpoints, NewDialogs               *sqlstore.Stmt
 	Head, Promoted, Walk, Posts, PostsOnly, Flow       *sqlstore.Stmt
 	ReadyAfter, PostAfter                              *sqlstore.Stmt
 	ClaimOne, LockOne, Read, Messages                  *sqlstore.Stmt
@@ -116,6 +117,7 @@ type hot struct {
 	Remove, RemovePosts, Guards, Look, Belong, Restore *sqlstore.Stmt
 	DropMarkers, DropNotes, Restand                    *sqlstore.Stmt
 	Submit, Start, HoldTasks, FinishTasks              *sqlstore.Stmt
+	Newest                                             *sqlstore.Stmt
 	Probe, Probed, Unprobe                             *sqlstore.Stmt
 	Retain, Keep, KeepPosts                            *sqlstore.Stmt
 	ReclaimGroups, ReclaimPosts, TookGroups, TookPosts *sqlstore.Stmt

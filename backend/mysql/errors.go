@@ -6,6 +6,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // number returns the server's number of an error, 0 if it has none.
@@ -59,7 +60,9 @@ func classify(err error) error {
 		1054: // ER_BAD_FIELD_ERROR: an older schema
 		return backend.ErrNotMigrated
 	case 1040, // ER_CON_COUNT_ERROR
-		1047, // ER_UNKNOWN_COM_ERROR: a cluster's node that is not ready
+		1203: // ER_TOO_MANY_USER_CONNECTIONS
+		return sqlstore.ErrFull
+	case 1047, // ER_UNKNOWN_COM_ERROR: a cluster's node that is not ready
 		1053, // ER_SERVER_SHUTDOWN
 		1152, // ER_ABORTING_CONNECTION
 		1158, // ER_NET_READ_ERROR
@@ -67,7 +70,6 @@ func classify(err error) error {
 		1160, // ER_NET_ERROR_ON_WRITE
 		1161, // ER_NET_WRITE_INTERRUPTED
 		1184, // ER_NEW_ABORTING_CONNECTION
-		1203, // ER_TOO_MANY_USER_CONNECTIONS
 		3032, // ER_SERVER_OFFLINE_MODE
 		3100, // ER_RUN_HOOK_ERROR: the member has left its replication group
 		1927, // ER_CONNECTION_KILLED of MariaDB

@@ -158,6 +158,18 @@ func (l ids) appendTo(b *builder) {
 	}
 }
 
+// numbers is a list for IN.
+type numbers []int64
+
+func (l numbers) appendTo(b *builder) {
+	for i, n := range l {
+		if i > 0 {
+			b.string(", ")
+		}
+		b.int(n)
+	}
+}
+
 // cell writes a value or an id.
 func (b *builder) cell(v any) {
 	if id, ok := v.(backend.ID); ok {

@@ -8,6 +8,21 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
+// inTx reports whether a transaction is open on a connection: the server refuses to set the level
+// of the next transaction while one is. If none is, the level is used up at once.
+func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+	_, err := conn.ExecContext(ctx, setLevel)
+	if number(err) == errInProgress {
+		return true, nil
+	}
+	for _, text := range []string{"START TRANSACTION", "ROLLBACK"} {
+		if err == nil {
+			_, err = conn.ExecContext(context.WithoutCancel(ctx), text)
+		}
+	}
+	return false, err
+}
+
 // join works in the user's transaction.
 func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
 	if p.invalid != nil {

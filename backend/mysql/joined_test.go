@@ -520,3 +520,37 @@ func TestJoinedWithheld(t *testing.T) {
 		f.Equal("delivered", deliver(), []string{"joined", "after", "before", "joined", "after"})
 	})
 }
+
+// TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused, and what that asks the
+// server leaves the level of the connection's next transaction alone.
+func TestJoining(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		own := database(t, server)
+		db := connect(t, server, own, nil)
+		b := open(t, db, nil)
+		backendtest.Joining(t, b, db)
+		f := &backendtest.Fixture{T: t, Ctx: t.Context()}
+		conn, err := db.Conn(f.Ctx)
+		f.OK(err)
+		defer conn.Close()
+		exec := func(on backend.Execer, text string) {
+			t.Helper()
+			_, err := on.ExecContext(f.Ctx, text)
+			f.OK(err)
+		}
+		exec(db, "CREATE TABLE seen (n INT)")
+		exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		_, err = b.Join(f.Ctx, conn)
+		f.Is(err, backend.ErrNoTx)
+		exec(conn, "START TRANSACTION")
+		count := func() (n int) {
+			t.Helper()
+			f.OK(conn.QueryRowContext(f.Ctx, "SELECT count(*) FROM seen").Scan(&n))
+			return n
+		}
+		f.Equal("rows", count(), 0)
+		exec(db, "INSERT INTO seen VALUES (1)")
+		f.Equal("rows that a repeatable read sees", count(), 0)
+		exec(conn, "ROLLBACK")
+	})
+}

@@ -42,6 +42,85 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	return sent, true, err
 }
 
+// beginDialogs stores conversations with their messages in six statements.
+func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun) (bool, error) {
+	if ok, err := p.mayBegin(ctx, tx, version, list); err != nil || !ok {
+		return false, err
+	}
+	var groups, endpoints, streams, messages, marks tuples
+	side := func(e, far backend.Endpoint, there bool, next int) {
+		if e.Queue != 0 {
+			groups = append(groups, []any{e.Handle, e.Queue, e.Service, ""})
+			initiator := 0
+			if e.Initiator {
+				initiator = 1
+			}
+			endpoints = append(endpoints, []any{e.Handle, e.Conversation, e.FarHandle, initiator, e.Service, e.FarService,
+				e.Contract, e.Queue, e.Handle, e.Priority, expression(now)})
+		}
+		stream := []any{e.Handle, dialogStream, nil, nil, nil, e.Priority, next, 0, 0, expression(now)}
+		if there {
+			stream = []any{e.Handle, dialogStream, far.Handle, far.Queue, far.Handle, far.Priority, next, 0, 0, expression(now)}
+		}
+		streams = append(streams, stream)
+	}
+	for i, b := range list {
+		to := backend.Endpoint{Handle: b.From.FarHandle}
+		if b.To != nil {
+			to = *b.To
+		}
+		side(b.From, to, b.To != nil, len(b.Messages))
+		side(to, b.From, true, 0)
+		for seq, m := range b.Messages {
+			messages = append(messages, []any{m.From, seq, m.ID, int64(m.Kind), m.Type, m.Body, sqlstore.NullText(m.Headers), expression(now)})
+		}
+		if len(b.Messages) > 0 {
+			marks = append(marks, []any{to.Queue, to.Handle, b.From.Handle, to.Priority, later(i)})
+		}
+	}
+	for _, x := range []struct {
+		q    *sqlstore.Stmt
+		rows tuples
+		body int
+	}{
+		{p.hot.NewGroups, groups, -1}, {p.hot.NewEndpoints, endpoints, -1}, {p.hot.NewDialogs, streams, -1},
+		{p.hot.Append, messages, 5}, {p.hot.Mark, marks, -1},
+	} {
+		if len(x.rows) == 0 {
+			continue
+		}
+		if err := insertRows(ctx, tx, x.q, x.rows, x.body); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// mayBegin reports whether the catalog has the version, and the queues of targets that have
+// messages are enabled.
+func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun) (bool, error) {
+	queues := either{columns: []string{"q.queue_id"}}
+	seen := make(map[int64]bool)
+	for _, b := range list {
+		if len(b.Messages) > 0 && !seen[b.To.Queue] {
+			seen[b.To.Queue] = true
+			queues.rows = append(queues.rows, []any{b.To.Queue})
+		}
+	}
+	var is int64
+	on := 0
+	var err error
+	if len(seen) == 0 {
+		_, err = tx.Row(ctx, []any{&is}, tx.Q().CatalogVersion)
+	} else {
+		_, err = tx.Row(ctx, []any{&is, sqlstore.Witness(&on)}, p.hot.BeginState, queues)
+	}
+	return is == version && on == len(seen), err
+}
+
+// dialogStream is the kind of the stream of a conversation's side.
+const dialogStream = 2
+
 // streams locks guards and reads their streams.
 func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
 	streams := make(map[backend.ID]*sqlstore.Stream)

@@ -17,16 +17,39 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 	if err := tx.RemovePosts(ctx, s.Posts); err != nil {
 		return err
 	}
-	if len(s.Messages) > 0 {
-		n, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(s.Messages)))
+	var sure, dropped []sqlstore.Removal
+	for _, r := range s.Messages {
+		if tx.Dropped(r) {
+			dropped = append(dropped, r)
+		} else {
+			sure = append(sure, r)
+		}
+	}
+	if len(sure) > 0 {
+		n, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(sure)))
 		if err != nil {
 			return err
 		}
-		if int(n) != len(s.Messages) {
+		if int(n) != len(sure) {
 			return backend.ErrFenced
 		}
 	}
+	if len(dropped) > 0 {
+		if _, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(dropped))); err != nil {
+			return err
+		}
+	}
 	return tx.LeaveBehind(ctx, s)
+}
+
+// drop removes messages in one statement.
+func (p *pool) drop(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID, seqs []int64) error {
+	e := either{columns: []string{"stream_id", "seq"}}
+	for i, id := range streams {
+		e.rows = append(e.rows, []any{id, seqs[i]})
+	}
+	_, err := tx.Exec(ctx, p.hot.Remove, table(e))
+	return err
 }
 
 // keysOf are the primary keys of messages.

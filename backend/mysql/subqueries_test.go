@@ -24,13 +24,13 @@ const (
 // subqueries says so of each statement that has one.
 var subqueries = map[string]string{
 	"Belong": witnessed, "Look": witnessed, "LostPromotions": witnessed, "MarkersAstray": witnessed,
-	"GroupUse": counted, "ScheduleRead": counted, "States": counted, "StreamRead": counted,
+	"BeginState": counted, "EndRead": counted, "GroupUse": counted, "ScheduleRead": counted, "States": counted, "StreamRead": counted,
 	"Flow": locked, "Posts": locked, "PostsOnly": locked, "Promoted": locked, "Walk": locked,
 	"EndpointsAfter": again, "GroupsAfter": again, "SchedulesReady": again, "Stale": again,
 	"GroupReclaimWait": refused, "PostReclaimWait": refused, "ReclaimGroups": refused, "ReclaimPosts": refused,
 	"NewKey":   unique,
 	"ClaimOne": hidden, "DelayedFirsts": hidden, "DueDelayed": hidden, "Head": hidden, "GroupVisible": hidden,
-	"LockGraph": hidden, "Read": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
+	"LockGraph": hidden, "Newest": hidden, "Read": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
 	"ConversationCounts": shown, "GroupDetail": shown, "ListPosts": shown, "ListPostsAfter": shown,
 	"ListPromoted": shown, "ListPromotedAfter": shown, "ListPromotions": shown, "ListReady": shown, "ListReadyAfter": shown,
 	"ListTasks": shown, "ListWithheld": shown, "QueueStatus": shown,

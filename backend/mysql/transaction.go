@@ -52,10 +52,17 @@ type transaction struct {
 	turn    string // keeps other migrations away for longer, on a cluster
 }
 
+// setLevel sets the level of the next transaction, and errInProgress is the number of the error
+// (ER_CANT_CHANGE_TX_CHARACTERISTICS) with which it is refused "while a transaction is in progress".
+const (
+	setLevel      = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+	errInProgress = 1568
+)
+
 // start starts it, in one trip if the session's level is the right one.
 func (t *transaction) start(ctx context.Context) error {
 	if !t.s.committed {
-		if _, err := t.conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		if _, err := t.conn.ExecContext(ctx, setLevel); err != nil {
 			return err
 		}
 	}
@@ -75,9 +82,7 @@ func (l *lastID) take(res sql.Result) {
 var errDeadlock = errors.New("the server has ended the transaction, because of a deadlock")
 
 // check returns an error unless the transaction is there for a statement of ours.
-// Whether it is, after statements of the application's, is found out by one that
-// is refused (ER_CANT_CHANGE_TX_CHARACTERISTICS) "while a transaction is in
-// progress".
+// Whether it is, after statements of the application's, is found out by setLevel.
 func (t *transaction) check(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,9 +90,9 @@ func (t *transaction) check(ctx context.Context) error {
 	if err := t.usable(); err != nil || !t.applied {
 		return err
 	}
-	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), setLevel)
 	switch {
-	case number(err) == 1568:
+	case number(err) == errInProgress:
 		t.applied, t.ends = false, false
 		return nil
 	case err != nil:
@@ -107,7 +112,7 @@ func (t *transaction) usable() error {
 	case t.over:
 		return sql.ErrTxDone
 	case t.reads.Left():
-		return sqlstore.ErrRowsOpen
+		return backend.ErrRowsOpen
 	}
 	return t.lost
 }

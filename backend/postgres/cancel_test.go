@@ -9,9 +9,9 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-// TestCancelBesideDuty cancels a post that another transaction has locked for a moment,
+// TestCancelBesideMaintenance cancels a post that another transaction has locked for a moment,
 // as a maintenance job does, and one that stays locked.
-func TestCancelBesideDuty(t *testing.T) {
+func TestCancelBesideMaintenance(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "postgres", server(t))
 	name := schema(t, db)

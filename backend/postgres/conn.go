@@ -69,7 +69,7 @@ func (p *pool) probe(ctx context.Context) error {
 	if schema == "" {
 		var name sql.NullString
 		if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&name); err != nil {
-			return err
+			return unreached(ctx, err)
 		}
 		schema = name.String
 	}
@@ -81,7 +81,7 @@ func (p *pool) probe(ctx context.Context) error {
 	default:
 		moved, err := p.moves(ctx)
 		if err != nil {
-			return err
+			return unreached(ctx, err)
 		}
 		p.pooled.Store(moved)
 	}
@@ -318,6 +318,16 @@ func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows 
 	return rows, err
 }
 
+// inTx reports whether a transaction is open on a connection: only inside of one is a savepoint
+// allowed, also not inside of that which a text of several statements is.
+func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+	_, err := conn.ExecContext(ctx, "SAVEPOINT parley_there; RELEASE SAVEPOINT parley_there")
+	if sqlState(err) == "25P01" { // no_active_sql_transaction
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // join works in the user's transaction. Statements are not prepared there: they
 // would have to be again for each transaction.
 func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
@@ -335,11 +345,13 @@ type joined struct {
 // Exec implements sqlstore.Session.
 func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
 	text, args := j.p.unprepared(q, args)
-	return j.tx.ExecContext(ctx, text, args...)
+	res, err := j.tx.ExecContext(ctx, text, args...)
+	return res, j.p.strayed(err)
 }
 
 // Query implements sqlstore.Session.
 func (j joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	text, args := j.p.unprepared(q, args)
-	return j.tx.QueryContext(ctx, text, args...)
+	rows, err := j.tx.QueryContext(ctx, text, args...)
+	return rows, j.p.strayed(err)
 }

@@ -109,3 +109,21 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestDialogStatements holds the number of statements of new dialogs.
+func TestDialogStatements(t *testing.T) {
+	connector, err := pq.NewConnector(server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, count := backendtest.Count(connector)
+	t.Cleanup(func() { db.Close() })
+	backendtest.Dialogs(t, open(t, db, postgres.Options{}), count, []string{"BEGIN", "COMMIT"}, map[string]int{
+		"begin and send":                       1,
+		"receive, reply and end":               7,
+		"receive the reply and end":            8,
+		"begin and send on twenty dialogs":     3,
+		"a worker's batch of requests":         66,
+		"a worker's batch of replies and ends": 55,
+	})
+}

@@ -75,7 +75,8 @@ func (p *pool) token(verb, arg string) (string, bool) {
 // any array. Planning these statements takes longer than executing them.
 type hot struct {
 	Send                                         [2]*sqlstore.Stmt // the second keeps a copy
-	SendState, Append, KeyState                  *sqlstore.Stmt
+	BeginDialogs, SendState, Append, KeyState    *sqlstore.Stmt
+	EndFirst, EndGuards, DropUnread, RemoveSides *sqlstore.Stmt
 	PostMany, PostKeyed, PostNewKey, NewKeys     *sqlstore.Stmt
 	Claims, StreamClaims                         walks
 	PostClaims                                   [len(limits)]*sqlstore.Stmt

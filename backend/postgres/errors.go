@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
 )
 
 // sqlState returns the SQLSTATE of an error, "" if it has none. The errors of
@@ -28,6 +31,9 @@ func classify(err error) error {
 	code := sqlState(err)
 	switch code {
 	case "":
+		if closed(err) {
+			return backend.ErrConnection
+		}
 		return nil
 	case "40001", // serialization_failure
 		"40P01", // deadlock_detected
@@ -51,9 +57,10 @@ func classify(err error) error {
 		return backend.ErrNotMigrated
 	case "57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"57P05",          // idle_session_timeout
-		"25P03", "25P04", // idle_in_transaction_session_timeout, transaction_timeout
-		"53300": // too_many_connections
+		"25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
 		return backend.ErrConnection
+	case "53300": // too_many_connections
+		return sqlstore.ErrFull
 	case "54000": // program_limit_exceeded
 		return backend.ErrTooLarge
 	}
@@ -61,6 +68,42 @@ func classify(err error) error {
 		return backend.ErrConnection
 	}
 	return nil
+}
+
+// closed reports whether an error is one by which pgx says that it cannot use a connection any
+// more. It says so by a method, that nothing was sent, which cannot be believed: that a connection
+// breaks before the answer to a BEGIN, a COMMIT, or another statement without arguments becomes
+// "conn closed", as it does if that was the case before. "conn busy" wraps nothing: the program uses
+// the connection for something else.
+func closed(err error) bool {
+	var e interface {
+		error
+		SafeToRetry() bool
+	}
+	return errors.As(err, &e) && e.SafeToRetry() && errors.Unwrap(e) != nil
+}
+
+// errSet says why a transaction in which the application works too may not see the store's tables,
+// or may not touch them. A schema that a role may not use is left out of search_path.
+var errSet = errors.New("the transaction may have a search_path or role of its own (SET search_path, SET ROLE)")
+
+// strayed says so of an error that it may be the reason for.
+func (p *pool) strayed(err error) error {
+	switch code := sqlState(err); {
+	case code == "42501":
+		return sqlstore.Classified(backend.ErrDenied, fmt.Errorf("%w: %w", err, errSet))
+	case (code == "42P01" || code == "3F000") && p.options.Schema == "" && p.store.Admitted():
+		return sqlstore.Classified(backend.ErrTxSettings, fmt.Errorf("%w: %w", err, errSet))
+	}
+	return err
+}
+
+// unreached is sqlstore.Unreached for what is no answer of the server's.
+func unreached(ctx context.Context, err error) error {
+	if sqlState(err) != "" {
+		return err
+	}
+	return sqlstore.Unreached(ctx, err)
 }
 
 // lostSession reports whether an error shows that prepared statements do not

@@ -1,11 +1,14 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
 )
 
@@ -59,6 +62,97 @@ func TestWakeAfterRollbackToSavepoint(t *testing.T) {
 		}
 		if err := <-got; err != nil {
 			t.Errorf("rolled back: %t: %v", rolledBack, err)
+		}
+	}
+}
+
+// TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused.
+func TestJoining(t *testing.T) {
+	for _, driver := range []string{"postgres", "pgx"} {
+		t.Run(driver, func(t *testing.T) {
+			db := connect(t, driver, server(t))
+			backendtest.Joining(t, open(t, db, postgres.Options{}), db)
+		})
+	}
+}
+
+// TestSettings: a handler, or a program whose transaction is joined, that takes the store's tables
+// out of sight is told by which setting.
+func TestSettings(t *testing.T) {
+	ctx := t.Context()
+	for _, driver := range []string{"postgres", "pgx"} {
+		admin := connect(t, "postgres", server(t))
+		name := schema(t, admin)
+		if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
+			t.Fatal(err)
+		}
+		db := connect(t, driver, with(t, server(t), "search_path", name))
+		store := postgres.New(db, nil)
+		b, err := parley.New(ctx, store, nil)
+		if err == nil {
+			err = errors.Join(b.Migrate(ctx), b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if _, err := admin.Exec("GRANT USAGE ON SCHEMA " + name + " TO pg_monitor"); err != nil {
+			t.Fatal(err)
+		}
+		const text = "(SET search_path, SET ROLE)"
+		for setting, want := range map[string]error{
+			"SET LOCAL search_path = pg_catalog":  parley.ErrTxSettings,
+			"SET LOCAL ROLE pg_read_all_settings": parley.ErrTxSettings, // it does not see the schema
+			"SET LOCAL ROLE pg_monitor":           parley.ErrDenied,
+		} {
+			mine, err := db.BeginTx(ctx, nil)
+			if err == nil {
+				_, err = mine.ExecContext(ctx, setting)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Join(mine).Post(ctx, "q", parley.Payload{}); !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %s, in a joined transaction: %v", driver, setting, err)
+			}
+			mine.Rollback()
+			if _, err := b.Post(ctx, "q", parley.Payload{Body: []byte(setting)}); err != nil {
+				t.Fatal(err)
+			}
+			w := b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+				tx, err := m.Tx(ctx)
+				if err == nil {
+					_, err = tx.SQL().ExecContext(ctx, string(m.Body))
+				}
+				return err
+			}), &parley.WorkerOptions{MaxAttempts: 1})
+			if err := w.Drain(ctx); err != nil {
+				t.Error(err)
+			}
+			groups, err := b.Admin().Parked(ctx, "q", 10)
+			if err != nil || len(groups) != 1 || !strings.Contains(groups[0].Reason, text) {
+				t.Fatalf("%s: %s, by a handler: parked are %+v, %v; want a reason with %q", driver, setting, groups, err, text)
+			}
+			if _, err := b.Admin().DiscardParked(ctx, "q", groups[0].Group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A store that names its schema does without search_path.
+		named := postgres.New(db, &postgres.Options{Schema: name})
+		other, err := parley.New(ctx, named, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		err = other.InTx(ctx, func(tx *parley.Tx) error {
+			if _, err := tx.SQL().ExecContext(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
+				return err
+			}
+			_, err := tx.Post(ctx, "q", parley.Payload{})
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: with Options.Schema: %v", driver, err)
 		}
 	}
 }

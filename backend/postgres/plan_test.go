@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
@@ -146,7 +147,7 @@ func TestPlans(t *testing.T) {
 			q, _ = s.pool.fixed(q, args...)
 			return q
 		}
-		for _, x := range slices.Concat([]execution{
+		for _, x := range slices.Concat(dialogs(s, one), []execution{
 			{h.Claims[near][limit(10)], []any{1, 1 << 20, 0}},
 			{h.Claims[near][limit(10)], []any{2, 1 << 20, 0}}, // of a queue without anything
 			{fixed(h.Claims[near][limit(10)], 1, 1<<20, preferHead), nil},
@@ -165,7 +166,7 @@ func TestPlans(t *testing.T) {
 			{h.SendState, []any{stream}},
 			{h.Append, []any{stream, ones, stream, ones, ones, ones, ones, stream, ones, ones, stream, ones}},
 			{h.PostKeyed, []any{1, "k", one, "m", "body", 5, 0, nil}},
-			{h.Remove, []any{stream, zeros, stream}},
+			{h.Remove, []any{stream, zeros, stream, zeros}},
 			{h.Finish, []any{stream}},
 			{h.RemovePosts, []any{post}},
 			{h.LeaseLocked, []any{post, 1, ""}},
@@ -216,7 +217,7 @@ func TestPlans(t *testing.T) {
 			if buffers > limit {
 				t.Errorf("%s, %s: %d pages\n%s", situation, x.q.Name, buffers, plan)
 			}
-			if x.q == q.StreamsOfEndpoint && !regexp.MustCompile(`Index Cond: .*endpoint`).MatchString(plan) {
+			if (x.q == q.StreamsOfEndpoint || x.q == q.MessagesOfEndpoint) && !regexp.MustCompile(`Index Cond: .*endpoint`).MatchString(plan) {
 				t.Errorf("%s: to end a conversation is to read all streams of its group\n%s", situation, plan)
 			}
 			if strings.Contains(plan, "JIT:") && x.q != q.ListReady && x.q != q.ListReadyAfter { // which run without
@@ -257,6 +258,32 @@ func lists(q *sqlstore.Statements, one string, rows int) []execution {
 		{q.ListPromotedAfter, []any{1, 900, 0, 0, one, 0, 0, 100}},
 		{q.ListBlocked, []any{2, 1, 0, 0, one, 100}},
 		{q.ListBlockedPosts, []any{2, 1, 0, 0, one, 100}},
+	}
+}
+
+// dialogs are the statements that begin and end conversations, of which one is a side.
+func dialogs(s *Store, one string) []execution {
+	h, q := &s.pool.hot, s.Q()
+	ids := func() string {
+		list := make([]backend.ID, 10)
+		for i := range list {
+			list[i] = backend.NewID()
+		}
+		return uuids(list)
+	}
+	zeros, ones := ints(make([]int, 10)), texts(slices.Repeat([]string{"1"}, 10))
+	return []execution{
+		{h.BeginDialogs, []any{0, ids(), ids(), ids(), ones, ones, ones, ones, ones, zeros, ones, zeros,
+			ids(), zeros, ids(), ones, ones, ones, ones}},
+		{q.MessagesOfEndpoint, []any{one, one}},
+		{q.EndRead, []any{one}},
+		{h.EndFirst, []any{one, backend.NewID().String(), "end"}},
+		{h.EndGuards, []any{one, one}},
+		{h.DropUnread, []any{one, one}},
+		{h.RemoveSides, []any{one, backend.NewID().String()}},
+		{q.ClosingsDelete, []any{one, one}},
+		{q.StreamsDelete, []any{one, one}},
+		{q.EndpointsDelete, []any{one, one}},
 	}
 }
 

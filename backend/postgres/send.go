@@ -25,6 +25,36 @@ func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (
 	return tx.Streams(ctx, p.hot.SendState, uuids(ids))
 }
 
+// beginDialogs stores conversations with their messages in one statement.
+func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun) (bool, error) {
+	n := len(list)
+	handles, conversations, peers := make([]backend.ID, n), make([]backend.ID, n), make([]backend.ID, n)
+	services, fars, contracts := make([]string, n), make([]string, n), make([]string, n)
+	queues, ranks, farQueues, farRanks, numbers := make([]int64, n), make([]int, n), make([]int64, n), make([]int, n), make([]int, n)
+	var to, ids []backend.ID
+	var seqs, kinds []int64
+	var types, headers []string
+	var bodies [][]byte
+	for i, b := range list {
+		e := b.From
+		handles[i], conversations[i], peers[i] = e.Handle, e.Conversation, e.FarHandle
+		services[i], fars[i], contracts[i] = e.Service, e.FarService, e.Contract
+		queues[i], ranks[i], numbers[i] = e.Queue, e.Priority, len(b.Messages)
+		if b.To != nil {
+			farQueues[i], farRanks[i] = b.To.Queue, b.To.Priority
+		}
+		for seq, m := range b.Messages {
+			to, seqs, ids = append(to, m.From), append(seqs, int64(seq)), append(ids, m.ID)
+			kinds, types = append(kinds, int64(m.Kind)), append(types, m.Type)
+			bodies, headers = append(bodies, m.Body), append(headers, m.Headers)
+		}
+	}
+	return tx.Row(ctx, []any{new(int)}, p.hot.BeginDialogs, version,
+		uuids(handles), uuids(conversations), uuids(peers), texts(services), texts(fars), texts(contracts),
+		ints(queues), ints(ranks), ints(farQueues), ints(farRanks), ints(numbers),
+		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies), texts(headers))
+}
+
 // appendStreams is how many streams one statement appends to: it looks for each of them among all.
 const appendStreams = 100
 

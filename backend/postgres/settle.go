@@ -27,7 +27,15 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 		return nil
 	}
 	streams, seqs := keysOf(s.Messages)
-	guards := sqlstore.SortIDs(slices.Concat(streams, s.Touched()))
+	dropped := make([]int64, len(s.Messages))
+	want := len(s.Messages)
+	for i, r := range s.Messages {
+		if tx.Dropped(r) {
+			dropped[i] = 1
+			want--
+		}
+	}
+	guards := slices.DeleteFunc(sqlstore.SortIDs(slices.Concat(streams, s.Touched())), tx.Vanished)
 	if tx.Joined() || s.Consumed {
 		guards = nil // user code follows
 	}
@@ -40,11 +48,11 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 			locked = append(locked, id)
 		}
 		return err
-	}, p.hot.Remove, uuids(streams), ints(seqs), uuids(guards))
+	}, p.hot.Remove, uuids(streams), ints(seqs), uuids(guards), ints(dropped))
 	if err != nil {
 		return err
 	}
-	if removed != len(streams) {
+	if removed != want {
 		return backend.ErrFenced
 	}
 	tx.Guarded(guards, locked)

@@ -43,7 +43,7 @@ type beginner interface {
 func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql.Tx, context.CancelFunc, error) {
 	if ctx.Done() == nil {
 		tx, err := on.BeginTx(ctx, o)
-		return tx, func() {}, readOnly(err)
+		return tx, func() {}, refused(ctx, err)
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -54,19 +54,19 @@ func (p *pool) beginOn(ctx context.Context, on beginner, o *sql.TxOptions) (*sql
 	}
 	if err != nil {
 		cancel()
-		return nil, nil, readOnly(err)
+		return nil, nil, refused(ctx, err)
 	}
 	return tx, cancel, nil
 }
 
-// readOnly tells a standby from other trouble at the beginning of a transaction:
+// refused tells a standby from other trouble at the beginning of a transaction:
 // "cannot set transaction read-write mode during recovery" has the code of
 // whatever is not supported.
-func readOnly(err error) error {
+func refused(ctx context.Context, err error) error {
 	if sqlState(err) == "0A000" {
 		return sqlstore.Classified(backend.ErrReadOnly, err)
 	}
-	return err
+	return unreached(ctx, err)
 }
 
 // transaction is a transaction of ours.
@@ -75,6 +75,8 @@ type transaction struct {
 	tx     *sql.Tx
 	cancel context.CancelFunc
 	reads  sqlstore.Reads // what the application's statements depend on
+
+	applied bool // the application works in it too
 
 	ending bool // a statement of the application's may have ended it
 	ended  bool // and has
@@ -94,8 +96,7 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 		text, args := t.p.unprepared(q, args)
 		res, err = t.tx.ExecContext(ctx, text, args...)
 	}
-	t.p.check(err)
-	return res, err
+	return res, t.failed(err)
 }
 
 // Query implements sqlstore.Session.
@@ -109,18 +110,41 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 		text, args := t.p.unprepared(q, args)
 		rows, err = t.tx.QueryContext(ctx, text, args...)
 	}
+	return rows, t.failed(err)
+}
+
+// failed takes note of what a statement of ours has failed with.
+func (t *transaction) failed(err error) error {
 	t.p.check(err)
-	return rows, err
+	if t.applied {
+		err = t.p.strayed(err)
+	}
+	return err
+}
+
+// Point implements sqlstore.Pointing.
+func (t *transaction) Point(ctx context.Context, text string) error {
+	if err := t.there(ctx); err != nil {
+		return err
+	}
+	_, err := t.tx.ExecContext(ctx, text)
+	return err
 }
 
 // SQL implements sqlstore.Transaction.
 func (t *transaction) SQL() backend.Execer {
+	t.applied = true
 	return sqlstore.Whole{Execer: sqlstore.Reader{Execer: t.tx, Reads: &t.reads}, May: func() { t.ending = true }}
 }
 
 // there returns an error if a statement of the application's has ended the transaction:
-// each that follows would be one by itself. Only inside of one is a savepoint allowed.
+// each that follows would be one by itself. Only inside of one is a savepoint allowed. It
+// returns ErrRowsOpen while the application reads rows, since the driver would break the
+// connection or wait.
 func (t *transaction) there(ctx context.Context) error {
+	if t.reads.Left() {
+		return backend.ErrRowsOpen
+	}
 	if t.ending && !t.ended {
 		_, err := t.tx.ExecContext(ctx, "SAVEPOINT parley_there")
 		if err == nil {

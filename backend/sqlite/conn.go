@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
@@ -300,6 +303,21 @@ func (f *file) run(ctx context.Context, q *sqlstore.Stmt) error {
 		_, err = s.ExecContext(ctx)
 	}
 	return err
+}
+
+// inTx reports whether a transaction is open on a connection. There is no other way to ask than
+// to begin one, which SQLite refuses inside of another with the code of a wrong statement. BEGIN
+// takes no lock.
+func (f *file) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+	_, err := conn.ExecContext(ctx, "BEGIN")
+	var e *driver.Error
+	if errors.As(err, &e) && e.Code() == lib.SQLITE_ERROR {
+		return true, nil
+	}
+	if err == nil {
+		_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	}
+	return false, err
 }
 
 // join works in the user's transaction, on the user's connection.

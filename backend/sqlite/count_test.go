@@ -19,9 +19,9 @@ type connector struct {
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.name) }
 func (c connector) Driver() driver.Driver                        { return c.driver }
 
-// TestStatements holds the number of the writer's statements. There are no round
-// trips, but each has to be set up.
-func TestStatements(t *testing.T) {
+// counted is a store whose writer's statements are counted.
+func counted(t *testing.T) (*Store, *backendtest.Counter) {
+	t.Helper()
 	before := connect
 	defer func() { connect = before }()
 	var counters []*backendtest.Counter
@@ -43,8 +43,17 @@ func TestStatements(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f := backendtest.New(t, s)
-	backendtest.Statements(f, counters[0], []string{"BEGIN", "BEGIN IMMEDIATE", "COMMIT"}, map[string]int{
+	return s, counters[0]
+}
+
+// frame are the statements that begin and end transactions.
+var frame = []string{"BEGIN", "BEGIN IMMEDIATE", "COMMIT"}
+
+// TestStatements holds the number of the writer's statements. There are no round
+// trips, but each has to be set up.
+func TestStatements(t *testing.T) {
+	s, count := counted(t)
+	backendtest.Statements(backendtest.New(t, s), count, frame, map[string]int{
 		"send one":                     4,
 		"send a hundred":               103,
 		"post one":                     1,
@@ -62,5 +71,18 @@ func TestStatements(t *testing.T) {
 		"end a hundred tasks":                            100,
 		"claim nothing":                                  0, // a reader looks
 		"claim nothing where posts have been":            6,
+	})
+}
+
+// TestDialogStatements holds the number of the writer's statements of new dialogs.
+func TestDialogStatements(t *testing.T) {
+	s, count := counted(t)
+	backendtest.Dialogs(t, s, count, frame, map[string]int{
+		"begin and send":                       9,
+		"receive, reply and end":               26,
+		"receive the reply and end":            22,
+		"begin and send on twenty dialogs":     163,
+		"a worker's batch of requests":         361,
+		"a worker's batch of replies and ends": 225,
 	})
 }

@@ -446,3 +446,9 @@ func TestWriterThatStays(t *testing.T) {
 		t.Errorf("logged %v, want turn.long and turn.over", logged)
 	}
 }
+
+// TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused.
+func TestJoining(t *testing.T) {
+	file := path(t)
+	backendtest.Joining(t, open(t, file), user(t, file))
+}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"net"
@@ -46,8 +47,5 @@ func (c bounded) Connect(ctx context.Context) (driver.Conn, error) {
 			r.conn.Close()
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return nil, &net.OpError{Op: "connect", Err: os.ErrDeadlineExceeded}
+	return nil, &net.OpError{Op: "connect", Err: cmp.Or(ctx.Err(), os.ErrDeadlineExceeded)}
 }

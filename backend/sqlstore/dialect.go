@@ -57,6 +57,10 @@ type Dialect struct {
 	// Join returns a session in the user's transaction.
 	Join func(ctx context.Context, tx backend.Execer) (Session, error)
 
+	// InTx reports whether a transaction is open on a connection of the user's, and leaves it
+	// as it is. It may be nil if Join looks itself.
+	InTx func(ctx context.Context, conn backend.Execer) (bool, error)
+
 	// Wrap gives transactions what the engine adds to them. It may be nil.
 	Wrap func(*Tx) backend.Tx
 
@@ -159,6 +163,10 @@ type Dialect struct {
 	// SendOne sends a message, and does nothing, but perhaps lock its guard, if
 	// something refuses it.
 	SendOne func(ctx context.Context, tx *Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error)
+	// BeginDialogs stores conversations with their messages. It returns false, having
+	// changed nothing, if the catalog has another version, or the queue of a target that has
+	// messages is disabled.
+	BeginDialogs func(ctx context.Context, tx *Tx, version int64, list []Begun) (ok bool, err error)
 	// Guards locks streams, in their order, and reads them. It leaves out those that
 	// do not exist.
 	Guards func(ctx context.Context, tx *Tx, streams []backend.ID) (map[backend.ID]*Stream, error)
@@ -183,6 +191,19 @@ type Dialect struct {
 	ClaimBatch  func(ctx context.Context, tx *Tx, r backend.ClaimRequest) (backend.Claim, error)
 	SettleBatch func(ctx context.Context, tx *Tx, settled *Settlement) error
 	Finish      func(ctx context.Context, tx *Tx, streams []backend.ID) (again bool, err error)
+	// EndFirst ends a side of a conversation in the ordinary case: the other side has not
+	// ended, and hears of it by a message. It returns the other side's queue and what was removed for
+	// this one, or zero if it has changed nothing, but perhaps locked the guard.
+	EndFirst func(ctx context.Context, tx *Tx, end backend.End) (queue int64, unread []Unread, err error)
+	// EndGuards takes the guard of a side, and without waiting that of the other one.
+	EndGuards func(ctx context.Context, tx *Tx, handle, far backend.ID) (farLocked bool, err error)
+	// DropUnread removes what a side has not read, and the streams that were made for one message.
+	DropUnread func(ctx context.Context, tx *Tx, group, handle backend.ID) ([]Unread, error)
+	// RemoveSides removes both sides of a conversation, whose guards are ours, unless messages
+	// are there.
+	RemoveSides func(ctx context.Context, tx *Tx, handle, far backend.ID) (removed bool, err error)
+	// Drop removes messages by their keys, of which some may be gone.
+	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) error
 	// Restore takes the guards of streams that it can have without waiting, and puts
 	// those that have messages to the place of the first. It returns how many guards
 	// it had.
@@ -227,9 +248,9 @@ type Transaction interface {
 // have been closed.
 type Resting interface{ Rest() }
 
-// Pointing is implemented by transactions that set, leave and return to savepoints
-// without a context that may end: where a statement can be done and be called
-// cancelled, it would be unknown whether the savepoint is still there.
+// Pointing is implemented by transactions that set, leave and return to savepoints in a way of
+// their own. On SQLite that is without a context that may end: where a statement can be done and be
+// called cancelled, it would be unknown whether the savepoint is still there.
 type Pointing interface {
 	Point(ctx context.Context, text string) error
 }

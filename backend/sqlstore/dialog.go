@@ -32,41 +32,6 @@ const (
 	timerLifetime = 1
 )
 
-// BeginDialog implements backend.Tx.
-func (t *Tx) BeginDialog(ctx context.Context, version int64, d backend.NewDialog) error {
-	if err := t.ready(ctx); err != nil {
-		return err
-	}
-	if err := t.sameVersion(ctx, version); err != nil {
-		return err
-	}
-	if d.NewGroup {
-		n, err := t.Exec(ctx, t.s.q.GroupInsert, d.Group, d.Queue, d.Service, "")
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return backend.ErrGroupBusy
-		}
-	} else if g, err := t.group(ctx, d.Group); err != nil {
-		return err
-	} else if g == nil || g.queue != d.Queue || g.service != d.Service {
-		return backend.ErrGroupElsewhere
-	} else if _, err := t.Exec(ctx, t.s.q.GroupJoin, d.Group); err != nil {
-		return err
-	}
-	if err := t.putEndpoint(ctx, d.Endpoint); err != nil {
-		return err
-	}
-	if err := t.putStream(ctx, Stream{ID: d.Handle, Kind: streamDialog, Priority: d.Priority}); err != nil {
-		return err
-	}
-	return t.putStream(ctx, Stream{
-		ID: d.FarHandle, Kind: streamDialog,
-		Group: d.Group, Queue: d.Queue, Endpoint: d.Handle, Priority: d.Priority,
-	})
-}
-
 // sameVersion returns ErrStaleCatalog if the catalog has another version.
 func (t *Tx) sameVersion(ctx context.Context, version int64) error {
 	var now int64
@@ -95,7 +60,13 @@ func (t *Tx) putEndpoint(ctx context.Context, e backend.Endpoint) error {
 
 // Accept implements backend.Tx.
 func (t *Tx) Accept(ctx context.Context, version int64, from backend.ID, target backend.Endpoint) (bool, error) {
-	if err := t.ready(ctx); err != nil {
+	if err := t.usable(ctx); err != nil {
+		return false, err
+	}
+	if t.acceptLater(version, from, target) {
+		return true, nil
+	}
+	if err := t.storeBegun(ctx); err != nil {
 		return false, err
 	}
 	if err := t.sameVersion(ctx, version); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -24,13 +25,49 @@ func Classified(kind, err error) error { return &classified{kind, err} }
 func (e *classified) Error() string   { return e.kind.Error() + ": " + e.err.Error() }
 func (e *classified) Unwrap() []error { return []error{e.kind, e.err} }
 
+// ErrFull is what a server says that takes no more connections: ErrConnection, and ErrPool.
+var ErrFull error = full{}
+
+type full struct{}
+
+func (full) Error() string   { return "the server takes no more connections" }
+func (full) Unwrap() []error { return []error{backend.ErrConnection, backend.ErrPool} }
+
+// ended is a context's error. A driver that looks at the deadline itself, as a dialler does, may
+// give up before the context has taken notice.
+func ended(ctx context.Context) error {
+	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// contexts reports whether an error is a context's.
+func contexts(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// Unreached says of an error of acquiring a connection, or of beginning a transaction, that there
+// was no connection. It is for what is no answer of the server's: drivers have no type for a good
+// deal of it. What looks like a context's error is the driver's own limit, unless ctx has ended.
+func Unreached(ctx context.Context, err error) error {
+	var c *classified
+	switch {
+	case err == nil, errors.As(err, &c), ended(ctx) != nil:
+		return err
+	case contexts(err):
+		err = errors.New(err.Error())
+	}
+	return Classified(backend.ErrConnection, err)
+}
+
 // fail classifies an error of the engine. What a context ended is the context's
 // error, whatever the driver makes of it.
 func (s *Store) fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if c := ctx.Err(); c != nil {
+	if c := ended(ctx); c != nil {
 		return c
 	}
 	err = s.Classify(err)
@@ -43,9 +80,18 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	return err
 }
 
-// notBegun says of a connection that could not be had that nothing has been done.
-func notBegun(err error) error {
-	if errors.Is(err, backend.ErrConnection) {
+// late is fail for what needs a connection. If ctx ended while all of the pool were in use, the
+// error is the context's alone, else it says what took so long.
+func (s *Store) late(ctx context.Context, err error) error {
+	if c := ended(ctx); c != nil && err != c {
+		return Classified(c, err)
+	}
+	return s.fail(ctx, err)
+}
+
+// notBegun is late for what could not be begun: nothing has been done.
+func (s *Store) notBegun(ctx context.Context, err error) error {
+	if err = s.late(ctx, err); errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrNotBegun) {
 		return Classified(backend.ErrNotBegun, err)
 	}
 	return err
@@ -57,7 +103,7 @@ func (s *Store) Classify(err error) error {
 	switch {
 	case err == nil, errors.As(err, &c):
 		return err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case contexts(err):
 		return err
 	case errors.Is(err, sql.ErrTxDone):
 		return Classified(backend.ErrTxDone, err)

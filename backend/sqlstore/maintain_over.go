@@ -60,7 +60,7 @@ func (t *Tx) removeClosed(ctx context.Context, handle backend.ID) (bool, error) 
 			return false, err
 		}
 	}
-	return t.removeConversation(ctx, handle, mine.peer, true)
+	return t.removeConversation(ctx, handle, mine.peer)
 }
 
 // maintainGroups removes groups and keys that nothing refers to, by a slow walk, and with

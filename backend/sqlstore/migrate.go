@@ -185,13 +185,13 @@ func (m *migration) online(ctx context.Context, x step) error {
 func (m *migration) alone(ctx context.Context, work func(*Tx) error) error {
 	return m.s.whole(ctx, func(tx *Tx) error {
 		if m.s.d.Hasten != nil {
-			undo, err := m.s.d.Hasten(ctx, tx.SQL())
+			undo, err := m.s.d.Hasten(ctx, tx.execer())
 			if err != nil {
 				return m.s.fail(ctx, err)
 			}
 			defer undo()
 		}
-		if err := m.s.d.Exclude(ctx, tx.SQL()); err != nil {
+		if err := m.s.d.Exclude(ctx, tx.execer()); err != nil {
 			return m.s.fail(ctx, err)
 		}
 		return work(tx)
@@ -400,7 +400,7 @@ var removal string
 func (s *Store) Uninstall(ctx context.Context) error {
 	defer s.versions.forget()
 	return s.whole(ctx, func(tx *Tx) error {
-		if err := s.d.Exclude(ctx, tx.SQL()); err != nil {
+		if err := s.d.Exclude(ctx, tx.execer()); err != nil {
 			return s.fail(ctx, err)
 		}
 		for _, file := range []string{s.d.RemoveFirst, removal, s.d.RemoveLast} {
@@ -417,9 +417,9 @@ func (s *Store) script(ctx context.Context, tx *Tx, text string) (err error) {
 	switch {
 	case text == "":
 	case s.d.Script != nil:
-		err = s.d.Script(ctx, tx.SQL(), text)
+		err = s.d.Script(ctx, tx.execer(), text)
 	default:
-		_, err = tx.SQL().ExecContext(ctx, text)
+		_, err = tx.execer().ExecContext(ctx, text)
 	}
 	return s.fail(ctx, err)
 }

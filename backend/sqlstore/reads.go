@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"sync"
 
 	"github.com/parleymq/parley/backend"
@@ -17,10 +16,6 @@ type Reads struct {
 	open map[*reading]struct{}
 	over bool
 }
-
-// ErrRowsOpen is the error of a verb in a transaction in which rows are open, on an engine that can do one thing at
-// a time on a connection.
-var ErrRowsOpen = errors.New("rows of a query are open: close them first")
 
 // Context returns the context of a statement, and what to call when the statement is over. Rows outlive their
 // statement: what they take from the context ends with them.

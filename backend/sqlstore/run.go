@@ -68,6 +68,18 @@ func flag(b bool) int64 {
 	return 0
 }
 
+// fail is that of the store. Outside of transactions a statement acquires its own connection: a
+// context's error that is not the caller's is the driver's limit for that.
+func (r run) fail(ctx context.Context, err error) error {
+	if r.verb != nil || err == nil {
+		return r.s.fail(ctx, err)
+	}
+	if contexts(err) {
+		err = Unreached(ctx, err)
+	}
+	return r.s.late(ctx, err)
+}
+
 // Exec runs a statement and returns how many rows it changed.
 func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	ctx := r.steady(caller)
@@ -76,13 +88,13 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	}
 	res, err := r.sess.Exec(ctx, q, r.args(q, args))
 	if err != nil {
-		return 0, r.s.fail(caller, err)
+		return 0, r.fail(caller, err)
 	}
 	if r.verb != nil {
 		r.verb.wrote = true
 	}
 	n, err := res.RowsAffected()
-	return n, r.s.fail(caller, err)
+	return n, r.fail(caller, err)
 }
 
 // Rows calls scan for each row of a query. The rows are closed before Rows
@@ -94,7 +106,7 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 	}
 	rows, free, err := r.query(ctx, q, r.args(q, args))
 	if err != nil {
-		return r.s.fail(caller, err)
+		return r.fail(caller, err)
 	}
 	defer free()
 	if s, ok := r.sess.(Resting); ok {
@@ -106,10 +118,10 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 			if err == errEnough {
 				return nil
 			}
-			return r.s.fail(caller, err)
+			return r.fail(caller, err)
 		}
 	}
-	return r.s.fail(caller, rows.Err())
+	return r.fail(caller, rows.Err())
 }
 
 // query starts a query. What a writing statement answers is read to its end though ctx

@@ -9,11 +9,17 @@ import (
 
 // Send implements backend.Tx.
 func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
-	if err := t.ready(ctx); err != nil {
+	if err := t.usable(ctx); err != nil {
 		return nil, err
 	}
 	if len(messages) == 0 {
 		return nil, nil
+	}
+	if sent, done, err := t.sendFirst(ctx, version, messages); done || err != nil {
+		return sent, err
+	}
+	if err := t.storeBegun(ctx); err != nil {
+		return nil, err
 	}
 	if err := t.admitHeaders(ctx, slices.ContainsFunc(messages, headed)); err != nil {
 		return nil, err

@@ -66,8 +66,7 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 		s.add(o)
 	}
 	deliver := t.s.d.SettleBatch
-	if deliver == nil || len(t.dropped) > 0 {
-		// END has removed messages in this transaction: they may be missing.
+	if deliver == nil {
 		deliver = SettleRows
 	}
 	if err := deliver(ctx, t, &s); err != nil {
@@ -159,6 +158,10 @@ func (s *Settlement) add(o backend.Outcome) {
 // Uniq returns the unique value of a message that was removed, "" for none.
 func (r Removal) Uniq() string { return heldOf(r.Hold).uniq[r.Message.ID] }
 
+// Dropped reports whether END has removed a message in this transaction. It is there all
+// the same if the application has rolled back to a savepoint of its own.
+func (t *Tx) Dropped(r Removal) bool { return t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] }
+
 // SettleRows carries out a settlement row by row.
 func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 	for _, r := range s.Messages {
@@ -167,7 +170,7 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 			return err
 		}
 		if n == 0 {
-			if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {
+			if !t.Dropped(r) {
 				return backend.ErrFenced
 			}
 			if r.Dead { // the conversation was ended in this transaction
@@ -354,11 +357,12 @@ func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 // from. A guard that cannot be had has a sender in flight, which relies on the
 // marker that it saw: the marker stays, and again is true.
 func (t *Tx) finish(ctx context.Context) (again bool, err error) {
-	if len(t.touched) == 0 {
-		t.settled = true
+	t.touched = slices.DeleteFunc(t.touched, t.Vanished)
+	streams := SortIDs(t.touched)
+	if len(streams) == 0 {
+		t.touched, t.settled = nil, true
 		return false, nil
 	}
-	streams := SortIDs(t.touched)
 	if t.s.d.Finish != nil {
 		again, err = t.s.d.Finish(ctx, t, streams)
 	} else {
@@ -369,6 +373,9 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 	}
 	return again, err
 }
+
+// Vanished reports whether the transaction has removed a stream.
+func (t *Tx) Vanished(stream backend.ID) bool { return slices.Contains(t.vanished, stream) }
 
 func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, err error) {
 	var ours []*Stream

@@ -27,14 +27,17 @@ type Statements struct {
 
 	// Endpoints and what is known of their other side.
 	EndpointInsert, EndpointRead, EndpointsOfGroup, EndpointHome, EndpointClose, EndpointFinish, EndpointMove,
-	EndpointDelete, ClosingInsert, ClosingDelete *Stmt
+	EndpointDelete, EndRead, ClosingInsert, ClosingDelete *Stmt
 
 	// Streams. GuardLock waits for the guard, GuardTry does not.
 	GuardLock, GuardTry, StreamInsert, StreamRead, StreamHome, StreamAdvance, StreamRank, StreamHold,
 	StreamUnhold, StreamClose, StreamSeal, StreamMove, StreamDelete, StreamsOfEndpoint, StreamsOfGroup *Stmt
 
+	// Both sides of a conversation are removed by these.
+	ClosingsDelete, StreamsDelete, EndpointsDelete *Stmt
+
 	// Messages.
-	MessageInsert, MessageDelete, MessageRead, MessageFind, MessageKeys, MessageFirst *Stmt
+	MessageInsert, MessageDelete, MessageRead, MessageFind, MessageKeys, MessageFirst, MessagesOfEndpoint *Stmt
 
 	// The ready order.
 	MarkerInsert, // nothing if it exists

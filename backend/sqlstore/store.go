@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"slices"
 	"sync"
@@ -83,7 +84,7 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, notBegun(err)
+		return nil, s.notBegun(ctx, err)
 	}
 	tx, err := s.begin(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	}
 	tr, err := patiently(ctx, s, s.d.Begin)
 	if err != nil {
-		return nil, notBegun(s.fail(ctx, err))
+		return nil, s.notBegun(ctx, err)
 	}
 	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
 	s.mu.Lock()
@@ -132,6 +133,9 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
+	}
+	if err := s.inTx(ctx, tx); err != nil {
+		return nil, s.fail(ctx, err)
 	}
 	sess, err := s.d.Join(ctx, tx)
 	if err != nil {
@@ -161,12 +165,21 @@ func (s *Store) whole(ctx context.Context, work func(*Tx) error) error {
 	return tx.Commit(ctx)
 }
 
-// reading does work that only reads what is committed.
+// reading does work that only reads what is committed, and what a transaction has written if
+// it may be done there.
 func (s *Store) reading(ctx context.Context, work func(run) error) error {
+	if tx, ok := backend.ReadsIn(ctx).(*Tx); ok && tx.s == s {
+		return work(tx.run)
+	}
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
 	return s.outside(ctx, work)
+}
+
+// Read calls scan for each row of a query that reads what is committed.
+func (s *Store) Read(ctx context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
+	return s.reading(ctx, func(r run) error { return r.Rows(ctx, scan, q, args...) })
 }
 
 // outside is reading whatever the schema.
@@ -186,7 +199,7 @@ func (s *Store) outside(ctx context.Context, work func(run) error) error {
 		return r, err
 	})
 	if err != nil {
-		return s.fail(ctx, err)
+		return s.notBegun(ctx, err)
 	}
 	defer r.release()
 	return work(run{s: s, sess: r.Session})

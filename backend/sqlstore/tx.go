@@ -30,11 +30,16 @@ type Tx struct {
 	// END removed in it.
 	holds   []*backend.Hold
 	dropped map[messageKey]bool
+	// vanished are streams that it has removed since it was last rolled back to a savepoint.
+	vanished []backend.ID
 	// looked are posts whose leases have been left as they are, and parted those
 	// that the transaction has removed, released or kept.
 	looked, parted []*backend.Hold
 	// used came by promotions that end with the commit.
 	used []*backend.Hold
+	// begun are conversations that are stored later. With direct there are none.
+	begun  []Begun
+	direct bool
 	// points are savepoints.
 	points map[string]point
 
@@ -50,8 +55,17 @@ func (t *Tx) Q() *Statements { return &t.s.q }
 // Joined reports whether the transaction is the user's.
 func (t *Tx) Joined() bool { return t.tr == nil }
 
-// ready tells whether the transaction can still be used, at the start of a verb.
+// ready tells whether the transaction can still be used, at the start of a verb, and stores
+// what it has begun.
 func (t *Tx) ready(ctx context.Context) error {
+	if err := t.usable(ctx); err != nil {
+		return err
+	}
+	return t.storeBegun(ctx)
+}
+
+// usable is ready for verbs that may come before what was begun is stored.
+func (t *Tx) usable(ctx context.Context) error {
 	if t.over.Load() {
 		return backend.ErrTxDone
 	}
@@ -80,6 +94,14 @@ func (t *Tx) look(ctx context.Context, work func(run) error) error {
 
 // SQL implements backend.Tx.
 func (t *Tx) SQL() backend.Execer {
+	if t.Joined() || t.s.d.BeginDialogs == nil {
+		return t.execer()
+	}
+	return beforeSQL{t, t.execer()}
+}
+
+// execer is SQL for statements that may come before what was begun is stored.
+func (t *Tx) execer() backend.Execer {
 	if t.tr == nil {
 		return t.user
 	}
@@ -116,7 +138,8 @@ func (t *Tx) Commit(ctx context.Context) error {
 		return backend.ErrTxDone
 	}
 	t.forget()
-	err := t.s.fail(ctx, t.tr.Commit(ctx))
+	// A context that ends meanwhile does not cut it off: only the engine knows the outcome.
+	err := t.s.fail(context.WithoutCancel(ctx), t.tr.Commit(ctx))
 	t.freeLocks(ctx)
 	return err
 }
@@ -156,23 +179,27 @@ func (t *Tx) Savepoint(ctx context.Context, name string) error {
 
 // point is how many of what a transaction keeps in lists there were at a
 // savepoint. What was looked at before it is rolled back to is still so.
-type point struct{ used, parted int }
+type point struct {
+	used, parted int
+	begun        []Begun
+}
 
 func (t *Tx) setPoint(name string) {
 	if t.points == nil {
 		t.points = make(map[string]point)
 	}
-	t.points[name] = point{len(t.used), len(t.parted)}
+	t.points[name] = point{len(t.used), len(t.parted), slices.Clone(t.begun)}
 }
 
 // RollbackTo implements backend.Tx.
 func (t *Tx) RollbackTo(ctx context.Context, name string) error {
-	t.guarded = nil // such locks end with the savepoint
+	t.guarded, t.vanished = nil, nil // such locks end with the savepoint, and what was removed is back
 	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
 		return err
 	}
 	p := t.points[name] // what came by promotions is back, and what was removed
 	t.used, t.parted = t.used[:min(p.used, len(t.used))], t.parted[:min(p.parted, len(t.parted))]
+	t.begun = slices.Clone(p.begun)
 	return t.ownAgain(ctx)
 }
 
@@ -203,7 +230,7 @@ func (t *Tx) Resave(ctx context.Context, name string) error {
 }
 
 func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard, name string) error {
-	if err := t.ready(ctx); err != nil {
+	if err := t.usable(ctx); err != nil {
 		return err
 	}
 	if len(name) > 60 || !names.MatchString(name) {
@@ -220,7 +247,7 @@ func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard,
 	if p, ok := t.tr.(Pointing); ok {
 		return t.s.fail(ctx, p.Point(ctx, text))
 	}
-	_, err := t.SQL().ExecContext(ctx, text)
+	_, err := t.execer().ExecContext(ctx, text)
 	return t.s.fail(ctx, err)
 }
 

@@ -111,6 +111,9 @@ func (v *versions) known() error {
 // never reads the catalog again, looks whether it has become too old.
 const lookEvery = 5 * time.Second
 
+// Admitted reports whether the schema has been found to be there.
+func (s *Store) Admitted() bool { return s.versions.admitted.Load() }
+
 // admit compares versions before the store's first use, in a session of its own.
 func (s *Store) admit(ctx context.Context) error {
 	if s.versions.admitted.Load() {

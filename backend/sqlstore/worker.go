@@ -101,7 +101,7 @@ func (s *Store) RemoveReaders(ctx context.Context, worker, reader backend.ID) er
 func (s *Store) ClearTraces(ctx context.Context, traces []backend.Trace) error {
 	return s.atomically(ctx, func(t *Tx) error {
 		for _, trace := range slices.SortedFunc(slices.Values(traces), byReader) {
-			if err := t.acquit(ctx, trace); err != nil {
+			if err := t.clearTrace(ctx, trace); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (s *Store) ClearTraces(ctx context.Context, traces []backend.Trace) error {
 	})
 }
 
-func (t *Tx) acquit(ctx context.Context, trace backend.Trace) error {
+func (t *Tx) clearTrace(ctx context.Context, trace backend.Trace) error {
 	// The lock first: another message of the record may be cleared at the same time.
 	if _, err := t.Exec(ctx, t.s.q.WorkerLock, trace.Reader); err != nil {
 		return err

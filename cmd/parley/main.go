@@ -98,7 +98,7 @@ func (c *call) root() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"See what there is", []*cobra.Command{c.status(), c.top(), c.groups(), c.conversations(), c.peek(), c.doctor(), c.locks()}},
+		{"See what there is", []*cobra.Command{c.status(), c.top(), c.groups(), c.conversations(), c.peek(), c.doctor(), c.locks(), c.console()}},
 		{"Work with messages", []*cobra.Command{c.post(), c.cancel(), c.promote(), c.demote(), c.retry(), c.parked(), c.dead()}},
 		{"Work with queues, plans and recurring jobs", []*cobra.Command{c.enable(), c.disable(), c.drain(), c.plan(), c.recurring()}},
 		{"Set up and check", []*cobra.Command{c.migrate(), c.grants(), c.bench(), c.conformance(), c.demo(), c.version(), c.man()}},

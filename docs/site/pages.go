@@ -41,6 +41,7 @@ var contents = []section{
 		{"The command", "docs/command.md"},
 		{"Deploying and upgrading", "docs/deploying.md"},
 		{"Kubernetes", "docs/kubernetes.md"},
+		{"The console", "docs/console.md"},
 		{"Monitoring", "docs/monitoring.md"},
 		{"What doctor finds", "docs/doctor.md"},
 		{"Sizing", "docs/sizing.md"},

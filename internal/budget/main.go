@@ -29,6 +29,7 @@ var rooms = []room{
 	{"backendtest, cmd, internal", []string{"backend/internal", "cmd", ".ci", "internal/testservers",
 		"internal/workertest", "internal/roletest", "internal/doctortest", "internal/budget"}, 6500, 0},
 	{"parleytest", []string{"parleytest"}, 1000, 0},
+	{"console", []string{"console"}, 4000, 0},
 	{"contract", []string{"backend"}, 2100, 0},
 	{"applock, phases, doctor, internal", []string{"applock", "phases", "doctor", "internal"}, 3500, 0},
 	{"root", []string{"."}, 7000, 28},

@@ -229,7 +229,7 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	ctx := t.hold(k)
 	err := t.charged
 	if err == nil {
-		err = t.c.Strikes.Due(m.ID)
+		err = t.c.Failures.Due(m.ID)
 	}
 	if err == nil {
 		err = guard.Call(func() error { return k.messages.Handle(ctx) })
@@ -273,7 +273,7 @@ func (t *batch) dispose(k *call, err error) bool {
 	d := k.messages.Decide(t.ctx, err)
 	if d.Failed {
 		t.c.did(t.queue.Name, m.Group, err)
-	} else if t.c.slump.active.Load() {
+	} else if t.c.slowdown.active.Load() {
 		t.c.did(t.queue.Name, m.Group, nil) // it has decided, so that it works
 	}
 	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.traced[m.ID], Error: d.Text}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTurnstile counts who is inside, with claims of all sizes at the door.
-func TestTurnstile(t *testing.T) {
+// TestClaimLimiter counts who is inside, with claims of all sizes at the door.
+func TestClaimLimiter(t *testing.T) {
 	for _, most := range []int{1, 4} {
 		s := newClaimLimiter(most)
 		var mu sync.Mutex
@@ -54,9 +54,9 @@ func TestTurnstile(t *testing.T) {
 	}
 }
 
-// TestTurnstileGivesUp has a large claim wait until its context ends: it leaves no
+// TestClaimLimiterGivesUp has a large claim wait until its context ends: it leaves no
 // place behind as taken.
-func TestTurnstileGivesUp(t *testing.T) {
+func TestClaimLimiterGivesUp(t *testing.T) {
 	s := newClaimLimiter(1)
 	s.enter(t.Context(), 1)
 	ctx, cancel := context.WithCancel(t.Context())

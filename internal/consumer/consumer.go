@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/strikes"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/wake"
 )
 
@@ -142,10 +142,10 @@ type Shared struct {
 // Config says what a Consumer works on, and how.
 type Config struct {
 	Shared
-	Host    Host
-	Strikes *strikes.Count
-	Queues  []backend.Queue
-	Readers int
+	Host     Host
+	Failures *failures.Count
+	Queues   []backend.Queue
+	Readers  int
 
 	ByLease        bool          // groups are held by lease, always
 	Consume        bool          // messages are taken out before they are handled
@@ -174,14 +174,14 @@ type Consumer struct {
 	gone   chan struct{}       // closed when it is over, and all readers with it
 	ended  chan struct{}       // closed when Run is done with the store
 
-	readers       atomic.Int64 // looks and batches of the fetch loop
-	outage, slump *lull        // pauses of the whole consumer
-	unwritten     atomic.Bool  // the last thing that was to be settled could not be written
-	tally         tally
-	wariness      wariness
-	leases        atomic.Bool // it holds by lease, always or at times
-	warned        bool        // of a pool that closes idle connections; for heartbeats alone
-	elsewhere     atomic.Pointer[elsewhere]
+	readers          atomic.Int64 // looks and batches of the fetch loop
+	outage, slowdown *pause       // pauses of the whole consumer
+	unwritten        atomic.Bool  // the last thing that was to be settled could not be written
+	tally            tally
+	wariness         wariness
+	leases           atomic.Bool // it holds by lease, always or at times
+	warned           bool        // of a pool that closes idle connections; for heartbeats alone
+	elsewhere        atomic.Pointer[elsewhere]
 
 	mu      sync.Mutex
 	max     int   // readers
@@ -203,7 +203,7 @@ func New(ctx context.Context, config Config) *Consumer {
 		Config: config, id: backend.NewID(), max: config.Readers,
 		events: make(chan func(*fetcher)), poke: make(chan struct{}, 1),
 		gone: make(chan struct{}), ended: make(chan struct{}),
-		outage: newOutage(), slump: newSlump(),
+		outage: newOutage(), slowdown: newSlowdown(),
 		batches: make(map[*batch]struct{}), alone: make(chan struct{}, 1),
 	}
 	for _, q := range config.Queues {
@@ -252,7 +252,7 @@ func (c *Consumer) may() bool {
 func (c *Consumer) Run() error {
 	defer c.end()
 	defer c.unregister()
-	if err := c.register(c.stop); err != nil {
+	if err := Insist(c.stop, c.Backend, c.Log, c.name(), func() error { return c.register(c.stop) }); err != nil {
 		if c.stop.Err() != nil {
 			return nil // it was stopped while it began
 		}
@@ -299,23 +299,29 @@ func (c *Consumer) end() {
 	close(c.ended)
 }
 
-// unresponsive is how long handlers have to return after their contexts ended.
-const unresponsive = 5 * time.Second
+// Handlers have so long to return after their contexts ended, and less while the store is
+// being closed.
+const (
+	unresponsive        = 5 * time.Second
+	unresponsiveAtClose = time.Second
+)
 
 // finish stops claiming and sees handlers to their end.
 func (c *Consumer) finish() error {
 	c.halt()
+	patience := unresponsive
 	select {
 	case <-c.gone:
 		return nil
 	case <-time.After(max(c.Grace, 0)):
 	case <-c.work.Done(): // the store is being closed
+		patience = unresponsiveAtClose
 	}
 	c.stopWork(c.Stopped)
 	select {
 	case <-c.gone:
 		return nil
-	case <-time.After(unresponsive):
+	case <-time.After(patience):
 	}
 	c.mu.Lock()
 	var left []*batch
@@ -332,7 +338,7 @@ func (c *Consumer) finish() error {
 	}
 	c.Log.Error("parley: handlers did not return; what they held was given back",
 		"event", "worker.abandoned", "queue", c.name(), "handlers", len(left))
-	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), unresponsive, c.Stopped)
+	return fmt.Errorf("%d handlers did not return %v after their contexts had ended: %w", len(left), patience, c.Stopped)
 }
 
 // Shut stops the Consumer without grace, for a reason that handlers get, and waits a while
@@ -342,6 +348,6 @@ func (c *Consumer) Shut(cause error) {
 	c.halt()
 	select {
 	case <-c.ended:
-	case <-time.After(2 * time.Second):
+	case <-time.After(5 * time.Second):
 	}
 }

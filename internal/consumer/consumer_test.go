@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/failures"
 	"github.com/parleymq/parley/internal/guard"
 	"github.com/parleymq/parley/internal/memstore"
-	"github.com/parleymq/parley/internal/strikes"
 	"github.com/parleymq/parley/internal/wake"
 )
 
@@ -85,7 +85,7 @@ func (p *program) consumer(ctx context.Context, change func(*Config)) *Consumer 
 			Backend: p.be, Hub: wake.NewHub(), Log: slog.New(slog.DiscardHandler), Admission: NewAdmission(nil, nil),
 			Life: context.Background(), Owner: "test", Poll: 20 * time.Millisecond,
 		},
-		Host: p, Strikes: new(strikes.Count), Queues: []backend.Queue{p.queue}, Readers: 4,
+		Host: p, Failures: new(failures.Count), Queues: []backend.Queue{p.queue}, Readers: 4,
 		Lease: 10 * time.Second, MaxBatch: 100, BatchTime: 50 * time.Millisecond, Grace: 10 * time.Second,
 		Stopped: errors.New("stopped"),
 	}

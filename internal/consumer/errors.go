@@ -47,7 +47,8 @@ func TooOld(err error) bool {
 	return errors.Is(err, backend.ErrNewerSchema) || errors.Is(err, backend.ErrUnknownSchema)
 }
 
-// hasStarved reports whether an error says that no connection could be had in time.
+// hasStarved reports whether an error says that no connection was free in time. The wait for the
+// pool ends with the context's own error; what took long otherwise, such as dialling, wraps it.
 func hasStarved(err error) bool {
-	return errors.Is(err, backend.ErrNotBegun) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, backend.ErrPool) || err == context.DeadlineExceeded
 }

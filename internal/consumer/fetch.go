@@ -161,7 +161,7 @@ func (c *Consumer) limit(f *fetcher) {
 // its end.
 func (c *Consumer) launch(f *fetcher) {
 	c.limit(f)
-	if d := max(c.outage.left(), c.slump.left()); d > 0 && f.want > 0 {
+	if d := max(c.outage.left(), c.slowdown.left()); d > 0 && f.want > 0 {
 		f.want = 0
 		if !f.waiting {
 			f.waiting = true

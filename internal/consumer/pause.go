@@ -18,8 +18,8 @@ import (
 // another failure to record. In both cases one reader tries one message from time
 // to time, and the first that goes well ends the pause.
 
-// lull is a time in which a worker pauses.
-type lull struct {
+// pause is a time in which a worker claims nothing, or little.
+type pause struct {
 	paused, resumed string // what the log says
 	event           string
 	first, most     time.Duration // of pauses
@@ -33,14 +33,14 @@ type lull struct {
 	times int
 }
 
-func newOutage() *lull {
-	return &lull{event: "worker.paused", first: 50 * time.Millisecond, most: 5 * time.Second,
+func newOutage() *pause {
+	return &pause{event: "worker.paused", first: 50 * time.Millisecond, most: 5 * time.Second,
 		paused:  "parley: a worker pauses, since the store cannot be worked with",
 		resumed: "parley: a worker goes on, since the store can be worked with again"}
 }
 
-func newSlump() *lull {
-	return &lull{event: "worker.slowed", first: 250 * time.Millisecond, most: 30 * time.Second,
+func newSlowdown() *pause {
+	return &pause{event: "worker.slowed", first: 250 * time.Millisecond, most: 30 * time.Second,
 		paused:  "parley: a worker slows down, since most of its handlers fail for one reason",
 		resumed: "parley: a worker goes on, since a handler has succeeded again"}
 }
@@ -48,7 +48,7 @@ func newSlump() *lull {
 // begin notes that something has failed: there is to be a pause, longer than the
 // last one. Others that found out at the same time change nothing. It is logged
 // once, when it turns out to last.
-func (l *lull) begin(log *slog.Logger, queue string, cause error) {
+func (l *pause) begin(log *slog.Logger, queue string, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -67,7 +67,7 @@ func (l *lull) begin(log *slog.Logger, queue string, cause error) {
 }
 
 // end ends the pause, and reports whether there was one.
-func (l *lull) end(log *slog.Logger, queue string) bool {
+func (l *pause) end(log *slog.Logger, queue string) bool {
 	if !l.active.Load() {
 		return false
 	}
@@ -81,7 +81,7 @@ func (l *lull) end(log *slog.Logger, queue string) bool {
 }
 
 // left is how long the pause lasts from now on.
-func (l *lull) left() time.Duration {
+func (l *pause) left() time.Duration {
 	if !l.active.Load() {
 		return 0
 	}
@@ -91,7 +91,7 @@ func (l *lull) left() time.Duration {
 }
 
 // pausing reports whether the worker only tries one message from time to time.
-func (c *Consumer) pausing() bool { return c.outage.active.Load() || c.slump.active.Load() }
+func (c *Consumer) pausing() bool { return c.outage.active.Load() || c.slowdown.active.Load() }
 
 // refused notes that the store took nothing of what was to be settled.
 func (c *Consumer) refused(queue string, err error) {

@@ -131,10 +131,14 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 	bounded, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
 	traces, err := t.attend(bounded, alone)
-	if err == nil || ctx.Err() != nil || !hasStarved(err) {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return traces, err
+	case hasStarved(err):
+		t.c.Admission.Starved()
+	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, backend.ErrNotBegun):
 		return traces, err
 	}
-	t.c.Admission.Starved()
 	t.recorded = true // it may have been written all the same
 	return nil, t.lean(ctx)
 }

@@ -76,7 +76,7 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 	if keep != nil {
 		t.recorded = false
 	}
-	t.c.Strikes.Forget(outcomes)
+	t.c.Failures.Forget(outcomes)
 	for _, o := range outcomes {
 		if o.Defer > 0 {
 			t.c.Host.Soon(o.Defer)
@@ -155,7 +155,7 @@ func (t *batch) recover(next int, err error) {
 	switch {
 	case t.messages > 1 && !t.alone:
 		if len(holds) == 1 {
-			t.c.Strikes.Add(first.ID, err)
+			t.c.Failures.Add(first.ID, err)
 		}
 		groups := make([]backend.ID, 0, len(holds))
 		for i, h := range holds {
@@ -175,10 +175,10 @@ func (t *batch) recover(next int, err error) {
 // reader that gets it next charges it if that is due: this one may not get it.
 func (c *Consumer) unsettled(s *source, m *backend.Message, err error) {
 	if Transient(c.Backend, err) && !c.CountTransient {
-		wait.Sleep(c.stop, Spared(c.Strikes.Add(m.ID, err)))
+		wait.Sleep(c.stop, Spared(c.Failures.Add(m.ID, err)))
 		return
 	}
-	c.Strikes.Charge(m.ID, err)
+	c.Failures.Charge(m.ID, err)
 	c.redo(s, []backend.ID{m.Group})
 }
 
@@ -210,7 +210,7 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 				left = append(left, h)
 			}
 		}
-		if holds = left; len(holds) == 0 || i == len(lateEnds) || t.c.Host.Check() != nil {
+		if holds = left; len(holds) == 0 || i == len(lateEnds) {
 			return
 		}
 		wait.Sleep(ctx, lateEnds[i])

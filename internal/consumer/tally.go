@@ -72,12 +72,12 @@ func (c *Consumer) did(queue string, group backend.ID, err error) {
 	case c.Drain: // it ends by itself
 	case err == nil:
 		c.tally.add(called{group: group})
-		if c.slump.end(c.Log, queue) {
+		if c.slowdown.end(c.Log, queue) {
 			c.tally.reset()
 			c.nudge()
 		}
-	case c.tally.add(called{rootReason(err), group}), c.slump.active.Load():
-		c.slump.begin(c.Log, queue, err)
+	case c.tally.add(called{rootReason(err), group}), c.slowdown.active.Load():
+		c.slowdown.begin(c.Log, queue, err)
 	}
 }
 

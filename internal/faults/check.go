@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// verdict counts violations of the promises.
-type verdict struct {
+// violations counts violations of the promises.
+type violations struct {
 	Lost, Doubled, Disordered, Stuck, Broken int
 
 	Operations int            // sends, handler calls, promotions, operators' verbs and locks
@@ -17,16 +17,16 @@ type verdict struct {
 	Problems   []string       // the first of them, for people
 }
 
-func (v *verdict) problem(n *int, format string, args ...any) {
+func (v *violations) problem(n *int, format string, args ...any) {
 	*n++
 	if len(v.Problems) < 20 {
 		v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
 	}
 }
 
-func (v *verdict) bad() bool { return v.Lost+v.Doubled+v.Disordered+v.Stuck+v.Broken > 0 }
+func (v *violations) bad() bool { return v.Lost+v.Doubled+v.Disordered+v.Stuck+v.Broken > 0 }
 
-func (v *verdict) String() string {
+func (v *violations) String() string {
 	return fmt.Sprintf("lost %d, doubled %d, out of order %d, stuck %d, broken %d",
 		v.Lost, v.Doubled, v.Disordered, v.Stuck, v.Broken)
 }
@@ -55,7 +55,7 @@ type passage struct {
 
 // judge has a history in the forms in which the rules want it.
 type judge struct {
-	*verdict
+	*violations
 	history   []event
 	rows      rows
 	messages  map[message]*passage
@@ -66,9 +66,9 @@ type judge struct {
 // check judges a history by what is in the user tables at its end. stall is the longest
 // time without progress, while messages wait and no fault is on.
 // Clocks of processes may differ by slack, where theirs is the database's.
-func check(history []event, rows rows, stall, slack time.Duration) *verdict {
+func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
-	j := &judge{&verdict{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
+	j := &judge{&violations{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
 		make(map[message]*passage), make(map[string]*call), make(map[string]bool)}
 	for _, e := range rows.effects {
 		j.committed[e.Attempt] = true
@@ -89,7 +89,7 @@ func check(history []event, rows rows, stall, slack time.Duration) *verdict {
 	j.promotions()
 	j.phases()
 	j.locks()
-	return j.verdict
+	return j.violations
 }
 
 // note puts an event where the rules look for it.

@@ -38,7 +38,7 @@ func sound() *forged {
 	}, rows{effects: []effect{row(0, "a"), row(1, "b")}}}
 }
 
-// judged compares the verdict on a sound history, changed, with a text.
+// judged compares the violations on a sound history, changed, with a text.
 func judged(t *testing.T, forge func(f *forged), want string) {
 	t.Helper()
 	f := sound()

@@ -22,7 +22,7 @@ type affliction struct {
 // afflictions are all kinds, in the order in which they come.
 var afflictions = []affliction{
 	{"kill", nil, (*suite).killProgram},
-	{"cut", behindProxy, func(s *suite, ctx context.Context) error { s.proxy.cut(); return nil }},
+	{"cut", behindProxy, func(s *suite, ctx context.Context) error { s.proxy.Cut(); return nil }},
 	{"server killed", ownServer, (*suite).killServer},
 	{"statement timeout", hasTimeouts, timeout(0)},
 	{"blackhole", behindProxy, (*suite).blackhole},
@@ -108,17 +108,17 @@ func (s *suite) stopProgram(context.Context) error {
 // blackhole has answers vanish, and closes the connections then: what vanished will
 // not come again.
 func (s *suite) blackhole(context.Context) error {
-	s.proxy.set(true, 0)
+	s.proxy.Set(true, 0)
 	time.Sleep(500 * time.Millisecond)
-	s.proxy.cut()
-	s.proxy.set(false, 0)
+	s.proxy.Cut()
+	s.proxy.Set(false, 0)
 	return nil
 }
 
 func (s *suite) lag(context.Context) error {
-	s.proxy.set(false, 20*time.Millisecond)
+	s.proxy.Set(false, 20*time.Millisecond)
 	time.Sleep(time.Second)
-	s.proxy.set(false, 0)
+	s.proxy.Set(false, 0)
 	return nil
 }
 

@@ -96,15 +96,15 @@ func (s *suite) failOver(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.proxy.lead(u.Host)
-	s.proxy.cut()
+	s.proxy.Lead(u.Host)
+	s.proxy.Cut()
 	_, err = s.own.do("repair")
 	return err
 }
 
 // answers says whether anything listens where the server should.
 func (s *suite) answers() bool {
-	conn, err := net.DialTimeout("tcp", s.proxy.leads(), time.Second)
+	conn, err := net.DialTimeout("tcp", s.proxy.Leads(), time.Second)
 	if err == nil {
 		conn.Close()
 	}
@@ -149,10 +149,10 @@ func timeout(which int) func(*suite, context.Context) error {
 		if err := s.exec(ctx, set.on); err != nil {
 			return err
 		}
-		s.proxy.cut()
+		s.proxy.Cut()
 		time.Sleep(1500 * time.Millisecond)
 		err := s.exec(ctx, set.off)
-		s.proxy.cut()
+		s.proxy.Cut()
 		return err
 	}
 }

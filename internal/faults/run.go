@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/proxy"
 	"github.com/parleymq/parley/internal/slow"
 )
 
@@ -52,7 +53,7 @@ type suite struct {
 	b       *parley.Broker
 	own     *ownedServer // nil if nothing else is known of the server than its address
 	disk    *disk        // nil: it cannot be filled
-	proxy   *proxy       // nil for SQLite
+	proxy   *proxy.Proxy // nil for SQLite
 	through string       // the database's name through the proxy
 	rec     *recorder
 	running []*exec.Cmd
@@ -62,7 +63,7 @@ type suite struct {
 }
 
 // run runs programs under faults and judges their histories.
-func run(ctx context.Context, o options) (v *verdict, err error) {
+func run(ctx context.Context, o options) (v *violations, err error) {
 	s := &suite{options: o}
 	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (s *suite) serve() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.proxy, err = newProxy(u.Host); err != nil {
+	if s.proxy, err = proxy.New(u.Host); err != nil {
 		return err
 	}
 	u.Host = s.proxy.Addr().String()
@@ -169,7 +170,7 @@ func (s *suite) serve() (err error) {
 func (s *suite) leave(failed bool) (err error) {
 	if s.proxy != nil {
 		s.proxy.Close()
-		s.proxy.cut()
+		s.proxy.Cut()
 	}
 	folder := ""
 	if s.own != nil {

@@ -50,6 +50,9 @@ func (f *Backend) Die() {
 	f.Cut(ErrBroken)
 }
 
+// Revive has a handle that died work again: its process can reach the store once more.
+func (f *Backend) Revive() { f.dead.Store(false) }
+
 // Cut ends all transactions, as the loss of their connections would.
 func (f *Backend) Cut(why error) {
 	f.mu.Lock()

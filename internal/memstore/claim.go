@@ -372,7 +372,7 @@ func (s *Store) readStream(tx *Tx, id backend.ID, r reading) []placed {
 		}
 		found = append(found, placed{stream: m.arrival, Message: &backend.Message{
 			ID: m.ID, Stream: id, Seq: key.n, Kind: m.Kind, Type: m.Type, Body: bytes.Clone(m.Body), Headers: m.Headers, Enqueued: m.Enqueued,
-			Attempts: f.attempts, Deaths: f.suspicion, LastError: f.err,
+			Attempts: f.attempts, Deaths: f.deaths, LastError: f.err,
 		}})
 	}
 	for i := range found {

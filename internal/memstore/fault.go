@@ -123,6 +123,7 @@ const (
 	FaultHeadersLostByRetry    Fault = "headers-lost-by-retry"
 	FaultHeadersLostWithheld   Fault = "headers-lost-withheld"
 	FaultHeadersBuried         Fault = "headers-buried"
+	FaultBodiesBuried          Fault = "bodies-buried"
 	FaultHeadersCut            Fault = "headers-cut"
 	FaultHeadersUncounted      Fault = "headers-uncounted"
 	FaultTracesStay            Fault = "traces-stay"
@@ -261,6 +262,7 @@ var Faults = []FaultInfo{
 	{FaultHeadersLostByRetry, "H02", "a message that has failed is received without its headers"},
 	{FaultHeadersLostWithheld, "H03", "a message that was withheld is received without its headers"},
 	{FaultHeadersBuried, "H04", "dead letters have no headers"},
+	{FaultBodiesBuried, "X19", "dead letters have another body"},
 	{FaultHeadersCut, "H05", "headers whose text is long are lost"},
 	{FaultHeadersUncounted, "H06", "a claim does not count headers"},
 	{FaultLateAccepted, "F07", "a task of a phase that is over is accepted"},

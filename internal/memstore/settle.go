@@ -11,9 +11,9 @@ import (
 // failure is what is known of a message that could not be handled. Only such
 // messages have one.
 type failure struct {
-	attempts  int
-	suspicion int
-	err       string
+	attempts int
+	deaths   int
+	err      string
 }
 
 type deadLetter struct {
@@ -129,6 +129,9 @@ func (s *Store) bury(tx *Tx, queue int64, m backend.Message, reason string) {
 	m.Body = bytes.Clone(m.Body)
 	if s.fault == FaultHeadersBuried {
 		m.Headers = ""
+	}
+	if s.fault == FaultBodiesBuried {
+		m.Body = bytes.ToUpper(m.Body)
 	}
 	s.dead.put(tx, s.serial, deadLetter{queue, m, reason, s.now()})
 }

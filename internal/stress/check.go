@@ -83,8 +83,8 @@ func (h hold) String() string {
 	return fmt.Sprintf("%s from %v to %v (%s)", h.who, h.from, h.to, end)
 }
 
-// verdict is what the check found. The first five are faults.
-type verdict struct {
+// violations is what the check found. The first five are faults.
+type violations struct {
 	lost, doubled, twoInGroup, outOfOrder, ghosts int
 
 	received int
@@ -94,8 +94,8 @@ type verdict struct {
 // maxProblems is how many of a kind are told in full.
 const maxProblems = 5
 
-func (h *history) check() *verdict {
-	v := &verdict{}
+func (h *history) check() *violations {
+	v := &violations{}
 	h.checkReceipts(v)
 	h.checkOrder(v)
 	h.checkHolds(v)
@@ -104,7 +104,7 @@ func (h *history) check() *verdict {
 
 // checkReceipts looks for what was lost, what was received twice, and what was
 // received though it was never sent.
-func (h *history) checkReceipts(v *verdict) {
+func (h *history) checkReceipts(v *violations) {
 	times := make(map[string]int, len(h.effects))
 	for _, e := range h.effects {
 		times[e.token]++
@@ -135,7 +135,7 @@ func (h *history) checkReceipts(v *verdict) {
 // checkOrder compares, in each stream and for each sender that counts, the order
 // of receipt with the order of sending. Messages that stand in no order have a
 // stream each.
-func (h *history) checkOrder(v *verdict) {
+func (h *history) checkOrder(v *violations) {
 	known := make(map[string]*sent, len(h.sent))
 	for _, s := range h.sent {
 		known[s.token] = s
@@ -171,7 +171,7 @@ func (h *history) ordered() []effect {
 
 // checkHolds looks for two receivers in one group, or with the same stream in
 // hand, at the same time.
-func (h *history) checkHolds(v *verdict) {
+func (h *history) checkHolds(v *violations) {
 	spans := make(map[string][]hold)
 	for _, one := range h.holds {
 		one.to = h.end(one)
@@ -217,7 +217,7 @@ func (h *history) end(one hold) time.Duration {
 	return to
 }
 
-func (v *verdict) tell(count int, what, where string) {
+func (v *violations) tell(count int, what, where string) {
 	if count <= maxProblems {
 		v.problems = append(v.problems, what+": "+where)
 	}

@@ -37,73 +37,73 @@ const ms = time.Millisecond
 var spoiled = []struct {
 	name  string
 	spoil func(h *history)
-	want  verdict
+	want  violations
 }{
-	{"nothing wrong", func(h *history) {}, verdict{}},
+	{"nothing wrong", func(h *history) {}, violations{}},
 	{"a doubtful message received", func(h *history) {
 		h.effects = append(h.effects, effect{"b", 2, "b3"})
-	}, verdict{}},
+	}, violations{}},
 	{"senders that count apart may overtake", func(h *history) {
 		h.effects[4], h.effects[5] = effect{"b", 1, "b1"}, effect{"b", 2, "b2"}
 		h.effects = append(h.effects, effect{"b", 0, "b3"})
-	}, verdict{}},
+	}, violations{}},
 	{"a lost message", func(h *history) {
 		h.effects = slices.Delete(h.effects, 2, 3)
-	}, verdict{lost: 1}},
+	}, violations{lost: 1}},
 	{"a doubled message", func(h *history) {
 		h.effects = append(h.effects, effect{"a", 4, "a4"})
-	}, verdict{doubled: 1}},
+	}, violations{doubled: 1}},
 	{"a message received three times", func(h *history) {
 		h.effects = append(h.effects, effect{"a", 4, "a4"}, effect{"a", 5, "a4"})
-	}, verdict{doubled: 2}},
+	}, violations{doubled: 2}},
 	{"a message doubled later is out of order as well", func(h *history) {
 		h.effects = append(h.effects, effect{"a", 4, "a1"})
-	}, verdict{doubled: 1, outOfOrder: 1}},
+	}, violations{doubled: 1, outOfOrder: 1}},
 	{"two messages reordered", func(h *history) {
 		h.effects[1].index, h.effects[2].index = 2, 1
-	}, verdict{outOfOrder: 1}},
+	}, violations{outOfOrder: 1}},
 	{"a message that was rolled back", func(h *history) {
 		h.effects = append(h.effects, effect{"b", 2, "b4"})
-	}, verdict{ghosts: 1}},
+	}, violations{ghosts: 1}},
 	{"a message that was never sent", func(h *history) {
 		h.effects = append(h.effects, effect{"b", 2, "b9"})
-	}, verdict{ghosts: 1}},
+	}, violations{ghosts: 1}},
 	{"a message in the wrong stream", func(h *history) {
 		h.effects[0].stream = "b"
-	}, verdict{ghosts: 1}},
+	}, violations{ghosts: 1}},
 	{"two receivers in a group", func(h *history) {
 		h.holds[1].from -= ms
-	}, verdict{twoInGroup: 2}}, // in the group and in the stream
+	}, violations{twoInGroup: 2}}, // in the group and in the stream
 	{"two receivers of a stream in two groups", func(h *history) {
 		h.holds[2].streams = []string{"a"}
-	}, verdict{twoInGroup: 2}},
+	}, violations{twoInGroup: 2}},
 	{"a long hold over two others", func(h *history) {
 		h.holds = append(h.holds, hold{who: "r3", group: "g", from: 5 * ms, to: 40 * ms, settled: true})
-	}, verdict{twoInGroup: 2}},
+	}, violations{twoInGroup: 2}},
 	{"a hold that was killed in between", func(h *history) {
 		h.holds[0].to, h.holds[0].settled = 29*ms, false
 		h.cuts = []cut{{12 * ms, 13 * ms}}
-	}, verdict{}},
+	}, violations{}},
 	{"a hold that began while its process was killed", func(h *history) {
 		h.holds[0].to, h.holds[0].settled = 29*ms, false
 		h.cuts = []cut{{8 * ms, 12 * ms}}
-	}, verdict{}},
+	}, violations{}},
 	{"a hold that was not killed in between", func(h *history) {
 		h.holds[0].to, h.holds[0].settled = 29*ms, false
 		h.cuts = []cut{{2 * ms, 3 * ms}, {28 * ms, 29 * ms}}
-	}, verdict{twoInGroup: 2}},
+	}, violations{twoInGroup: 2}},
 	{"a lease that ran out", func(h *history) {
 		h.holds[0].to, h.holds[0].settled, h.holds[0].until = 29*ms, false, 18*ms
-	}, verdict{}},
+	}, violations{}},
 	{"a lease that ran out, a transaction that changed nothing, and the lease again", func(h *history) {
 		h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 18*ms, true
-	}, verdict{}},
+	}, violations{}},
 	{"a transaction that changed nothing in a lease that had not run out", func(h *history) {
 		h.holds[0].to, h.holds[0].until, h.holds[1].undone = 29*ms, 22*ms, true
-	}, verdict{twoInGroup: 2}},
+	}, violations{twoInGroup: 2}},
 	{"a lease that ran out and was acknowledged all the same", func(h *history) {
 		h.holds[0].to, h.holds[0].until = 29*ms, 18*ms
-	}, verdict{twoInGroup: 2}},
+	}, violations{twoInGroup: 2}},
 }
 
 func TestCheck(t *testing.T) {
@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 			tt.spoil(h)
 			got := h.check()
 			tt.want.received, tt.want.problems = got.received, got.problems
-			if !sameVerdict(*got, tt.want) {
+			if !sameViolations(*got, tt.want) {
 				t.Errorf("lost %d doubled %d two-in-group %d out-of-order %d ghosts %d, want %d %d %d %d %d\n%s",
 					got.lost, got.doubled, got.twoInGroup, got.outOfOrder, got.ghosts,
 					tt.want.lost, tt.want.doubled, tt.want.twoInGroup, tt.want.outOfOrder, tt.want.ghosts,
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func sameVerdict(a, b verdict) bool {
+func sameViolations(a, b violations) bool {
 	return a.lost == b.lost && a.doubled == b.doubled && a.twoInGroup == b.twoInGroup && a.outOfOrder == b.outOfOrder && a.ghosts == b.ghosts
 }
 
@@ -157,8 +157,8 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%d messages wait, want 1", got)
 	}
 	l.history.effects = []effect{{"a", 0, "1"}, {"a", 1, "3"}}
-	if v := l.history.check(); !sameVerdict(*v, verdict{}) || v.received != 2 {
-		t.Errorf("verdict %+v", v)
+	if v := l.history.check(); !sameViolations(*v, violations{}) || v.received != 2 {
+		t.Errorf("violations %+v", v)
 	}
 	l.problem("errors", "%s", "something")
 	if !strings.Contains(out.String(), "errors: something") || l.tally()["errors"] != 1 || l.tally()["maybe"] != 1 {

@@ -94,7 +94,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "stress: %v\n", err)
 		return 1
 	}
-	for _, p := range r.verdict.problems {
+	for _, p := range r.violations.problems {
 		fmt.Fprintln(stderr, p)
 	}
 	for name, l := range r.longest {

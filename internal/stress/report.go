@@ -10,11 +10,11 @@ import (
 
 // report is what a run comes to.
 type report struct {
-	verdict   *verdict
-	sent      int
-	counts    map[string]int
-	latencies []time.Duration
-	longest   map[string]lasting
+	violations *violations
+	sent       int
+	counts     map[string]int
+	latencies  []time.Duration
+	longest    map[string]lasting
 }
 
 func (l *load) result(ctx context.Context) (*report, error) {
@@ -39,26 +39,26 @@ func (l *load) result(ctx context.Context) (*report, error) {
 	}
 	r := &report{sent: l.led.committed, counts: l.led.tally(), latencies: l.led.latencies, longest: l.led.longest}
 	if l.control {
-		r.verdict = &verdict{}
+		r.violations = &violations{}
 	} else {
-		r.verdict = l.led.history.check()
+		r.violations = l.led.history.check()
 	}
 	if e, ok := l.engine.(interface{ lastDeadlock(context.Context) string }); ok && r.counts["deadlocks"] > 0 {
-		r.verdict.problems = append(r.verdict.problems, "the server's last deadlock: "+e.lastDeadlock(ctx))
+		r.violations.problems = append(r.violations.problems, "the server's last deadlock: "+e.lastDeadlock(ctx))
 	}
 	return r, nil
 }
 
 // failures counts what must not happen at all.
 func (r *report) failures() int {
-	v, c := r.verdict, r.counts
+	v, c := r.violations, r.counts
 	return v.lost + v.doubled + v.twoInGroup + v.outOfOrder + v.ghosts + c["stranded"] + c["deadlocks"] +
 		c["twice"] + c["fenced in transaction"] + c["sender behind receiver"] + c["errors"]
 }
 
 // line is what is printed: first what must be zero.
 func (r *report) line() string {
-	v, c := r.verdict, r.counts
+	v, c := r.violations, r.counts
 	var b strings.Builder
 	add := func(name string, n int) { fmt.Fprintf(&b, "%s %d ", name, n) }
 	add("sent", r.sent)

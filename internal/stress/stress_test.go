@@ -29,7 +29,7 @@ func zeros(t *testing.T, o options) *report {
 	}
 	t.Log(r.line())
 	if r.failures() > 0 {
-		t.Errorf("want zeros\n%s", strings.Join(r.verdict.problems, "\n"))
+		t.Errorf("want zeros\n%s", strings.Join(r.violations.problems, "\n"))
 	}
 	return r
 }
@@ -47,8 +47,8 @@ func TestModes(t *testing.T) {
 			o := options{db: "sqlite:" + filepath.Join(t.TempDir(), "stress.db"), length: 3 * time.Second, seed: seed(), senders: 8, receivers: 6, groups: 10, streams: 3, children: 1, pause: 20 * time.Millisecond}
 			change(&o)
 			r := zeros(t, o)
-			if r.sent < 20 || len(r.latencies) == 0 || o.control != (r.verdict.received == 0) {
-				t.Errorf("%d sent, %d of them timed, %d received", r.sent, len(r.latencies), r.verdict.received)
+			if r.sent < 20 || len(r.latencies) == 0 || o.control != (r.violations.received == 0) {
+				t.Errorf("%d sent, %d of them timed, %d received", r.sent, len(r.latencies), r.violations.received)
 			}
 		})
 	}
@@ -71,8 +71,8 @@ func TestRun(t *testing.T) {
 			}
 			o := options{db: db, length: 6 * time.Second, seed: seed(), senders: 16, receivers: 12, groups: 40, streams: 3, children: 1, pause: 20 * time.Millisecond}
 			r := zeros(t, o)
-			if r.sent < 100 || r.verdict.received < 100 {
-				t.Errorf("%d sent and %d received: that is no load", r.sent, r.verdict.received)
+			if r.sent < 100 || r.violations.received < 100 {
+				t.Errorf("%d sent and %d received: that is no load", r.sent, r.violations.received)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ type Hub struct {
 	clock   uint64
 	at      map[int64]uint64 // topic -> when it was last announced
 	waiting map[*waiter]struct{}
+	begun   chan struct{} // closed when the next one waits; nil if no one asks
 	closed  bool
 }
 
@@ -103,9 +104,31 @@ func (h *Hub) Watch(ticket uint64, topics ...int64) (woken <-chan struct{}, forg
 		return w.wake, func() {}
 	}
 	h.waiting[w] = struct{}{}
+	if h.begun != nil {
+		close(h.begun)
+		h.begun = nil
+	}
 	return w.wake, func() {
 		h.mu.Lock()
 		delete(h.waiting, w)
 		h.mu.Unlock()
 	}
+}
+
+// waited returns the queues that are waited for, and a channel that is closed when the next
+// wait begins.
+func (h *Hub) waited() (queues []int64, begun <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.waiting {
+		for _, t := range w.topics {
+			if t > 0 && !slices.Contains(queues, t) {
+				queues = append(queues, t)
+			}
+		}
+	}
+	if h.begun == nil {
+		h.begun = make(chan struct{})
+	}
+	return queues, h.begun
 }

@@ -139,6 +139,13 @@ func ReadsAtOnce(t *testing.T, be backend.Backend) {
 				if err != nil {
 					t.Errorf("receive: %v", err)
 				}
+				err = b.InTx(ctx, func(tx *parley.Tx) error {
+					_, err := tx.Receive(ctx, "jobs", &parley.ReceiveOptions{Choose: first})
+					return err
+				})
+				if err != nil && !errors.Is(err, parley.ErrNoMessage) {
+					t.Errorf("receive in a transaction: %v", err)
+				}
 			}
 		})
 	}

@@ -117,6 +117,53 @@ func testEndInDelivery(f *Fixture) {
 	f.None(f.Request(f.QB))
 }
 
+// testEndUndone rolls an end back, and acknowledges all the same.
+func testEndUndone(f *Fixture) {
+	d := f.Open()
+	f.Send(d.A.Handle, "1", "2")
+	h := f.One(f.Request(f.QB))
+	f.Do(func(tx backend.Tx) error {
+		f.OK(tx.Reclaim(f.Ctx, []*backend.Hold{h}))
+		f.OK(tx.Savepoint(f.Ctx, "before"))
+		_, err := tx.EndDialog(f.Ctx, backend.End{Handle: d.B.Handle, MessageID: backend.NewID()})
+		f.OK(err)
+		f.OK(tx.RollbackTo(f.Ctx, "before"))
+		_, err = tx.Settle(f.Ctx, []backend.Outcome{{Hold: h, Done: h.Messages}})
+		return err
+	})
+	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Conversing)
+	f.None(f.Request(f.QB))
+	f.Send(d.A.Handle, "3")
+	f.Equal("drained", f.Drain(f.QB), []string{"3"})
+	f.Equal("for the other side", f.Drain(f.QA), []string{})
+}
+
+// testEndBothInDelivery ends the second side in the transaction that acknowledges what told
+// it of the first one's end: nothing is left of either, and nothing to look at again.
+func testEndBothInDelivery(f *Fixture) {
+	d := f.Open()
+	f.Send(d.A.Handle, "1")
+	f.Ack(f.One(f.Request(f.QB)))
+	f.Send(d.B.Handle, "2")
+	f.End(backend.End{Handle: d.B.Handle})
+	h := f.One(f.Request(f.QA))
+	f.Equal("bodies", Bodies(h.Messages), []string{"2", "<EndDialog>"})
+	f.Do(func(tx backend.Tx) error {
+		f.OK(tx.Reclaim(f.Ctx, []*backend.Hold{h}))
+		done, err := tx.EndDialog(f.Ctx, backend.End{Handle: d.A.Handle, MessageID: backend.NewID()})
+		f.OK(err)
+		f.Equal("ended", done, backend.Ended{FarGone: true, FarEnded: true})
+		again, err := tx.Settle(f.Ctx, []backend.Outcome{{Hold: h, Done: h.Messages}})
+		f.Equal("to be looked at again", again, false)
+		return err
+	})
+	list, err := f.Backend.Conversations(f.Ctx, backend.ConversationQuery{Limit: 10})
+	f.OK(err)
+	f.Equal("sides", len(list), 0)
+	n, _ := f.Maintain(backend.JobGroups)
+	f.Equal("groups removed", n, 2)
+}
+
 func testNotice(f *Fixture) {
 	d := f.Open()
 	f.Send(d.B.Handle, "1")

@@ -76,12 +76,7 @@ func testStranded(f *Fixture) {
 	d := f.Open()
 	f.Send(d.A.Handle, "1", "2")
 	f.Post(backend.Posting{Key: "k", Body: []byte("3")})
-	info, err := f.Backend.Info(f.Ctx)
-	f.OK(err)
-	table := info.Settings["prefix"] + "ready"
-	if schema := info.Settings["schema"]; schema != "" {
-		table = schema + "." + table
-	}
+	table := f.table("ready")
 	f.Do(func(tx backend.Tx) error {
 		if tx.SQL() == nil {
 			f.Skip("what the store keeps cannot be damaged from outside")

@@ -123,9 +123,9 @@ func (r *rolling) handle(ctx context.Context, m *parley.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var name string
-	var lane, number int
-	fmt.Sscanf(string(m.Body), "%s %d/%d", &name, &lane, &number)
-	key := fmt.Sprintf("%s %d", name, lane)
+	var sender, number int
+	fmt.Sscanf(string(m.Body), "%s %d/%d", &name, &sender, &number)
+	key := fmt.Sprintf("%s %d", name, sender)
 	if !slices.Contains(r.seen[key], number) { // else its transaction was rolled back after us
 		r.seen[key] = append(r.seen[key], number)
 	}

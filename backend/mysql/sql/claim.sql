@@ -254,3 +254,17 @@ UPDATE parley_post
        held_since = CASE WHEN ? > 0 THEN :now ELSE 0 END,
        owner = ?
  WHERE post_id IN (?)
+-- name: Newest
+-- The last entries of the ready orders of each queue, one for each priority. Without the whole index in ORDER BY, MySQL
+-- reads all entries of a priority. NULL, also of a subquery that was interrupted, says that nothing is new: then the
+-- message is found by polling.
+SELECT q.queue_id,
+       (SELECT r.since FROM parley_ready r FORCE INDEX (place)
+         WHERE r.queue_id = q.queue_id AND r.urgency = u.urgency ORDER BY r.queue_id DESC, r.urgency DESC, r.since DESC LIMIT 1),
+       (SELECT p.since FROM parley_post p FORCE INDEX (place)
+         WHERE p.queue_id = q.queue_id AND p.blocked = 0 AND p.urgency = u.urgency
+         ORDER BY p.queue_id DESC, p.blocked DESC, p.urgency DESC, p.since DESC LIMIT 1)
+  FROM parley_queue q
+ CROSS JOIN (SELECT -1 AS urgency UNION ALL SELECT -2 UNION ALL SELECT -3 UNION ALL SELECT -4 UNION ALL SELECT -5
+             UNION ALL SELECT -6 UNION ALL SELECT -7 UNION ALL SELECT -8 UNION ALL SELECT -9 UNION ALL SELECT -10) u
+ WHERE q.queue_id IN (?)

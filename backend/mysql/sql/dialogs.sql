@@ -1,3 +1,17 @@
+-- name: BeginState
+-- What a conversation with a message depends on: the catalog, and whether the queues of targets are on.
+--
+-- queues
+SELECT v.catalog_version,
+       (SELECT count(*) FROM parley_queue q WHERE q.enabled = 1 AND (?))
+  FROM parley_meta v
+ WHERE v.id = 1
+-- name: NewEndpoints
+-- handle, conversation, far handle, initiator, service, far service, contract, queue, group, priority, time
+INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract, queue_id, group_id, priority, begun) VALUES ?
+-- name: NewDialogs
+-- id, kind, group, queue, endpoint, priority, number, closed, held, time
+INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priority, next_seq, closed, held, touched) VALUES ?
 -- name: StreamRead
 -- What a transaction of the application's reads with a lock is the stream alone: a
 -- queue that is read in a subquery is not locked.
@@ -21,3 +35,16 @@ SELECT s.stream_id
             ELSE 0 END = 1
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
  LIMIT 10000
+-- name: ClosingsDelete
+-- A DELETE with a list of keys may read the whole table: see Remove.
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_closing x FORCE INDEX (PRIMARY)
+ WHERE x.handle = k.id
+-- name: StreamsDelete
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
+ WHERE x.stream_id = k.id
+-- name: EndpointsDelete
+{safely}
+DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_endpoint x FORCE INDEX (PRIMARY)
+ WHERE x.handle = k.id

@@ -18,6 +18,9 @@ func Tx(ctx context.Context, tx *parley.Tx) (pgx.Tx, error) {
 	found := new(found)
 	var err error
 	if run := tx.SQL(); run != nil {
+		if d, ok := run.(interface{ Direct() }); ok {
+			d.Direct()
+		}
 		_, err = run.ExecContext(ctx, "SELECT 1", found)
 	}
 	if found.conn == nil {

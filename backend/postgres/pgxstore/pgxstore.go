@@ -30,8 +30,11 @@
 package pgxstore
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -50,9 +53,27 @@ var _ backend.Backend = (*Store)(nil)
 
 // New makes a store on a pool that the program has opened. Close leaves the pool open.
 func New(pool *pgxpool.Pool, o *postgres.Options) *Store {
-	db := stdlib.OpenDBFromPool(pool)
+	db := sql.OpenDB(acquiring{stdlib.GetPoolConnector(pool), pool})
+	db.SetMaxIdleConns(0) // the pool keeps them
 	db.SetMaxOpenConns(int(pool.Config().MaxConns))
 	return &Store{postgres.New(db, o), db}
+}
+
+// acquiring tells the wait for a connection that is being opened, perhaps to a server that does not
+// answer, from that for one that others have. The pool opens connections in the background, and has
+// the context's error for both.
+type acquiring struct {
+	driver.Connector
+	pool *pgxpool.Pool
+}
+
+// Connect implements driver.Connector.
+func (a acquiring) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := a.Connector.Connect(ctx)
+	if err != nil && err == ctx.Err() && a.pool.Stat().AcquiredConns() < a.pool.Config().MaxConns {
+		err = &net.OpError{Op: "connect", Err: err}
+	}
+	return c, err
 }
 
 // Close implements backend.Backend.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
@@ -288,4 +290,50 @@ func TestConformancePGXPool(t *testing.T) {
 		},
 		Fresh: func(context.Context) (backend.Backend, error) { return on(p, fresh) },
 	})
+}
+
+// TestCut: what pgx says of a connection that breaks.
+func TestCut(t *testing.T) {
+	own := schema(t, pool(t, 2))
+	server := backendtest.Server(t, "postgres", "PARLEY_TEST_POSTGRES", "the data source name of a PostgreSQL server for tests")
+	backendtest.Cut(t, server, "begin", func(t *testing.T, through string) backend.Backend {
+		p, err := pgxpool.New(t.Context(), through)
+		must(t, err)
+		t.Cleanup(p.Close)
+		b := New(p, &postgres.Options{Schema: own})
+		t.Cleanup(func() { b.Close() })
+		must(t, b.Migrate(t.Context()))
+		return b
+	})
+}
+
+// TestAcquiring: a pool whose connections are all in use is told from one that cannot open any.
+func TestAcquiring(t *testing.T) {
+	connect := func(p *pgxpool.Pool) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := acquiring{stdlib.GetPoolConnector(p), p}.Connect(ctx)
+		return err
+	}
+	c, err := pgxpool.ParseConfig("postgres://app@127.0.0.1:1/app")
+	must(t, err)
+	over := make(chan struct{})
+	c.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		<-over
+		return nil, errors.New("over")
+	}
+	deaf, err := pgxpool.NewWithConfig(t.Context(), c)
+	must(t, err)
+	if err := connect(deaf); err == context.DeadlineExceeded || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while a connection is opened: %v, want an error that says so and is the context's", err)
+	}
+	close(over)
+	deaf.Close()
+	p := pool(t, 1)
+	conn, err := p.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	if err := connect(p); err != context.DeadlineExceeded {
+		t.Errorf("while all are in use: %v, want the context's error alone", err)
+	}
 }

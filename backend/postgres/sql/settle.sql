@@ -1,18 +1,19 @@
 -- name: Remove
 -- Delivered messages are removed by their keys, and the guards of their streams
 -- are taken, where they can be had without waiting. The number removed must be
--- that of the keys.
+-- that of the keys, but of those that END has removed.
 --
--- $1 streams, $2 seqs, $3 guards, in their order
-WITH d AS (
-  DELETE FROM parley_message y
-   WHERE y.ctid = ANY (ARRAY(
-           SELECT x.ctid FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[])) k(stream_id, seq)
-            CROSS JOIN LATERAL (
-                    SELECT z.ctid FROM parley_message z
-                     WHERE z.stream_id = k.stream_id AND z.seq = k.seq LIMIT 1) x))
+-- $1 streams, $2 seqs, $3 guards, in their order; $4 1 for each message that END has removed, else 0
+WITH k AS MATERIALIZED (
+  SELECT x.tid, k.dropped
+    FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $4::bigint[])) k(stream_id, seq, dropped)
+   CROSS JOIN LATERAL (
+           SELECT z.ctid AS tid FROM parley_message z
+            WHERE z.stream_id = k.stream_id AND z.seq = k.seq LIMIT 1) x),
+d AS (
+  DELETE FROM parley_message y WHERE y.ctid = ANY (ARRAY(SELECT k.tid FROM k))
   RETURNING 1)
-SELECT (SELECT count(*) FROM d), s.stream_id
+SELECT (SELECT count(*) FROM d) - (SELECT coalesce(sum(k.dropped), 0) FROM k), s.stream_id
   FROM (SELECT 1) one
   LEFT JOIN LATERAL (
          SELECT x.stream_id FROM unnest((SELECT $3::uuid[])) WITH ORDINALITY k(id, n)

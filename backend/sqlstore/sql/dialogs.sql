@@ -39,6 +39,31 @@ INSERT INTO parley_closing (handle, id, kind, by_peer, code, description)
 VALUES (?, ?, ?, ?, ?, ?)
 -- name: ClosingDelete
 DELETE FROM parley_closing WHERE handle = ?
+-- name: EndRead
+-- What the end of a side depends on, whose group and guard are ours. What has been recorded of
+-- the other side comes in no order. The counts are of errors that the other side has been told
+-- of; and of timers, copies and withheld messages of both.
+SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
+       s.held, q.enabled,
+       (SELECT count(*) FROM parley_closing d {read skip} WHERE d.handle = e.peer AND d.kind = 1),
+       (SELECT count(*) FROM parley_timer a {read dirty} WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_timer b {read dirty} WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_retained a {read dirty} WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_retained b {read dirty} WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_held a {read dirty} WHERE a.stream_id = e.handle)
+     + (SELECT count(*) FROM parley_held b {read dirty} WHERE b.stream_id = e.peer),
+       c.kind, c.by_peer
+  FROM parley_endpoint e {read dirty}
+  JOIN parley_stream s {read dirty} ON s.stream_id = e.handle
+  LEFT JOIN parley_queue q {read wait} ON q.queue_id = s.queue_id
+  LEFT JOIN parley_closing c {read skip} ON c.handle = e.handle
+ WHERE e.handle = ?
+-- name: ClosingsDelete
+DELETE FROM parley_closing WHERE handle IN (?, ?)
+-- name: StreamsDelete
+DELETE FROM parley_stream WHERE stream_id IN (?, ?)
+-- name: EndpointsDelete
+DELETE FROM parley_endpoint WHERE handle IN (?, ?)
 -- name: GuardLock
 -- The guard. Who waits for it is another sender of the same stream; who tries it skips it,
 -- and comes again. On SQL Server it is X on the row.
@@ -70,7 +95,7 @@ UPDATE parley_stream SET next_seq = ?, held = 1, touched = :now WHERE stream_id 
 -- name: StreamUnhold
 UPDATE parley_stream SET held = 0 WHERE stream_id = ?
 -- name: StreamClose
-UPDATE parley_stream SET closed = 1 WHERE stream_id = ?
+UPDATE parley_stream SET next_seq = ?, closed = 1, touched = :now WHERE stream_id = ?
 -- name: StreamSeal
 UPDATE parley_stream SET closed = 2 WHERE stream_id = ?
 -- name: StreamMove
@@ -106,6 +131,14 @@ SELECT m.stream_id, m.seq, m.uniq, s.group_id, s.queue_id
  WHERE m.message_id = ? AND m.kind = 4
 -- name: MessageKeys
 SELECT seq, message_id FROM parley_message {read skip} WHERE stream_id = ? ORDER BY seq
+-- name: MessagesOfEndpoint
+-- The streams that an endpoint receives, with their messages.
+SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
+  FROM parley_stream s {read skip by_group}
+  LEFT JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
+  LEFT JOIN parley_failure f {read wait} ON f.message_id = m.message_id
+ WHERE s.group_id = ? AND s.endpoint = ?
+ ORDER BY s.stream_id, m.seq
 -- name: MessageFirst
 SELECT seq, since FROM parley_message WHERE stream_id = ? ORDER BY seq LIMIT 1
 -- name: MarkerInsert

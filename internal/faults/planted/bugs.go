@@ -22,13 +22,13 @@ const skipLocked = "FOR NO KEY UPDATE SKIP LOCKED"
 // of bugs that the count would hide: it rolls back a receiver that comes second.
 var uncounted = []change{
 	{file: "backend/postgres/settle.go",
-		old: "if removed != len(streams) {",
-		new: "if removed > len(streams) {"},
+		old: "if removed != want {",
+		new: "if removed > want {"},
 	{file: "backend/sqlstore/settle.go",
 		old: "if err == nil && n < int64(len(ids)) {",
 		new: "if err == nil && n > int64(len(ids)) {"},
 	{file: "backend/sqlstore/settle.go",
-		old: "if !t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] {",
+		old: "if !t.Dropped(r) {",
 		new: "if false {"},
 	{file: "backend/sqlstore/settle.go", old: `		if n == 0 {
 			return backend.ErrFenced

@@ -1,5 +1,5 @@
-// Package strikes counts failures that are no fault of a message's, until they count after all.
-package strikes
+// Package failures counts failures that are no fault of a message's, until they count after all.
+package failures
 
 import (
 	"fmt"
@@ -16,11 +16,11 @@ import (
 type Count struct {
 	some atomic.Bool
 	mu   sync.Mutex
-	of   map[backend.ID]strike
+	of   map[backend.ID]failure
 }
 
-// strike is how often a message has failed, and how at last.
-type strike struct {
+// failure is how often a message has failed, and how at last.
+type failure struct {
 	times int
 	err   error
 }
@@ -38,11 +38,11 @@ func (s *Count) count(m backend.ID, times int, err error) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil || len(s.of) >= 10000 { // most of these have been handled elsewhere
-		s.of = make(map[backend.ID]strike)
+		s.of = make(map[backend.ID]failure)
 	}
 	s.some.Store(true)
 	times += s.of[m].times
-	s.of[m] = strike{times, err}
+	s.of[m] = failure{times, err}
 	return times
 }
 

@@ -1,0 +1,188 @@
+package backendtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// Dialogs holds the number of statements that a request and its reply on a new dialog take
+// until both sides have ended, without those that frame a transaction: step by step in
+// transactions of their own, and by workers, of which the longest transaction counts.
+func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, want map[string]int) {
+	ctx := t.Context()
+	b, err := parley.New(ctx, be, &parley.Options{NoMaintenance: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	d := &dialogs{T: t, ctx: ctx, b: b, count: count, frame: frame, want: want}
+	d.OK(b.Define(ctx, parley.Catalog{
+		Types: []parley.MessageType{{Name: "Request"}, {Name: "Reply"}},
+		Contracts: []parley.Contract{{Name: "Ask", Messages: []parley.ContractEntry{
+			{Type: "Request", SentBy: parley.ByInitiator}, {Type: "Reply", SentBy: parley.ByTarget}}}},
+		Queues:   []parley.Queue{{Name: "asks"}, {Name: "answers"}},
+		Services: []parley.Service{{Name: "Asker", Queue: "asks"}, {Name: "Answerer", Queue: "answers", Contracts: []string{"Ask"}}},
+	}))
+	d.byHand()
+	d.byWorkers()
+}
+
+type dialogs struct {
+	*testing.T
+	ctx   context.Context
+	b     *parley.Broker
+	count *Counter
+	frame []string
+	want  map[string]int
+}
+
+func (d *dialogs) OK(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// holds compares a number of statements with what it must be.
+func (d *dialogs) holds(name string, got []string) {
+	d.Helper()
+	got = slices.DeleteFunc(got, func(text string) bool {
+		return slices.Contains(d.frame, text) || strings.Contains(text, "NOTIFY ") // that is done beside it
+	})
+	d.Logf("%s: %d statements:\n\t%s", name, len(got), strings.Join(brief(got), "\n\t"))
+	if len(got) != d.want[name] {
+		d.Errorf("%s: %d statements, want %d", name, len(got), d.want[name])
+	}
+}
+
+// brief is what statements begin with.
+func brief(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		line := strings.Join(strings.Fields(text), " ")
+		out[i] = line[:min(len(line), 150)]
+	}
+	return out
+}
+
+// ask begins dialogs, each with a request.
+func (d *dialogs) ask(n int) {
+	d.Helper()
+	d.OK(d.b.InTx(d.ctx, func(tx *parley.Tx) error {
+		batch := make([]parley.Sending, n)
+		for i := range batch {
+			c, err := tx.Begin(d.ctx, "Asker", "Answerer", &parley.DialogOptions{Contract: "Ask"})
+			if err != nil {
+				return err
+			}
+			batch[i] = parley.Sending{To: c, Payload: parley.Payload{Type: "Request", Body: []byte("?")}}
+		}
+		return tx.SendBatch(d.ctx, batch)
+	}))
+}
+
+// answer replies to a request and ends the target's side.
+func answer(ctx context.Context, m *parley.Message) error {
+	if m.Type != "Request" {
+		return m.End(ctx)
+	}
+	if err := m.Reply(ctx, "Reply", []byte("!")); err != nil {
+		return err
+	}
+	return m.End(ctx)
+}
+
+// hear takes the reply, and ends the initiator's side when the target has ended.
+func hear(ctx context.Context, m *parley.Message) error {
+	if m.Type == "Reply" {
+		return nil
+	}
+	return m.End(ctx)
+}
+
+// receive handles one delivery.
+func (d *dialogs) receive(queue string, messages int, handle func(context.Context, *parley.Message) error) {
+	d.Helper()
+	del, err := d.b.Receive(d.ctx, queue, nil)
+	d.OK(err)
+	if len(del.Messages) != messages {
+		d.Fatalf("%d messages received from %s, want %d", len(del.Messages), queue, messages)
+	}
+	for _, m := range del.Messages {
+		d.OK(handle(d.ctx, m))
+	}
+	d.OK(del.Ack(d.ctx))
+}
+
+// gone checks that nothing is left of conversations.
+func (d *dialogs) gone() {
+	d.Helper()
+	list, err := d.b.Admin().Conversations(d.ctx, parley.ConversationQuery{Limit: 10})
+	d.OK(err)
+	if len(list) > 0 {
+		d.Errorf("conversations are left: %v", list)
+	}
+}
+
+// byHand counts the third of three rounds: by then statements are prepared.
+func (d *dialogs) byHand() {
+	steps := []struct {
+		name string
+		work func()
+	}{
+		{"begin and send", func() { d.ask(1) }},
+		{"receive, reply and end", func() { d.receive("answers", 1, answer) }},
+		{"receive the reply and end", func() { d.receive("asks", 2, hear) }},
+	}
+	for round := range 3 {
+		for _, s := range steps {
+			d.count.Take()
+			s.work()
+			if seen := d.count.Take(); round == 2 {
+				d.holds(s.name, seen)
+			}
+		}
+		d.gone()
+	}
+	d.ask(20)
+	d.count.Take()
+	d.ask(20)
+	d.holds("begin and send on twenty dialogs", d.count.Take())
+	for range 40 {
+		d.receive("answers", 1, answer)
+		d.receive("asks", 2, hear)
+	}
+	d.gone()
+}
+
+// byWorkers counts the longest transaction of a worker with batches of 20 messages.
+func (d *dialogs) byWorkers() {
+	d.ask(111) // batches grow from one message on
+	for _, s := range []struct {
+		name, queue string
+		handle      parley.HandlerFunc
+	}{
+		{"a worker's batch of requests", "answers", answer},
+		{"a worker's batch of replies and ends", "asks", hear},
+	} {
+		d.count.Take()
+		d.OK(d.b.NewWorker(s.queue, s.handle, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 20, BatchTime: 10 * time.Second}).Drain(d.ctx))
+		var longest, current []string
+		for _, text := range d.count.Take() {
+			if current = append(current, text); text == "COMMIT" {
+				if len(current) > len(longest) {
+					longest = current
+				}
+				current = nil
+			}
+		}
+		d.holds(s.name, longest)
+	}
+	d.gone()
+}

@@ -1,0 +1,28 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
+
+// TestPatience: a connection that is not free in time is told from one that cannot be opened.
+func TestPatience(t *testing.T) {
+	for name, fail := range map[string]func(context.Context) error{
+		"pool": func(ctx context.Context) error { return ctx.Err() },
+		"dial": func(ctx context.Context) error { return fmt.Errorf("dial: %w", ctx.Err()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := Patiently(InsideTx(t.Context(), UnimplementedTx{}), 2, func(ctx context.Context) (int, error) {
+				<-ctx.Done()
+				return 0, fail(ctx)
+			})
+			short, lost := errors.Is(err, ErrPool), errors.Is(err, ErrConnection)
+			if !errors.Is(err, ErrNotBegun) || short != (name == "pool") || lost != (name == "dial") || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// ErrNoTx is the error of a connection on which no transaction is open.
+var ErrNoTx = Classified(backend.ErrNoTx, errors.New("a connection without a transaction carries each statement out by itself"))
+
+var errPool = Classified(backend.ErrNoTx, errors.New("a pool carries each statement out by itself, on any of its connections"))
+
+// inTx returns an error for what is no open transaction: a *sql.DB, a *sql.Conn on which none is
+// open, and what embeds one of them, as the types of sqlx and Bun do.
+func (s *Store) inTx(ctx context.Context, tx backend.Execer) error {
+	switch tx.(type) {
+	case interface{ Commit() error }:
+	case interface{ Stats() sql.DBStats }:
+		return errPool
+	case interface{ Raw(func(any) error) error }:
+		if s.d.InTx == nil {
+			return nil
+		}
+		in, err := s.d.InTx(ctx, tx)
+		if err == nil && !in {
+			err = ErrNoTx
+		}
+		return err
+	}
+	return nil
+}

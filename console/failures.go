@@ -1,0 +1,182 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
+)
+
+// blockedGroup is a parked or deferred group, with its queue.
+type blockedGroup struct {
+	parley.GroupStatus
+	Queue string
+	Place int // in the queue's order
+}
+
+// parkedData are the groups that a filter leaves.
+type parkedData struct {
+	Queue, Reason, State string
+	Queues               []string
+	Groups               []blockedGroup
+	Parked, Deferred     int  // in all queues that were asked for
+	More                 bool // than are shown
+}
+
+// blockedShown is how many blocked groups a page has.
+const blockedShown = 200
+
+func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
+	return h.blockedGroups(ctx, q)
+}
+
+// blockedGroups are those that a filter leaves.
+func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData, error) {
+	d := &parkedData{Queue: q.Get("queue"), Reason: q.Get("reason"), State: q.Get("state")}
+	if d.State != "" && d.State != "parked" && d.State != "deferred" {
+		return nil, badInput("state %q: want parked or deferred", d.State)
+	}
+	queues, err := h.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d.Queue != "" {
+		if _, err := h.queueRow(ctx, d.Queue); err != nil {
+			return nil, err
+		}
+	}
+	for _, row := range queues {
+		d.Queues = append(d.Queues, row.Name)
+		if d.Queue != "" && d.Queue != row.Name || row.Parked+row.Deferred == 0 {
+			continue
+		}
+		d.Parked, d.Deferred = d.Parked+row.Parked, d.Deferred+row.Deferred
+		if err := h.blocked(ctx, row, d); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(d.Groups, func(a, b blockedGroup) int { return strings.Compare(b.State, a.State) }) // parked ones first
+	return d, nil
+}
+
+// blocked adds the blocked groups of a queue.
+func (h *Handler) blocked(ctx context.Context, row queueRow, d *parkedData) error {
+	const page = 500
+	for _, state := range []string{"parked", "deferred"} {
+		if d.State != "" && d.State != state {
+			continue
+		}
+		var after parley.Place
+		for n, more := 0, true; more; {
+			list, rest, err := h.groupsAfter(ctx, row.Name, state, after, page)
+			if err != nil {
+				return err
+			}
+			for _, g := range list {
+				n++
+				if !contains(g.Reason, d.Reason) {
+					continue
+				}
+				if len(d.Groups) == blockedShown {
+					d.More = true
+					return nil
+				}
+				d.Groups = append(d.Groups, blockedGroup{g, row.Name, n - 1})
+			}
+			if more = rest; more {
+				after = list[len(list)-1].Place
+			}
+			if more && n >= farthest {
+				d.More = true
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// contains reports whether a text has a part, however that is written.
+func contains(text, part string) bool {
+	return part == "" || strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// deadLetter is a dead letter as pages show it.
+type deadLetter struct {
+	ID           parley.ID
+	Queue        string
+	Type         string
+	Key          string
+	Conversation parley.ID // the handle; zero for a post
+	Bytes        int
+	Body         string
+	Headers      map[string]string
+	Attempts     int
+	Error        string
+	Reason       string
+	Age          time.Duration
+}
+
+// deadData are the dead letters that a filter leaves.
+type deadData struct {
+	Queue, Type, Reason string
+	Queues              []string
+	Letters             []deadLetter
+	Looked              int // the newest ones that there are
+	More                bool
+	Next                string
+	Bodies              bool
+}
+
+// fits reports whether a filter leaves a dead letter.
+func fits(d parley.DeadStatus, typ, reason string) bool {
+	return (typ == "" || d.Message.Type == typ) && contains(d.Reason+" "+d.Message.LastError, reason)
+}
+
+// deadLooked is among how many of the newest dead letters a page looks, and deadPage how many it shows.
+const (
+	deadLooked = 1000
+	deadPage   = 50
+)
+
+func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
+	d := &deadData{Queue: q.Get("queue"), Type: q.Get("type"), Reason: q.Get("reason"), Bodies: h.opt.Redact != nil}
+	queues, err := h.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int64]string)
+	for _, row := range queues {
+		d.Queues = append(d.Queues, row.Name)
+		names[row.ID] = row.Name
+	}
+	after, err := placeOf(q.Get("after"))
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.b.Admin().DeadLetters(ctx, d.Queue, after, deadLooked)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	d.Looked, d.More = len(list), len(list) == deadLooked
+	var last parley.Place
+	for _, x := range list {
+		m := x.Message
+		if !fits(x, d.Type, d.Reason) {
+			continue
+		}
+		if len(d.Letters) == deadPage {
+			d.Next = textOf(last)
+			break
+		}
+		last = x.Place
+		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: names[x.Queue], Type: m.Type, Key: m.Key, Conversation: m.Handle,
+			Bytes: len(m.Body), Body: h.redacted(names[x.Queue], m.Type, m.Body), Headers: backend.DecodeHeaders(m.Headers),
+			Attempts: m.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
+	}
+	return d, nil
+}

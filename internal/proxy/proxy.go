@@ -1,0 +1,143 @@
+// Package proxy stands between programs and a server, and does to their connections what networks do.
+package proxy
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Proxy is a listener whose connections lead to a server.
+type Proxy struct {
+	net.Listener
+
+	mu     sync.Mutex
+	target string
+	conns  map[net.Conn]bool
+	hole   bool          // what the server answers vanishes
+	lag    time.Duration // before each piece of data
+	at     [][]byte      // the next client that sends one of these is cut off; in upper case
+	after  bool          // as soon as the server has answered it
+}
+
+// New makes a Proxy in front of an address.
+func New(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p := &Proxy{Listener: l, target: target, conns: make(map[net.Conn]bool)}
+	if err == nil {
+		go p.serve()
+	}
+	return p, err
+}
+
+func (p *Proxy) serve() {
+	for {
+		client, err := p.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.Leads())
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = true, true
+		p.mu.Unlock()
+		between := &link{p: p}
+		go between.copy(server, client, between.asked)
+		go between.copy(client, server, between.answered)
+	}
+}
+
+// Lead has new connections go to another server.
+func (p *Proxy) Lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+// Leads returns where new connections go.
+func (p *Proxy) Leads() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
+
+// Cut ends all connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// Set changes what happens to data: the server's answers vanish, and each piece waits.
+func (p *Proxy) Set(hole bool, lag time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole, p.lag = hole, lag
+}
+
+// CutAt cuts the connection of the next client that sends one of the texts, in upper or lower case:
+// before the server gets it, or once the server has answered, which the client does not learn.
+func (p *Proxy) CutAt(answered bool, texts ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.after = nil, answered
+	for _, text := range texts {
+		p.at = append(p.at, bytes.ToUpper([]byte(text)))
+	}
+}
+
+// link is a connection through a Proxy.
+type link struct {
+	p      *Proxy
+	doomed bool // the server's next answer cuts it; the Proxy's mutex guards it
+}
+
+// asked decides about what the client sends.
+func (l *link) asked(data []byte) (pass, cut bool) {
+	p := l.p
+	if !slices.ContainsFunc(p.at, func(text []byte) bool { return bytes.Contains(bytes.ToUpper(data), text) }) {
+		return true, false
+	}
+	p.at, l.doomed = nil, p.after
+	return p.after, !p.after
+}
+
+// answered decides about what the server sends.
+func (l *link) answered([]byte) (pass, cut bool) { return !l.p.hole && !l.doomed, l.doomed }
+
+// copy passes on what decide lets pass.
+func (l *link) copy(to, from net.Conn, decide func(data []byte) (pass, cut bool)) {
+	p := l.p
+	defer func() {
+		for _, c := range []net.Conn{to, from} {
+			c.Close()
+			p.mu.Lock()
+			delete(p.conns, c)
+			p.mu.Unlock()
+		}
+	}()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		p.mu.Lock()
+		pass, cut := decide(buffer[:n])
+		lag := p.lag
+		p.mu.Unlock()
+		time.Sleep(lag)
+		if pass && n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil || cut {
+			return
+		}
+	}
+}
