@@ -86,6 +86,36 @@ func ExampleAdmin_Groups() {
 	// ready 1 message, promoted: false
 }
 
+func ExampleAdmin_GroupsIn() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for i := range 3 {
+		order(b, fmt.Sprintf(`{"item": %d}`, i))
+	}
+
+	var after parley.Place
+	for {
+		page, err := b.Admin().GroupsIn(ctx, "billing", "ready", after, 2)
+		must(err)
+		if len(page) == 0 {
+			break
+		}
+		fmt.Println(len(page), page[0].State)
+		after = page[len(page)-1].Place
+	}
+
+	groups, err := b.Admin().Groups(ctx, "billing", parley.Place{}, 1)
+	must(err)
+	g, err := b.Admin().Group(ctx, "billing", groups[0].Group)
+	must(err)
+	fmt.Println(g.Messages, "message")
+	// Output:
+	// 2 ready
+	// 1 ready
+	// 1 message
+}
+
 func ExampleBroker_PromoteKey() {
 	ctx := context.Background()
 	b, cleanup := shop()
