@@ -18,6 +18,7 @@ type (
 	RetainedMessage    = backend.RetainedMessage
 	DeadStatus         = backend.DeadStatus
 	PostStatus         = backend.PostStatus
+	Place              = backend.Place
 )
 
 // Admin has the verbs of operators, who look at what is stored and interfere with it.
@@ -41,7 +42,7 @@ func (a Admin) Unpark(ctx context.Context, group ID) error {
 // Queues tells the state of queues; of all, by name, if none is named. Counts
 // stop at [backend.CountLimit].
 func (a Admin) Queues(ctx context.Context, names ...string) ([]QueueStatus, error) {
-	return read(a.b, "queues", func() (list []QueueStatus, err error) {
+	return read(ctx, a.b, "queues", func(ctx context.Context) (list []QueueStatus, err error) {
 		if len(names) == 0 {
 			return a.b.be.Queues(ctx, 0)
 		}
@@ -65,15 +66,39 @@ func (a Admin) Queues(ctx context.Context, names ...string) ([]QueueStatus, erro
 }
 
 // Groups lists groups of a queue with messages, in the order in which they
-// would be received and then the parked and deferred ones: limit of them after
-// the first offset.
-func (a Admin) Groups(ctx context.Context, queue string, offset, limit int) ([]GroupStatus, error) {
-	return read(a.b, "groups", func() (groups []GroupStatus, err error) {
-		if offset < 0 || limit < 1 {
-			return nil, fmt.Errorf("offset %d, limit %d: %w", offset, limit, ErrInvalidOption)
+// would be received, and then the deferred and the parked ones: at most limit of them
+// that stand after a place, that of the last one of the page before. The list is over when a
+// page is empty.
+func (a Admin) Groups(ctx context.Context, queue string, after Place, limit int) ([]GroupStatus, error) {
+	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit})
+}
+
+// GroupsIn is Groups of those in a state: ready, held, deferred or parked. A group that only a
+// transaction holds may count as ready.
+func (a Admin) GroupsIn(ctx context.Context, queue, state string, after Place, limit int) ([]GroupStatus, error) {
+	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit, State: state})
+}
+
+// Group returns a group of a queue that has messages, or ErrUnknownGroup.
+func (a Admin) Group(ctx context.Context, queue string, group ID) (*GroupStatus, error) {
+	list, err := a.groups(ctx, "group", queue, backend.GroupQuery{Group: group, Limit: 1})
+	if err == nil && len(list) == 0 {
+		err = fail("group", objGroup(group), ErrUnknownGroup)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func (a Admin) groups(ctx context.Context, op, queue string, g backend.GroupQuery) ([]GroupStatus, error) {
+	return read(ctx, a.b, op, func(ctx context.Context) (groups []GroupStatus, err error) {
+		if g.Limit < 1 {
+			return nil, badLimit(g.Limit)
 		}
 		err = a.b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
-			groups, err = a.b.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Offset: offset, Limit: limit})
+			g.Queue = q.ID
+			groups, err = a.b.be.Groups(ctx, g)
 			return err
 		})
 		return groups, err
@@ -85,7 +110,7 @@ func (a Admin) Conversations(ctx context.Context, q ConversationQuery) ([]Conver
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	return read(a.b, "conversations", func() ([]ConversationStatus, error) {
+	return read(ctx, a.b, "conversations", func(ctx context.Context) ([]ConversationStatus, error) {
 		if q.Limit < 0 {
 			return nil, badLimit(q.Limit)
 		}
@@ -93,26 +118,28 @@ func (a Admin) Conversations(ctx context.Context, q ConversationQuery) ([]Conver
 	})
 }
 
-// Withheld lists what waits for a target that cannot take it, and why.
-func (a Admin) Withheld(ctx context.Context, limit int) ([]WithheldStream, error) {
-	return read(a.b, "withheld", func() ([]WithheldStream, error) {
+// Withheld lists what waits for a target that cannot take it, and why, by the handles that
+// sent it: at most limit of them after one.
+func (a Admin) Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error) {
+	return read(ctx, a.b, "withheld", func(ctx context.Context) ([]WithheldStream, error) {
 		if limit < 1 {
 			return nil, badLimit(limit)
 		}
-		return a.b.be.Withheld(ctx, limit)
+		return a.b.be.Withheld(ctx, after, limit)
 	})
 }
 
 // Retained lists the copies that one side of a conversation keeps, oldest
 // first, on queues with Retention.
 func (a Admin) Retained(ctx context.Context, handle ID) ([]RetainedMessage, error) {
-	return read(a.b, "retained", func() ([]RetainedMessage, error) { return a.b.be.Retained(ctx, handle) })
+	return read(ctx, a.b, "retained", func(ctx context.Context) ([]RetainedMessage, error) { return a.b.be.Retained(ctx, handle) })
 }
 
 // DeadLetters lists messages that were taken out of a queue because they could
-// not be delivered or handled, newest first. An empty name means all queues.
-func (a Admin) DeadLetters(ctx context.Context, queue string, limit int) ([]DeadStatus, error) {
-	return read(a.b, "dead letters", func() (dead []DeadStatus, err error) {
+// not be delivered or handled, newest first: at most limit of them that stand after a place,
+// that of the last one of the page before. An empty name means all queues.
+func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
+	return read(ctx, a.b, "dead letters", func(ctx context.Context) (dead []DeadStatus, err error) {
 		if limit < 1 {
 			return nil, badLimit(limit)
 		}
@@ -121,7 +148,7 @@ func (a Admin) DeadLetters(ctx context.Context, queue string, limit int) ([]Dead
 			if !ok && queue != "" {
 				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
 			}
-			dead, err = a.b.be.DeadLetters(ctx, q.ID, limit)
+			dead, err = a.b.be.DeadLetters(ctx, q.ID, after, limit)
 			return err
 		})
 		return dead, err
@@ -130,7 +157,7 @@ func (a Admin) DeadLetters(ctx context.Context, queue string, limit int) ([]Dead
 
 // PostStatus returns a post that is pending, delayed, or kept after processing.
 func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStatus, error) {
-	return read(b, "post status", func() (s *PostStatus, err error) {
+	return read(ctx, b, "post status", func(ctx context.Context) (s *PostStatus, err error) {
 		err = b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
 			s, err = b.be.PostStatus(ctx, q.ID, id)
 			return err
@@ -146,13 +173,21 @@ type WorkerStatus = backend.ReaderStatus
 
 // Workers lists the records of workers' readers, those of dead workers as well.
 func (a Admin) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	return read(a.b, "workers", func() ([]WorkerStatus, error) { return a.b.be.ReaderRecords(ctx) })
+	return read(ctx, a.b, "workers", func(ctx context.Context) ([]WorkerStatus, error) { return a.b.be.ReaderRecords(ctx) })
 }
 
-func read[T any](b *Broker, op string, f func() (T, error)) (v T, err error) {
+// readFor is how long a verb may take that only reads.
+const readFor = 30 * time.Second
+
+func read[T any](ctx context.Context, b *Broker, op string, f func(context.Context) (T, error)) (v T, err error) {
+	limited, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
 	err = b.check()
 	if err == nil {
-		v, err = f()
+		v, err = f(limited)
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("it took more than %v: %w", readFor, err)
 	}
 	return v, fail(op, "", err)
 }

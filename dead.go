@@ -11,29 +11,10 @@ import (
 // ErrNotRequeueable: a dead letter of a conversation cannot go back to its place.
 var ErrNotRequeueable = errors.New("it was sent on a conversation, in whose order its place is gone")
 
-// Parked lists parked groups of a queue, limit of them at most.
-func (a Admin) Parked(ctx context.Context, queue string, limit int) (parked []GroupStatus, err error) {
-	if limit < 1 {
-		return nil, fail("parked", objQueue(queue), badLimit(limit))
-	}
-	const page = 1000
-	for offset := 0; ; offset += page {
-		list, err := a.Groups(ctx, queue, offset, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range list {
-			if g.State == "parked" {
-				parked = append(parked, g)
-			}
-			if len(parked) == limit {
-				return parked, nil
-			}
-		}
-		if len(list) < page {
-			return parked, nil
-		}
-	}
+// Parked lists parked groups of a queue, the first that was parked first: at most limit of them
+// that stand after a place, that of the last one of the page before.
+func (a Admin) Parked(ctx context.Context, queue string, after Place, limit int) ([]GroupStatus, error) {
+	return a.groups(ctx, "parked", queue, backend.GroupQuery{After: after, Limit: limit, State: "parked"})
 }
 
 // SkipParked takes the first message of a parked or deferred group out of it, as

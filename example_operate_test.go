@@ -44,7 +44,7 @@ func ExampleAdmin_DisableQueue() {
 	order(b, `{"item": 1}`) // is kept by the sender's side
 	_, err := b.Receive(ctx, "billing", nil)
 	fmt.Println(errors.Is(err, parley.ErrQueueDisabled))
-	withheld, err := b.Admin().Withheld(ctx, 10)
+	withheld, err := b.Admin().Withheld(ctx, parley.ID{}, 10)
 	must(err)
 	fmt.Println(len(withheld), "conversation waits")
 
@@ -66,10 +66,10 @@ func ExampleAdmin_Groups() {
 	order(b, `{"item": 1}`)
 	order(b, `{"item": 2}`)
 
-	groups, err := b.Admin().Groups(ctx, "billing", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "billing", parley.Place{}, 10)
 	must(err)
 	must(b.Promote(ctx, groups[1].Group, parley.PromoteLevel(200), parley.Sticky()))
-	groups, err = b.Admin().Groups(ctx, "billing", 0, 10)
+	groups, err = b.Admin().Groups(ctx, "billing", parley.Place{}, 10)
 	must(err)
 	for _, g := range groups {
 		fmt.Println(g.State, g.Messages, "message, promoted:", g.Promoted)
@@ -84,6 +84,36 @@ func ExampleAdmin_Groups() {
 	// Output:
 	// ready 1 message, promoted: true
 	// ready 1 message, promoted: false
+}
+
+func ExampleAdmin_GroupsIn() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for i := range 3 {
+		order(b, fmt.Sprintf(`{"item": %d}`, i))
+	}
+
+	var after parley.Place
+	for {
+		page, err := b.Admin().GroupsIn(ctx, "billing", "ready", after, 2)
+		must(err)
+		if len(page) == 0 {
+			break
+		}
+		fmt.Println(len(page), page[0].State)
+		after = page[len(page)-1].Place
+	}
+
+	groups, err := b.Admin().Groups(ctx, "billing", parley.Place{}, 1)
+	must(err)
+	g, err := b.Admin().Group(ctx, "billing", groups[0].Group)
+	must(err)
+	fmt.Println(g.Messages, "message")
+	// Output:
+	// 2 ready
+	// 1 ready
+	// 1 message
 }
 
 func ExampleBroker_PromoteKey() {
@@ -127,7 +157,7 @@ func ExampleAdmin_DeadLetters() {
 	b, cleanup := shop()
 	defer cleanup()
 
-	dead, err := b.Admin().DeadLetters(ctx, "", 100)
+	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, 100)
 	must(err)
 	fmt.Println(len(dead))
 	// Output: 0

@@ -53,7 +53,7 @@ func ExampleAdmin_Parked() {
 	must(err)
 	fmt.Println(len(workers), "workers")
 
-	parked, err := b.Admin().Parked(ctx, "orders", 10)
+	parked, err := b.Admin().Parked(ctx, "orders", parley.Place{}, 10)
 	must(err)
 	group := parked[0].Group
 	messages, err := b.Admin().PeekParked(ctx, "orders", group, 10)
@@ -63,7 +63,7 @@ func ExampleAdmin_Parked() {
 	// The first is skipped, put back at the end, and everything else discarded.
 	_, err = b.Admin().SkipParked(ctx, "orders", group, "not for us")
 	must(err)
-	dead, err := b.Admin().DeadLetters(ctx, "orders", 10)
+	dead, err := b.Admin().DeadLetters(ctx, "orders", parley.Place{}, 10)
 	must(err)
 	_, err = b.Admin().RequeueDead(ctx, dead[0])
 	must(err)

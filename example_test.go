@@ -260,7 +260,7 @@ func ExampleDelivery_Park() {
 	must(err)
 	must(d.Park(ctx, errors.New("no such item")))
 
-	groups, err := b.Admin().Groups(ctx, "billing", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "billing", parley.Place{}, 10)
 	must(err)
 	fmt.Println(groups[0].State, "-", groups[0].Reason)
 	must(b.Admin().Unpark(ctx, groups[0].Group))

@@ -96,7 +96,7 @@ func ExamplePoison() {
 
 	q, err := b.Admin().Queues(ctx, "mail")
 	must(err)
-	dead, err := b.Admin().DeadLetters(ctx, "mail", 10)
+	dead, err := b.Admin().DeadLetters(ctx, "mail", parley.Place{}, 10)
 	must(err)
 	fmt.Println("deferred:", q[0].Deferred, "parked:", q[0].Parked, "dead:", len(dead))
 	// Output: deferred: 1 parked: 1 dead: 2

@@ -31,7 +31,7 @@ func TestWorkerTimeout(t *testing.T) {
 		if len(observer.calls) != 1 || !errors.Is(observer.calls[0].Err, parley.ErrHandlerTimeout) {
 			t.Errorf("%s: the observer heard %+v", name, observer.calls)
 		}
-		parked, err := b.Admin().Parked(ctx, "mail", 1)
+		parked, err := b.Admin().Parked(ctx, "mail", parley.Place{}, 1)
 		must(err)
 		if len(parked) != 1 {
 			t.Errorf("%s: %d messages are parked, want 1", name, len(parked))

@@ -251,7 +251,7 @@ func (c *maintenance) deliverWithheld(ctx context.Context) (moved int, err error
 
 	var streams []backend.WithheldStream
 	for limit := jobLimit; ; limit *= 4 {
-		if streams, err = backend.Offered(c.b.be.Withheld(ctx, limit)); err != nil || len(streams) == 0 {
+		if streams, err = backend.Offered(c.b.be.Withheld(ctx, backend.ID{}, limit)); err != nil || len(streams) == 0 {
 			return 0, err
 		}
 		if len(streams) < limit || limit >= backend.CountLimit { // those that cannot move do not hide the others

@@ -66,7 +66,7 @@ func (r *refusing) Maintain(_ context.Context, job backend.Job, _ int) (int, tim
 	return 0, 0, backend.ErrDenied
 }
 
-func (r *refusing) Withheld(context.Context, int) ([]backend.WithheldStream, error) {
+func (r *refusing) Withheld(context.Context, backend.ID, int) ([]backend.WithheldStream, error) {
 	return nil, backend.ErrDenied
 }
 
@@ -105,9 +105,9 @@ type counting struct {
 	looks atomic.Int64
 }
 
-func (c *counting) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
+func (c *counting) Withheld(ctx context.Context, after backend.ID, limit int) ([]backend.WithheldStream, error) {
 	c.looks.Add(1)
-	return c.Backend.Withheld(ctx, limit)
+	return c.Backend.Withheld(ctx, after, limit)
 }
 
 // TestStuckWithheldIsLookedAtEverLess: receivers that find nothing do not try again and

@@ -136,7 +136,7 @@ func TestRequeueKeepsHeaders(t *testing.T) {
 	if !maps.Equal(e.Headers, map[string]string{"call": "1"}) || !slices.Equal(e.IDs, []parley.ID{e.ID}) {
 		t.Errorf("the observer heard %+v", e)
 	}
-	list, err := b.Admin().DeadLetters(ctx, "in", 1)
+	list, err := b.Admin().DeadLetters(ctx, "in", parley.Place{}, 1)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d dead letters, %v", len(list), err)
 	}

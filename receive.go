@@ -443,19 +443,20 @@ func (b *Broker) choose(ctx, reads context.Context, queue int64, opt ReceiveOpti
 	var failed error
 	all := func(yield func(GroupStatus) bool) {
 		const page = 100
-		for offset := 0; ; offset += page {
-			groups, err := b.be.Groups(reads, backend.GroupQuery{Queue: queue, Offset: offset, Limit: page, WaitingOnly: true})
+		for after := (Place{}); ; {
+			groups, err := b.be.Groups(reads, backend.GroupQuery{Queue: queue, After: after, Limit: page, State: "ready"})
 			if err != nil {
 				failed = err
 				return
 			}
+			if len(groups) == 0 {
+				return
+			}
+			after = groups[len(groups)-1].Place
 			for _, g := range groups {
 				if !passed[g.Group] && !yield(g) {
 					return
 				}
-			}
-			if len(groups) < page {
-				return
 			}
 		}
 	}

@@ -139,7 +139,7 @@ func TestPerMessage(t *testing.T) {
 	if !slices.Equal(log, want) {
 		t.Errorf("handlers were %q, want %q", log, want)
 	}
-	parked, err := b.Admin().Parked(ctx, "mail", 10)
+	parked, err := b.Admin().Parked(ctx, "mail", parley.Place{}, 10)
 	must(err)
 	var reasons []string
 	for _, g := range parked {
@@ -315,7 +315,7 @@ func TestCollisionInBatch(t *testing.T) {
 			t.Errorf("message %d was handled in the attempts %v, want %v", i, got, want)
 		}
 	}
-	groups, err := b.Admin().Groups(ctx, "mail", 0, 10)
+	groups, err := b.Admin().Groups(ctx, "mail", parley.Place{}, 10)
 	must(err)
 	if len(groups) != 1 || !strings.Contains(groups[0].Reason, "deadlock") {
 		t.Errorf("the groups are %+v, want that of the message that lost alone as well", groups)

@@ -1,7 +1,13 @@
 package backend
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,16 +17,17 @@ type Reader interface {
 	// Queues tells the state of one queue (0: of all, by name).
 	Queues(ctx context.Context, queue int64) ([]QueueStatus, error)
 	// Groups lists groups with messages in the order in which they would be
-	// claimed, then the ones that are blocked.
+	// claimed, then deferred ones in the order in which they are due, then parked ones,
+	// the first that was parked first. The list is over when a page is empty.
 	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)
 	// Conversations lists conversations by id, one entry for each side.
 	Conversations(ctx context.Context, q ConversationQuery) ([]ConversationStatus, error)
-	// Withheld lists streams whose messages wait for their target.
-	Withheld(ctx context.Context, limit int) ([]WithheldStream, error)
+	// Withheld lists streams whose messages wait for their target, by their handles, those after one.
+	Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error)
 	// Retained lists the copies that an endpoint keeps, oldest first.
 	Retained(ctx context.Context, handle ID) ([]RetainedMessage, error)
-	// DeadLetters lists dead letters of a queue (0: all), newest first.
-	DeadLetters(ctx context.Context, queue int64, limit int) ([]DeadStatus, error)
+	// DeadLetters lists dead letters of a queue (0: all), newest first, those after one.
+	DeadLetters(ctx context.Context, queue int64, after Place, limit int) ([]DeadStatus, error)
 	// PostStatus returns one post of a queue by id, pending, delayed or kept
 	// after processing; ErrNotPending if there is none.
 	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
@@ -28,8 +35,8 @@ type Reader interface {
 	// handle that sent it; ErrNotPending if it does neither. It may read all
 	// messages there are.
 	Find(ctx context.Context, message ID) (ID, error)
-	// Promotions lists promotions, those of groups without messages as well.
-	Promotions(ctx context.Context, limit int) ([]PromotionStatus, error)
+	// Promotions lists promotions, those of groups without messages as well, by group, those after one.
+	Promotions(ctx context.Context, after ID, limit int) ([]PromotionStatus, error)
 	// Overdue tells how long ago the first item of each maintenance job fell due, of the maintenance jobs
 	// that have any. A few moments are usual.
 	Overdue(ctx context.Context) (map[Job]time.Duration, error)
@@ -52,18 +59,77 @@ type QueueStatus struct {
 	Withheld int           // messages that wait for this queue, up to CountLimit
 }
 
-// GroupQuery asks for one page.
+// Place is where an entry stands in a list. The list goes on after it; the zero Place is
+// before all entries.
+type Place struct {
+	Part  int   // of the list
+	Rank  int   // a greater one comes first
+	Since int64 // microseconds
+	ID    ID
+}
+
+// Compare returns -1 if p comes before q, 1 if it comes after q, and else 0.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Part, q.Part), cmp.Compare(q.Rank, p.Rank), cmp.Compare(p.Since, q.Since), bytes.Compare(p.ID[:], q.ID[:]))
+}
+
+// MarshalText writes the place as four words with dots between them, which UnmarshalText reads.
+func (p Place) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d.%d.%d.%s", p.Part, p.Rank, p.Since, p.ID), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Place) UnmarshalText(text []byte) (err error) {
+	words := strings.Split(string(text), ".")
+	if len(words) != 4 {
+		return fmt.Errorf("%q is no place in a list", text)
+	}
+	var failed [4]error
+	p.Part, failed[0] = strconv.Atoi(words[0])
+	p.Rank, failed[1] = strconv.Atoi(words[1])
+	p.Since, failed[2] = strconv.ParseInt(words[2], 10, 64)
+	p.ID, failed[3] = ParseID(words[3])
+	return errors.Join(failed[:]...)
+}
+
+// The parts of a list of groups.
+const (
+	PartPromoted = 1 + iota // by level
+	PartReady               // by priority; also those that are held
+	PartDeferred
+	PartParked
+)
+
+// PartOf returns the part of a group in a list of groups, by its state.
+func PartOf(state string, promoted bool) int {
+	switch {
+	case state == "parked":
+		return PartParked
+	case state == "deferred":
+		return PartDeferred
+	case promoted:
+		return PartPromoted
+	}
+	return PartReady
+}
+
+// GroupQuery asks for one page, or for one group.
 type GroupQuery struct {
-	Queue  int64
-	Offset int
-	Limit  int // at least 1
-	// WaitingOnly leaves out blocked and leased groups.
-	WaitingOnly bool
+	// Group asks for this one, of whatever queue, if it has messages. Its Place is not told.
+	Group ID
+
+	Queue int64
+	After Place // groups after this one, of any state
+	Limit int   // at least 1
+	// State leaves out groups of other states; empty means all. A group that only a
+	// transaction holds may count as ready.
+	State string
 }
 
 // GroupStatus is what operators see of a group.
 type GroupStatus struct {
 	Group    ID
+	Queue    int64  `json:"-"`
 	Service  string // "" for posts
 	Key      string
 	Post     bool // a post without key
@@ -80,6 +146,7 @@ type GroupStatus struct {
 	Owner  string        // who holds it
 	Since  time.Duration // how long it has been held, deferred or parked
 	Until  time.Duration // until the lease or deferral ends
+	Place  Place
 }
 
 // ConversationQuery asks for one page.
@@ -129,6 +196,7 @@ type DeadStatus struct {
 	Message Message
 	Reason  string
 	Age     time.Duration
+	Place   Place
 }
 
 // PostStatus is a post.

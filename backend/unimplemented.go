@@ -87,13 +87,15 @@ func (noReader) Groups(context.Context, GroupQuery) ([]GroupStatus, error) { ret
 func (noReader) Conversations(context.Context, ConversationQuery) ([]ConversationStatus, error) {
 	return nil, none
 }
-func (noReader) Withheld(context.Context, int) ([]WithheldStream, error)       { return nil, none }
-func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)       { return nil, none }
-func (noReader) DeadLetters(context.Context, int64, int) ([]DeadStatus, error) { return nil, none }
-func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)    { return nil, none }
-func (noReader) Find(context.Context, ID) (ID, error)                          { return ID{}, none }
-func (noReader) Promotions(context.Context, int) ([]PromotionStatus, error)    { return nil, none }
-func (noReader) Overdue(context.Context) (map[Job]time.Duration, error)        { return nil, none }
+func (noReader) Withheld(context.Context, ID, int) ([]WithheldStream, error) { return nil, none }
+func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)     { return nil, none }
+func (noReader) DeadLetters(context.Context, int64, Place, int) ([]DeadStatus, error) {
+	return nil, none
+}
+func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
+func (noReader) Find(context.Context, ID) (ID, error)                           { return ID{}, none }
+func (noReader) Promotions(context.Context, ID, int) ([]PromotionStatus, error) { return nil, none }
+func (noReader) Overdue(context.Context) (map[Job]time.Duration, error)         { return nil, none }
 
 type noWorkers struct{}
 

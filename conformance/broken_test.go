@@ -673,11 +673,11 @@ func (b *broken) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.Gr
 	return b.Handle.Groups(ctx, q)
 }
 
-func (b *broken) DeadLetters(ctx context.Context, queue int64, limit int) ([]backend.DeadStatus, error) {
+func (b *broken) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
 	if b.with.deadLetters != nil {
 		return b.with.deadLetters()
 	}
-	return b.Handle.DeadLetters(ctx, queue, limit)
+	return b.Handle.DeadLetters(ctx, queue, after, limit)
 }
 
 func (b *broken) Find(ctx context.Context, message backend.ID) (backend.ID, error) {
@@ -687,8 +687,8 @@ func (b *broken) Find(ctx context.Context, message backend.ID) (backend.ID, erro
 	return b.Handle.Find(ctx, message)
 }
 
-func (b *broken) Promotions(ctx context.Context, limit int) ([]backend.PromotionStatus, error) {
-	list, err := b.Handle.Promotions(ctx, limit)
+func (b *broken) Promotions(ctx context.Context, after backend.ID, limit int) ([]backend.PromotionStatus, error) {
+	list, err := b.Handle.Promotions(ctx, after, limit)
 	if b.with.promotions != nil {
 		b.with.promotions(list)
 	}

@@ -210,7 +210,7 @@ func dlgWaiting(w *world, queue string) int {
 
 // dlgWithheld returns what is withheld of a side, nil for nothing.
 func dlgWithheld(w *world, h parley.ID) *parley.WithheldStream {
-	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
+	list, err := w.B.Admin().Withheld(w.Ctx, parley.ID{}, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {
 		if s.From.Handle == h {

@@ -37,7 +37,7 @@ func checkLossRecorded(e *env) {
 	var dead []parley.DeadStatus
 	find := func() bool {
 		dead = nil
-		list, err := w.B.Admin().DeadLetters(e.Ctx, "", backend.CountLimit)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, "", parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		for _, d := range list {
 			if d.Message.Conversation == id && d.Message.Kind == backend.KindUser {

@@ -115,11 +115,11 @@ func checkPolicyDead(e *env) {
 		w.posts([]string{"k"}, "0", "poison", "2")
 		w.posts(nil, "poison")
 		w.poisoned(parley.WorkerOptions{Hold: hold, MaxAttempts: 2, Poison: parley.ActionDeadLetter}, func() bool {
-			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 			e.Must(err)
 			return len(list) == 2 && w.depth(w.SQ) == 0
 		})
-		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		for _, d := range list {
 			if string(d.Message.Body) != "poison" || d.Message.Attempts != 2 || !strings.Contains(d.Reason, errPoison.Error()) {
@@ -147,7 +147,7 @@ func checkPolicyEnd(e *env) {
 		}
 		e.Must(d.Ack(e.Ctx))
 		w.Nothing(w.SQ, nil)
-		if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10); err != nil || len(list) != 1 {
+		if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10); err != nil || len(list) != 1 {
 			e.Errorf("%d dead letters, %v, want the message that failed", len(list), err)
 		}
 	}
@@ -180,12 +180,12 @@ func checkPolicyOverride(e *env) {
 	})
 	if !e.Soon(20*time.Second, func() bool {
 		q := w.queueStatus(w.SQ)
-		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		// dead, poison, fails, and both that were ended: the post has no other side
 		return q.Parked == 1 && q.Deferred == 1 && len(list) == 5
 	}) {
-		list, _ := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+		list, _ := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Errorf("status %+v and %d dead letters, want 1 parked, 1 deferred and 5 dead", w.queueStatus(w.SQ), len(list))
 	}
 	r.Stop()
@@ -372,7 +372,7 @@ func checkNoPolicy(e *env) {
 	if n.Load() < 20 || q.Disabled || q.Parked > 0 {
 		e.Errorf("after %d attempts the queue is %+v, want it enabled and nothing parked", n.Load(), q)
 	}
-	if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 1); err != nil || len(list) != 0 {
+	if list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 1); err != nil || len(list) != 0 {
 		e.Errorf("%d dead letters, %v", len(list), err)
 	}
 }

@@ -49,7 +49,7 @@ func checkChangedBodies(e *env) {
 		if len(attempts) != 4 || attempts["failed"] != 2 {
 			e.Errorf("handlers got the bodies %v, each so many times; want 4, and the one that failed twice", attempts)
 		}
-		dead, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, backend.CountLimit)
+		dead, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		for _, d := range dead {
 			w.sameBody("a dead letter", d.Message.Body, "buried")

@@ -96,7 +96,7 @@ func checkFlightGroups(e *env) {
 func checkFlightPromotions(e *env) {
 	w := invWorld(e)
 	flight(w, func([]*parley.Delivery) {
-		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 2*inFlight)
+		groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 2*inFlight)
 		e.Must(err)
 		w.Tx(func(tx *parley.Tx) error {
 			for _, g := range groups {
@@ -109,7 +109,7 @@ func checkFlightPromotions(e *env) {
 		w.post(w.SQ, "ordinary", parley.Key("ordinary"), parley.Priority(10))
 		w.post(w.SQ, "promoted", parley.Key("promoted"), parley.Priority(1))
 		post := w.post(w.SQ, "promoted post", parley.Priority(1))
-		groups, err = w.B.Admin().Groups(e.Ctx, w.SQ, 0, 2*inFlight)
+		groups, err = w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 2*inFlight)
 		e.Must(err)
 		at := slices.IndexFunc(groups, func(g parley.GroupStatus) bool { return g.Key == "promoted" })
 		e.Must(w.B.Promote(e.Ctx, groups[at].Group))

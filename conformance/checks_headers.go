@@ -179,7 +179,7 @@ func checkHeadersRetried(e *env) {
 			e.Must(d.Rollback(e.Ctx))
 		}
 		w.handleHeaded(hold, 3, 2, parley.Park)
-		groups, err := w.B.Admin().Parked(e.Ctx, w.SQ, 10)
+		groups, err := w.B.Admin().Parked(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		if len(groups) != 3 {
 			e.Fatalf("%d groups are parked, want 3", len(groups))
@@ -235,7 +235,7 @@ func checkHeadersDead(e *env) {
 		w.headedPost(traced, "keyed", parley.Key("k"))
 		w.headedPost(traced, "post")
 		w.handleHeaded(hold, 3, 1, parley.DeadLetter)
-		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		if len(list) != 3 {
 			e.Fatalf("%d dead letters, want 3", len(list))
@@ -264,7 +264,7 @@ func checkHeadersDead(e *env) {
 	})
 	e.Must(w.B.Define(e.Ctx, parley.Catalog{Services: []parley.Service{{Name: ghost, Queue: w.SQ}}}))
 	ok := e.Soon(10*time.Second, func() bool {
-		list, err := w.B.Admin().DeadLetters(e.Ctx, "", backend.CountLimit)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, "", parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		return slices.ContainsFunc(list, func(d parley.DeadStatus) bool {
 			return d.Message.Type == w.Ask && maps.Equal(backend.DecodeHeaders(d.Message.Headers), traced)

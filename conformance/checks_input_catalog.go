@@ -61,12 +61,12 @@ func checkUndefinedNames(e *env) {
 		try("post to", err)
 		try("enable", w.B.Admin().EnableQueue(e.Ctx, name))
 		try("disable", w.B.Admin().DisableQueue(e.Ctx, name))
-		_, err = w.B.Admin().Groups(e.Ctx, name, 0, 1)
+		_, err = w.B.Admin().Groups(e.Ctx, name, parley.Place{}, 1)
 		try("groups of", err)
 		_, err = w.B.PostStatus(e.Ctx, name, parley.NewID())
 		try("status of a post in", err)
 		if name != "" { // which stands for all
-			_, err = w.B.Admin().DeadLetters(e.Ctx, name, 1)
+			_, err = w.B.Admin().DeadLetters(e.Ctx, name, parley.Place{}, 1)
 			try("dead letters of", err)
 		}
 	}

@@ -224,13 +224,13 @@ func checkHostileTexts(e *env) {
 	for _, s := range inpHostile {
 		d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
 		e.Must(err)
-		list, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
+		list, err := w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		if len(list) != 1 || list[0].Owner != owner || list[0].State != "held" {
 			e.Errorf("the group in hand is listed as %+v, want it held by %q", list, owner)
 		}
 		e.Must(d.Park(e.Ctx, errors.New("reason "+s)))
-		list, err = w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
+		list, err = w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		if len(list) != 1 || list[0].Reason != "reason "+s || list[0].State != "parked" {
 			e.Errorf("the parked group is listed as %+v, want the reason %q", list, "reason "+s)

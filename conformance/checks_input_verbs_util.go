@@ -54,17 +54,20 @@ func inpBrokerVerbs(w *world, h parley.ID) []inpBrokerVerb {
 		{"Unpark", func(ctx context.Context, b *parley.Broker) error { return b.Admin().Unpark(ctx, parley.NewID()) }},
 		{"Queues", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Queues(ctx); return err }},
 		{"Groups", func(ctx context.Context, b *parley.Broker) error {
-			_, err := b.Admin().Groups(ctx, w.SQ, 0, 1)
+			_, err := b.Admin().Groups(ctx, w.SQ, parley.Place{}, 1)
 			return err
 		}},
 		{"Conversations", func(ctx context.Context, b *parley.Broker) error {
 			_, err := b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 1})
 			return err
 		}},
-		{"Withheld", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Withheld(ctx, 1); return err }},
+		{"Withheld", func(ctx context.Context, b *parley.Broker) error {
+			_, err := b.Admin().Withheld(ctx, parley.ID{}, 1)
+			return err
+		}},
 		{"Retained", func(ctx context.Context, b *parley.Broker) error { _, err := b.Admin().Retained(ctx, h); return err }},
 		{"DeadLetters", func(ctx context.Context, b *parley.Broker) error {
-			_, err := b.Admin().DeadLetters(ctx, w.SQ, 1)
+			_, err := b.Admin().DeadLetters(ctx, w.SQ, parley.Place{}, 1)
 			return err
 		}},
 		{"PostStatus", func(ctx context.Context, b *parley.Broker) error {

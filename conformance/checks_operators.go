@@ -51,7 +51,7 @@ func checkFind(e *env) {
 func checkPromotions(e *env) {
 	w := e.idle()
 	listed := func(group parley.ID) *backend.PromotionStatus {
-		list, err := w.B.Backend().Promotions(w.Ctx, backend.CountLimit)
+		list, err := w.B.Backend().Promotions(w.Ctx, backend.ID{}, backend.CountLimit)
 		e.Must(err)
 		for _, p := range list {
 			if p.Group == group {

@@ -121,7 +121,7 @@ func checkReadsAtOnce(e *env) {
 		return id, false
 	}
 	reads := map[string]func() error{
-		"groups":   func() error { _, err := b.Admin().Groups(e.Ctx, w.SQ, 0, 100); return err },
+		"groups":   func() error { _, err := b.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 100); return err },
 		"queues":   func() error { _, err := b.Admin().Queues(e.Ctx); return err },
 		"workers":  func() error { _, err := b.Admin().Workers(e.Ctx); return err },
 		"diagnose": func() error { _, err := doctor.Diagnose(e.Ctx, b, w.SQ); return err },

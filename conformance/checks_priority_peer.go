@@ -91,7 +91,7 @@ func checkPrioPeerRefused(e *env) {
 		}
 		return tx.Conversation(strict).Send(e.Ctx, w.Ask, []byte("strict too")) // all goes on
 	})
-	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
+	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 10)
 	e.Must(err)
 	for _, g := range groups {
 		if g.Promoted {
@@ -117,7 +117,7 @@ func checkPrioPeerOwn(e *env) {
 	w.Tx(func(tx *parley.Tx) error {
 		return tx.Conversation(h).Promote(e.Ctx, parley.PromoteLevel(parley.MaxLevel))
 	})
-	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, 0, 10)
+	groups, err := w.B.Admin().Groups(e.Ctx, w.SQ, parley.Place{}, 10)
 	e.Must(err)
 	for i, g := range groups {
 		if g.Promoted != (g.Group == ep.FarHandle) || g.Promoted != (i == 0) {

@@ -187,7 +187,7 @@ func recPending(e *env, log *recLog, key string) (w *world, s *parley.Sender, cl
 
 // recDead returns the bodies of the dead letters that Server should have got.
 func recDead(w *world) (bodies []string) {
-	dead, err := w.B.Admin().DeadLetters(w.Ctx, "", 1000)
+	dead, err := w.B.Admin().DeadLetters(w.Ctx, "", parley.Place{}, 1000)
 	w.Must(err)
 	for _, d := range dead {
 		if d.Message.Service == w.Server {
@@ -199,7 +199,7 @@ func recDead(w *world) (bodies []string) {
 }
 
 func dlgHeldOf(w *world, service string) (of []parley.WithheldStream) {
-	list, err := w.B.Admin().Withheld(w.Ctx, backend.CountLimit)
+	list, err := w.B.Admin().Withheld(w.Ctx, parley.ID{}, backend.CountLimit)
 	w.Must(err)
 	for _, s := range list {
 		if s.From.Service == service {

@@ -13,6 +13,8 @@ import (
 func init() {
 	add(
 		check{ID: "V04", Name: "lists come in pages", Run: checkPages},
+		check{ID: "V04", Name: "groups are listed in pages", Run: checkGroupPages},
+		check{ID: "V04", Name: "dead letters are listed in pages", Run: checkDeadPages},
 		check{ID: "V04", Name: "tasks are listed in pages", Run: checkTaskPages},
 		check{ID: "V04", Name: "a job keeps to its limit", Run: checkJobLimit},
 		check{ID: "V05", Name: "ages and counts of what waits", Run: checkShown},
@@ -62,17 +64,103 @@ func checkPages(e *env) {
 	for _, h := range handles[:2] {
 		s.withhold(h, backend.Outgoing{Type: s.Any})
 	}
-	withheld, err := s.be.Withheld(e.Ctx, 1)
+	withheld, err := s.be.Withheld(e.Ctx, backend.ID{}, 1)
 	e.Must(err)
 	if len(withheld) != 1 {
-		e.Errorf("of at least two streams with withheld messages %d are listed, want 1 as asked for", len(withheld))
+		e.Fatalf("of at least two streams with withheld messages %d are listed, want 1 as asked for", len(withheld))
 	}
-	all, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10})
+	next, err := s.be.Withheld(e.Ctx, withheld[0].From.Handle, 1)
 	e.Must(err)
-	page, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Offset: 1, Limit: 2})
+	if len(next) != 1 || next[0].From.Handle == withheld[0].From.Handle {
+		e.Errorf("the withheld stream after the first of at least two is %+v", next)
+	}
+}
+
+// checkGroupPages lists groups of all states, in pages of each size.
+func checkGroupPages(e *env) {
+	s := invUnder(e.idle())
+	for i := range 9 {
+		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{}, parley.Key(fmt.Sprint("key ", i/2)), parley.Priority(1+i/2))
+		e.Must(err)
+	}
+	for range 3 {
+		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{}, parley.Priority(3))
+		e.Must(err)
+	}
+	s.Dialog("message")
+	all, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 100})
 	e.Must(err)
-	if len(all) != 4 || len(page) != 2 || page[0].Group != all[1].Group || page[1].Group != all[2].Group {
-		e.Errorf("of %d groups the second and third are %+v, want two of four", len(all), page)
+	if len(all) != 9 {
+		e.Fatalf("%d groups are listed, want 9", len(all))
+	}
+	for i, g := range all[:4] {
+		d := s.Receive(s.SQ, &parley.ReceiveOptions{Group: g.Group})
+		if i < 2 {
+			e.Must(d.Park(e.Ctx, errors.New("for the check")))
+		} else {
+			e.Must(d.Defer(e.Ctx, time.Hour))
+		}
+	}
+	e.Must(s.B.Promote(e.Ctx, all[8].Group, parley.PromoteLevel(3)))
+	e.Must(s.B.Promote(e.Ctx, all[7].Group, parley.PromoteLevel(9)))
+	held := s.Receive(s.SQ, &parley.ReceiveOptions{Group: all[4].Group, Hold: parley.HoldLease})
+	want := map[string][]backend.ID{
+		"":         {all[7].Group, all[8].Group, all[4].Group, all[5].Group, all[6].Group, all[2].Group, all[3].Group, all[0].Group, all[1].Group},
+		"ready":    {all[7].Group, all[8].Group, all[5].Group, all[6].Group},
+		"held":     {all[4].Group},
+		"deferred": {all[2].Group, all[3].Group},
+		"parked":   {all[0].Group, all[1].Group},
+	}
+	for state, want := range want {
+		for limit := 1; limit <= len(want)+1; limit++ {
+			var got []backend.ID
+			for after := (backend.Place{}); len(got) <= len(want); {
+				page, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, After: after, Limit: limit, State: state})
+				e.Must(err)
+				if len(page) == 0 {
+					break
+				}
+				for _, g := range page {
+					got = append(got, g.Group)
+				}
+				after = page[len(page)-1].Place
+			}
+			if !slices.Equal(got, want) {
+				e.Errorf("groups of state %q in pages of %d: %v, want %v", state, limit, got, want)
+			}
+		}
+	}
+	e.Must(held.Ack(e.Ctx))
+	for _, group := range []backend.ID{all[4].Group, all[0].Group, backend.NewID()} {
+		list, err := s.be.Groups(e.Ctx, backend.GroupQuery{Group: group})
+		e.Must(err)
+		if is := group == all[0].Group; is != (len(list) == 1) || is && (list[0].Group != group || list[0].Queue != s.sq || list[0].State != "parked") {
+			e.Errorf("a group alone, which is there: %v; listed: %+v", is, list)
+		}
+	}
+}
+
+func checkDeadPages(e *env) {
+	s := invUnder(e.idle())
+	for range 3 {
+		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{})
+		e.Must(err)
+		d := s.Receive(s.SQ, nil)
+		e.Must(d.Park(e.Ctx, errors.New("for the check")))
+		_, err = s.B.Admin().SkipParked(e.Ctx, s.SQ, d.Messages[0].Group, "for the check")
+		e.Must(err)
+	}
+	all, err := s.be.DeadLetters(e.Ctx, s.sq, backend.Place{}, 10)
+	e.Must(err)
+	if len(all) != 3 {
+		e.Fatalf("%d dead letters are listed, want 3", len(all))
+	}
+	for i, d := range all {
+		next, err := s.be.DeadLetters(e.Ctx, s.sq, d.Place, 1)
+		e.Must(err)
+		if i == 2 && len(next) > 0 || i < 2 && (len(next) != 1 || next[0].Message.ID != all[i+1].Message.ID) {
+			e.Errorf("after dead letter %d of 3: %+v", i+1, next)
+		}
 	}
 }
 
@@ -180,7 +268,7 @@ func checkShown(e *env) {
 			e.Errorf("the target's timer is due in %v and %d messages wait for it, want none and 2", side.Timer, side.Waiting)
 		}
 	}
-	streams, err := s.be.Withheld(e.Ctx, backend.CountLimit)
+	streams, err := s.be.Withheld(e.Ctx, backend.ID{}, backend.CountLimit)
 	e.Must(err)
 	i := slices.IndexFunc(streams, func(w backend.WithheldStream) bool { return w.From.Handle == late })
 	if i < 0 {

@@ -97,7 +97,7 @@ func checkErrorTexts(e *env) {
 			e.Errorf("%d of %d messages that always fail are parked", w.queueStatus(w.SQ).Parked, len(names))
 		}
 		r.Stop()
-		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, 100)
+		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, parley.Place{}, 100)
 		e.Must(err)
 		for _, g := range list {
 			if why := aReason(g.Reason); why != "" {
@@ -107,7 +107,7 @@ func checkErrorTexts(e *env) {
 		}
 		r = w.work(w.B, &parley.WorkerOptions{Hold: hold}, h(true))
 		dead := func() []parley.DeadStatus {
-			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 100)
+			list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 100)
 			e.Must(err)
 			return list
 		}
@@ -194,7 +194,7 @@ func checkPanics(e *env) {
 			e.Errorf("%d of %d messages that fail are parked", w.queueStatus(w.SQ).Parked, len(fail))
 		}
 		r.Stop()
-		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, 100)
+		list, err := w.B.Admin().Parked(e.Ctx, w.SQ, parley.Place{}, 100)
 		e.Must(err)
 		for _, g := range list {
 			for _, m := range e.peek(w, g.Group) {
@@ -341,7 +341,7 @@ func checkLongTexts(e *env) {
 		_, err := w.B.Admin().SkipParked(e.Ctx, w.SQ, g.Group, text)
 		e.Must(err)
 	}
-	list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 100)
+	list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 100)
 	e.Must(err)
 	if len(list) != len(oddTexts) || slices.ContainsFunc(list, func(d backend.DeadStatus) bool { return aReason(d.Reason) != "" }) {
 		e.Errorf("of %d messages that were skipped %d are dead letters, or their reasons cannot be had", len(oddTexts), len(list))

@@ -148,7 +148,7 @@ func checkNoHandler(e *env) {
 	w.posts(nil, numbered("%d", 20)...)
 	r := w.workWith(w.B, &parley.WorkerOptions{Poison: parley.ActionDeadLetter, UnknownTypes: 1500 * time.Millisecond}, mux)
 	dead := func() (list []parley.DeadStatus) {
-		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, 10)
+		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		return list
 	}

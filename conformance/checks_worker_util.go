@@ -112,7 +112,7 @@ func (w *world) effect(ctx context.Context, m *parley.Message) error {
 func (w *world) effects(n int) map[string][]string {
 	if !w.Soon(60*time.Second, func() bool { return w.depth(w.CQ) >= n }) {
 		w.Errorf("%d of %d effects were committed within a minute; %d messages wait", w.depth(w.CQ), n, w.depth(w.SQ))
-		if list, err := w.B.Admin().Groups(w.Ctx, w.SQ, 0, 10); err == nil {
+		if list, err := w.B.Admin().Groups(w.Ctx, w.SQ, parley.Place{}, 10); err == nil {
 			for _, g := range list {
 				w.Logf("%+v", g)
 			}
@@ -172,7 +172,7 @@ func (w *world) queueStatus(queue string) parley.QueueStatus {
 
 // group returns the status of the one group of SQ for which is reports true.
 func (w *world) group(is func(parley.GroupStatus) bool) *parley.GroupStatus {
-	list, err := w.B.Admin().Groups(w.Ctx, w.SQ, 0, 1000)
+	list, err := w.B.Admin().Groups(w.Ctx, w.SQ, parley.Place{}, 1000)
 	if err != nil {
 		w.Errorf("groups: %v", err)
 	}

@@ -31,7 +31,9 @@ type deviation struct {
 
 	info          func(*backend.Info)
 	conversations func(*backend.ConversationQuery)
-	withheld      func(*int)
+	withheld      func(*backend.ID, *int)
+	groups        func(*backend.GroupQuery)
+	dead          func(*backend.Place)
 	tasks         func(*backend.TaskQuery)
 
 	queue        func(*backend.QueueStatus)
@@ -65,7 +67,17 @@ var deviations = []*deviation{
 	{id: "V04", says: "a job ignores its limit", unlimited: true},
 	{id: "V04", says: "conversations are listed from the first one on",
 		conversations: func(q *backend.ConversationQuery) { q.After = backend.ID{} }},
-	{id: "V04", says: "all withheld streams are listed", withheld: func(limit *int) { *limit = 1000 }},
+	{id: "V04", says: "all withheld streams are listed", withheld: func(_ *backend.ID, limit *int) { *limit = 1000 }},
+	{id: "V04", says: "withheld streams are listed from the first one on",
+		withheld: func(after *backend.ID, _ *int) { *after = backend.ID{} }},
+	{id: "V04", says: "groups are listed from the first one on",
+		groups: func(q *backend.GroupQuery) { q.After = backend.Place{} }},
+	{id: "V04", says: "a page begins with the last group of the page before",
+		groups: func(q *backend.GroupQuery) { q.After.ID = backend.ID{} }},
+	{id: "V04", says: "groups of all states are listed",
+		groups: func(q *backend.GroupQuery) { q.State = "" }},
+	{id: "V04", says: "dead letters are listed from the newest one on",
+		dead: func(after *backend.Place) { *after = backend.Place{} }},
 	{id: "V04", says: "tasks are listed from the first one on",
 		tasks: func(q *backend.TaskQuery) { q.After = backend.ID{} }},
 	{id: "V04", says: "tasks are listed whether they run or not",
@@ -189,15 +201,25 @@ func (b *devBackend) Queues(ctx context.Context, queue int64) ([]backend.QueueSt
 }
 
 func (b *devBackend) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+	if b.d.groups != nil {
+		b.d.groups(&q)
+	}
 	list, err := b.Backend.Groups(ctx, q)
 	return each(list, b.d.group), err
 }
 
-func (b *devBackend) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
-	if b.d.withheld != nil {
-		b.d.withheld(&limit)
+func (b *devBackend) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
+	if b.d.dead != nil {
+		b.d.dead(&after)
 	}
-	list, err := b.Backend.Withheld(ctx, limit)
+	return b.Backend.DeadLetters(ctx, queue, after, limit)
+}
+
+func (b *devBackend) Withheld(ctx context.Context, after backend.ID, limit int) ([]backend.WithheldStream, error) {
+	if b.d.withheld != nil {
+		b.d.withheld(&after, &limit)
+	}
+	list, err := b.Backend.Withheld(ctx, after, limit)
 	return each(list, b.d.stream), err
 }
 

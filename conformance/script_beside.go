@@ -125,7 +125,7 @@ func init() {
 			if len(st.args) > 0 {
 				reason = s.quoted(st.next())
 			}
-			groups, err := s.B.Admin().Groups(s.Ctx, s.name(at), 0, 100)
+			groups, err := s.B.Admin().Groups(s.Ctx, s.name(at), parley.Place{}, 100)
 			i := slices.IndexFunc(groups, func(have parley.GroupStatus) bool { return have.Group == g })
 			switch {
 			case err != nil:

@@ -194,7 +194,7 @@ func (s *script) field(v any, name string) any {
 // postField reads a field of a post from the store; the state of one that is not there is "none".
 func (s *script) postField(p post, name string) any {
 	if name == "group" {
-		groups, err := s.B.Admin().Groups(s.Ctx, p.queue, 0, 100)
+		groups, err := s.B.Admin().Groups(s.Ctx, p.queue, parley.Place{}, 100)
 		s.Must(err)
 		for _, g := range groups {
 			if g.Key == p.key && (p.key != "" || g.Group == p.id) {

@@ -149,8 +149,10 @@ func (h *Handler) promote(ctx context.Context, q url.Values) (string, error) {
 		return "", err
 	}
 	said := fmt.Sprintf("%s is promoted with level %d.", id, level)
-	if g, place, err := h.findGroup(ctx, q.Get("queue"), id, 0); err == nil && g != nil {
-		said += fmt.Sprintf(" Its place is %d now.", place+1)
+	const nearby = 200
+	list, _, err := h.groupsAfter(ctx, q.Get("queue"), "", parley.Place{}, nearby)
+	if i := slices.IndexFunc(list, func(g parley.GroupStatus) bool { return g.Group == id }); err == nil && i >= 0 {
+		said += fmt.Sprintf(" Its place is %d now.", i+1)
 	}
 	return said, nil
 }
@@ -179,7 +181,7 @@ func (h *Handler) retryAll(ctx context.Context, q url.Values) (string, error) {
 
 // requeueAll requeues what the page of dead letters shows for the same filter.
 func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) {
-	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), deadLooked)
+	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 	n := 0
 	for _, x := range list {
 		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.Conversation.IsZero() {
@@ -225,7 +227,7 @@ func (h *Handler) requeue(ctx context.Context, q url.Values) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), deadLooked)
+	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 	if err != nil {
 		return "", err
 	}
@@ -351,7 +353,7 @@ func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err err
 		}
 		add("Groups", "%s", plural(len(d.Groups), "group"))
 	case do == "requeue-all":
-		dead, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), deadLooked)
+		dead, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 		if err != nil {
 			return nil, err
 		}
@@ -369,15 +371,15 @@ func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err err
 		if err != nil {
 			return nil, err
 		}
-		g, place, err := h.findGroup(ctx, q.Get("queue"), id, seenAt(q))
+		g, err := h.b.Admin().Group(ctx, q.Get("queue"), id)
+		if errors.Is(err, parley.ErrUnknownGroup) {
+			add("Group", "no message waits in it")
+			return list, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		if g == nil {
-			add("Group", "no message waits in it, or it has another place in the order by now")
-			return list, nil
-		}
-		add("Group", "%s, %s, at place %d", g.State, plural(g.Messages, "message"), place+1)
+		add("Group", "%s, %s", g.State, plural(g.Messages, "message"))
 		if name := g.Key + g.Service; name != "" {
 			add("Of", "%s", name)
 		}

@@ -64,36 +64,40 @@ func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData,
 	return d, nil
 }
 
-// blocked adds the blocked groups of a queue. They come behind all others in its order.
+// blocked adds the blocked groups of a queue.
 func (h *Handler) blocked(ctx context.Context, row queueRow, d *parkedData) error {
-	const page = 1000
-	left := row.Parked + row.Deferred
-	for from := 0; ; from += page {
-		list, err := h.b.Admin().Groups(ctx, row.Name, from, page)
-		if err != nil {
-			return err
+	const page = 500
+	for _, state := range []string{"parked", "deferred"} {
+		if d.State != "" && d.State != state {
+			continue
 		}
-		for i, g := range list {
-			if g.State == "parked" || g.State == "deferred" {
-				left--
+		var after parley.Place
+		for n, more := 0, true; more; {
+			list, rest, err := h.groupsAfter(ctx, row.Name, state, after, page)
+			if err != nil {
+				return err
 			}
-			if g.State != "parked" && g.State != "deferred" || d.State != "" && g.State != d.State || !contains(g.Reason, d.Reason) {
-				continue
+			for _, g := range list {
+				n++
+				if !contains(g.Reason, d.Reason) {
+					continue
+				}
+				if len(d.Groups) == blockedShown {
+					d.More = true
+					return nil
+				}
+				d.Groups = append(d.Groups, blockedGroup{g, row.Name, n - 1})
 			}
-			if len(d.Groups) == blockedShown {
+			if more = rest; more {
+				after = list[len(list)-1].Place
+			}
+			if more && n >= farthest {
 				d.More = true
 				return nil
 			}
-			d.Groups = append(d.Groups, blockedGroup{g, row.Name, from + i})
-		}
-		if len(list) < page || left <= 0 {
-			return nil
-		}
-		if from+page >= farthest {
-			d.More = true
-			return nil
 		}
 	}
+	return nil
 }
 
 // contains reports whether a text has a part, however that is written.
@@ -150,30 +154,26 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 		d.Queues = append(d.Queues, row.Name)
 		names[row.ID] = row.Name
 	}
-	var after parley.ID
-	if text := q.Get("after"); text != "" {
-		if after, err = parseID(text); err != nil {
-			return nil, err
-		}
+	after, err := placeOf(q.Get("after"))
+	if err != nil {
+		return nil, err
 	}
-	list, err := h.b.Admin().DeadLetters(ctx, d.Queue, deadLooked)
+	list, err := h.b.Admin().DeadLetters(ctx, d.Queue, after, deadLooked)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
 	d.Looked, d.More = len(list), len(list) == deadLooked
-	if !after.IsZero() {
-		i := slices.IndexFunc(list, func(x parley.DeadStatus) bool { return x.Message.ID == after })
-		list = list[i+1:] // from the first one, if it is gone
-	}
+	var last parley.Place
 	for _, x := range list {
 		m := x.Message
 		if !fits(x, d.Type, d.Reason) {
 			continue
 		}
 		if len(d.Letters) == deadPage {
-			d.Next = d.Letters[deadPage-1].ID.String()
+			d.Next = textOf(last)
 			break
 		}
+		last = x.Place
 		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: names[x.Queue], Type: m.Type, Key: m.Key, Conversation: m.Handle,
 			Bytes: len(m.Body), Body: h.redacted(names[x.Queue], m.Type, m.Body), Headers: backend.DecodeHeaders(m.Headers),
 			Attempts: m.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})

@@ -94,7 +94,7 @@ func fill(t testing.TB, b *parley.Broker, say texts) (f filled) {
 	_, err = b.Post(ctx, mail, welcome, parley.After(time.Hour))
 	must(err)
 	must(b.InTx(ctx, func(tx *parley.Tx) error { return tx.PromoteKey(ctx, mail, say("customer-7")) }))
-	groups, err := b.Admin().Groups(ctx, mail, 0, 10)
+	groups, err := b.Admin().Groups(ctx, mail, parley.Place{}, 10)
 	must(err)
 	for _, g := range groups {
 		switch g.State {
@@ -104,7 +104,7 @@ func fill(t testing.TB, b *parley.Broker, say texts) (f filled) {
 			f.parked = g.Group
 		}
 	}
-	dead, err := b.Admin().DeadLetters(ctx, "", 1)
+	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, 1)
 	must(err)
 	f.dead = dead[0].Message.ID
 

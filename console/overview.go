@@ -190,7 +190,7 @@ const deadSeen = 100
 // deadCount counts dead letters, up to deadSeen, by queue.
 func (h *Handler) deadCount(ctx context.Context) (map[int64]int, error) {
 	return cached(ctx, &h.cache, "dead", stale, func() (map[int64]int, error) {
-		dead, err := h.b.Admin().DeadLetters(ctx, "", deadSeen)
+		dead, err := h.b.Admin().DeadLetters(ctx, "", parley.Place{}, deadSeen)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ var views []*view
 func init() {
 	views = []*view{
 		{Name: "", Title: "Overview", live: true, read: (*Handler).readOverview},
-		{Name: "queue", Title: "Queue", params: []string{"name", "state", "from"}, target: "name", live: true, read: (*Handler).readQueue},
+		{Name: "queue", Title: "Queue", params: []string{"name", "state", "from", "after"}, target: "name", live: true, read: (*Handler).readQueue},
 		{Name: "group", Title: "Group", params: []string{"queue", "id", "at", "peek"}, target: "id", peek: "peek", read: (*Handler).readGroup},
 		{Name: "conversations", Title: "Conversations", params: []string{"after"}, live: true, read: (*Handler).readConversations},
 		{Name: "conversation", Title: "Conversation", params: []string{"id", "kept"}, target: "id", peek: "kept", read: (*Handler).readConversation},

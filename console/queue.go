@@ -16,20 +16,22 @@ import (
 // groupsShown is how many groups a page has.
 const groupsShown = 50
 
-// farthest is how far into the order of a queue pages go: reading far costs as much as reading all before it.
+// farthest is how many groups of a queue are looked at to find something in them.
 const farthest = 10000
 
 // queueData is a queue and a page of its groups.
 type queueData struct {
 	Row    queueRow
 	State  string // of the groups that are shown; empty: all
-	From   int
+	From   int    // how many groups come before the page
 	Groups []placedGroup
-	Before int // the place of the page before; -1: there is none
-	Next   int // that of the next page; zero: there is none
+	Next   string // the place behind which the next page begins; empty: there is none
 }
 
-// placedGroup is a group with its place in the order of its queue, from zero.
+// Behind is how many groups come before the next page.
+func (d *queueData) Behind() int { return d.From + len(d.Groups) }
+
+// placedGroup is a group with its number in the list, from zero.
 type placedGroup struct {
 	parley.GroupStatus
 	Place int
@@ -60,60 +62,66 @@ func (h *Handler) readQueue(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &queueData{Row: row, State: q.Get("state"), Before: -1}
+	d := &queueData{Row: row, State: q.Get("state")}
 	if from := q.Get("from"); from != "" {
-		if d.From, err = strconv.Atoi(from); err != nil || d.From < 0 || d.From > farthest {
-			return nil, badInput("from: want a number from 0 to %d", farthest)
+		if d.From, err = strconv.Atoi(from); err != nil || d.From < 0 {
+			return nil, badInput("from: want a number above zero")
 		}
+	}
+	after, err := placeOf(q.Get("after"))
+	if err != nil {
+		return nil, err
+	}
+	if after == (parley.Place{}) {
+		d.From = 0
 	}
 	if d.State != "" && !slices.Contains(groupStates, d.State) {
 		return nil, badInput("state %q: want ready, held, deferred or parked", d.State)
 	}
-	if d.State != "parked" && d.State != "deferred" || d.State == "parked" && row.Parked > 0 || d.State == "deferred" && row.Deferred > 0 {
-		d.Groups, d.Next, err = h.groupsFrom(ctx, row.Name, d.State, d.From, groupsShown)
+	list, more, err := h.groupsAfter(ctx, row.Name, d.State, after, groupsShown)
+	for i, g := range list {
+		d.Groups = append(d.Groups, placedGroup{g, d.From + i})
 	}
-	if d.From > 0 {
-		d.Before = max(0, d.From-groupsShown)
+	if more {
+		d.Next = textOf(list[len(list)-1].Place)
 	}
 	return d, err
 }
 
-// groupsFrom reads groups in a state from a place on, and returns the place of the next page. The groups that can be
-// received come first, so a state that few groups have is looked for in larger pages, until the time is over.
-func (h *Handler) groupsFrom(ctx context.Context, queue, state string, from, limit int) (groups []placedGroup, next int, err error) {
-	size := limit + 1
-	if state != "" {
-		size = 1000
-	}
-	for at := from; ; at += size {
-		list, err := h.b.Admin().Groups(ctx, queue, at, size)
+// groupsAfter reads groups in a state that stand after a place, and whether there are more.
+func (h *Handler) groupsAfter(ctx context.Context, queue, state string, after parley.Place, limit int) (groups []parley.GroupStatus, more bool, err error) {
+	for len(groups) <= limit {
+		list, err := h.b.Admin().GroupsIn(ctx, queue, state, after, limit+1-len(groups))
 		if err != nil {
-			return nil, 0, err
+			return nil, false, err
 		}
-		for i, g := range list {
-			if state != "" && g.State != state {
-				continue
-			}
-			if len(groups) == limit {
-				return groups, at + i, nil
-			}
-			groups = append(groups, placedGroup{g, at + i})
+		if len(list) == 0 {
+			return groups, false, nil
 		}
-		if len(list) < size {
-			return groups, 0, nil
-		}
-		if at+size >= farthest {
-			return groups, 0, nil
-		}
+		groups, after = append(groups, list...), list[len(list)-1].Place
 	}
+	return groups[:limit], true, nil
+}
+
+// placeOf reads a place in a list from a link; none is the beginning.
+func placeOf(text string) (p parley.Place, err error) {
+	if text != "" && p.UnmarshalText([]byte(text)) != nil {
+		err = badInput("after: %q is no place in a list", text)
+	}
+	return p, err
+}
+
+func textOf(p parley.Place) string {
+	text, _ := p.MarshalText() // it never fails
+	return string(text)
 }
 
 // groupData is a group with its conversations and, if they were asked for, its messages.
 type groupData struct {
 	Queue    string
 	ID       parley.ID
-	Group    *parley.GroupStatus // nil: no message waits in it, or it is far down the order
-	Place    int                 // in the order
+	Group    *parley.GroupStatus // nil: no message waits in it
+	Place    int                 // in the list from which the link came, below zero if it is not known
 	Sides    []side
 	Peeked   bool
 	Messages []message
@@ -213,7 +221,8 @@ func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
 		return nil, err
 	}
 	d := &groupData{Queue: row.Name, ID: id, Peeked: q.Get("peek") != "", Bodies: h.opt.Redact != nil}
-	if d.Group, d.Place, err = h.findGroup(ctx, row.Name, id, seenAt(q)); err != nil {
+	d.Place = seenAt(q)
+	if d.Group, err = h.b.Admin().Group(ctx, row.Name, id); err != nil && !errors.Is(err, parley.ErrUnknownGroup) {
 		return nil, err
 	}
 	list, err := h.b.Admin().Conversations(ctx, parley.ConversationQuery{Group: id, Limit: 50})
@@ -226,33 +235,11 @@ func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
 	return d, h.peek(ctx, d)
 }
 
-// nearby is how many groups are read to find one: those around the place at which it was seen, and the first ones.
-const nearby = 200
-
-// findGroup looks for a group where it was seen, and then among the first ones of a queue. Reading a group counts its
-// messages, so it does not look at all of them.
-func (h *Handler) findGroup(ctx context.Context, queue string, id parley.ID, seen int) (*parley.GroupStatus, int, error) {
-	from := max(0, min(seen, farthest)-nearby/2)
-	for {
-		list, err := h.b.Admin().Groups(ctx, queue, from, nearby)
-		if err != nil {
-			return nil, 0, err
-		}
-		if i := slices.IndexFunc(list, func(g parley.GroupStatus) bool { return g.Group == id }); i >= 0 {
-			return &list[i], from + i, nil
-		}
-		if from == 0 {
-			return nil, 0, nil
-		}
-		from = 0
-	}
-}
-
 // seenAt is the place of a group when the link to its page was made.
 func seenAt(q url.Values) int {
 	n, err := strconv.Atoi(q.Get("at"))
 	if err != nil {
-		return 0
+		return -1
 	}
 	return n
 }

@@ -188,7 +188,7 @@ func TestWrongInput(t *testing.T) {
 	fill(t, b, plainTexts)
 	s := serve(t, b, nil)
 	for path, want := range map[string]int{
-		"/queue": 404, "/queue?name=none": 404, "/queue?name=mail&from=-1": 400, "/queue?name=mail&from=x": 400, "/queue?name=mail&from=999999999": 400,
+		"/queue": 404, "/queue?name=none": 404, "/queue?name=mail&from=-1": 400, "/queue?name=mail&from=x": 400, "/queue?name=mail&after=x": 400,
 		"/queue?name=mail&state=odd": 400, "/group?queue=mail": 400, "/group?queue=mail&id=7": 400, "/group?queue=none&id=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": 404,
 		"/conversation?id=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": 404, "/conversation?id=x": 400, "/conversations?after=x": 400, "/dead?after=x": 400,
 		"/dead?queue=none": 404, "/parked?queue=none": 404, "/parked?state=odd": 400, "/plan?name=none": 404, "/plan?name=nightly&after=x": 400, "/nothing": 404, "/static/none": 404,

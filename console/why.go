@@ -194,7 +194,7 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 			return err
 		}
 	}
-	dead, err := h.b.Admin().DeadLetters(ctx, "", deadLooked)
+	dead, err := h.b.Admin().DeadLetters(ctx, "", parley.Place{}, deadLooked)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 		}
 		after := ""
 		if i > 0 {
-			after = dead[i-1].Message.ID.String()
+			after = textOf(dead[i-1].Place)
 		}
 		d.add("dead letter", x.Message.ID.String(), x.Reason, "dead"+query(url.Values{"after": {after}}, []string{"after"}))
 	}
@@ -276,20 +276,19 @@ func (h *Handler) searchKeys(ctx context.Context, d *searchData) error {
 	}
 	const page = 1000
 	for _, q := range queues {
-		hits := 0
-		for from := 0; from < farthest && hits < hitsShown; from += page {
-			list, err := h.b.Admin().Groups(ctx, q.Name, from, page)
-			if err != nil {
+		var after parley.Place
+		for at, hits, more := 0, 0, true; more && at < farthest && hits < hitsShown; {
+			var list []parley.GroupStatus
+			if list, more, err = h.groupsAfter(ctx, q.Name, "", after, page); err != nil {
 				return err
 			}
-			for i, g := range list {
+			for _, g := range list {
 				if g.Key != "" && contains(g.Key, d.Query) && hits < hitsShown {
-					d.add("key", g.Key, fmt.Sprintf("%s, %s in queue %s", g.State, plural(g.Messages, "message"), q.Name), link("group", "queue", q.Name, "id", g.Group.String(), "at", strconv.Itoa(from+i)))
+					d.add("key", g.Key, fmt.Sprintf("%s, %s in queue %s", g.State, plural(g.Messages, "message"), q.Name),
+						link("group", "queue", q.Name, "id", g.Group.String(), "at", strconv.Itoa(at)))
 					hits++
 				}
-			}
-			if len(list) < page {
-				break
+				at, after = at+1, g.Place
 			}
 		}
 	}

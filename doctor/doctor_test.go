@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/doctor"
 )
@@ -41,6 +43,68 @@ func TestManyBlocked(t *testing.T) {
 	must(err)
 	if len(found) != 101 || found[99].Code != "group.parked" || found[100].Code != "more" {
 		t.Errorf("%d findings, at last %v", len(found), found[len(found)-1])
+	}
+}
+
+// lists counts what is listed of a store.
+type lists struct {
+	parley.Backend
+	calls, groups int
+}
+
+func (l *lists) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+	list, err := l.Backend.Groups(ctx, q)
+	l.calls, l.groups = l.calls+1, l.groups+len(list)
+	return list, err
+}
+
+// TestManyWaiting: of many groups that wait, and many queues, the diagnosis lists none, and a list of
+// parked groups none of those that wait.
+func TestManyWaiting(t *testing.T) {
+	ctx := t.Context()
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	be, err := backend.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "doctor.db"))
+	must(err)
+	l := &lists{Backend: be}
+	b, err := parley.New(ctx, l, &parley.Options{NoMaintenance: true})
+	must(err)
+	defer b.Close()
+	must(b.Migrate(ctx))
+	const many = 2000
+	var queues []parley.Queue
+	var posts []parley.Posting
+	for i := range many {
+		queues = append(queues, parley.Queue{Name: fmt.Sprint("queue ", i)})
+		posts = append(posts, parley.Posting{Options: []parley.PostOption{parley.Key(fmt.Sprint("key ", i))}})
+	}
+	must(b.Define(ctx, parley.Catalog{Queues: queues}))
+	_, err = b.PostBatch(ctx, "queue 7", posts)
+	must(err)
+	d, err := b.Receive(ctx, "queue 7", nil)
+	must(err)
+	must(d.Park(ctx, errors.New("no")))
+	*l = lists{Backend: be}
+	found, err := doctor.Diagnose(ctx, b, "")
+	must(err)
+	parked := 0
+	for _, f := range found {
+		if f.Code == "group.parked" {
+			parked++
+		}
+	}
+	if parked != 1 || l.calls != 1 || l.groups != 1 {
+		t.Errorf("of one parked group among %d others, %d findings; %d groups in %d lists, want one of each", many-1, parked, l.groups, l.calls)
+	}
+	*l = lists{Backend: be}
+	list, err := b.Admin().Parked(ctx, "queue 7", parley.Place{}, 10)
+	must(err)
+	if len(list) != 1 || l.groups != 1 {
+		t.Errorf("%d parked groups of %d that were listed, want one of one", len(list), l.groups)
 	}
 }
 

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,41 +66,30 @@ const longDeploy = time.Hour
 // longInHand is how long a batch is in hand before doctor mentions it.
 const longInHand = 10 * time.Second
 
-// groups looks at the blocked and held groups of a queue.
+// groups looks at the blocked and held groups of a queue, if there are any.
 func (d *diagnosis) groups(ctx context.Context, q parley.QueueStatus) error {
 	const most = 100
 	found := 0
-	return d.eachGroup(ctx, q, func(g parley.GroupStatus, before int) bool {
-		if g.State == "ready" {
-			return true
+	for _, x := range []struct {
+		state  string
+		groups int // or more
+	}{{"held", q.Leased}, {"deferred", q.Deferred}, {"parked", q.Parked}} {
+		if x.groups == 0 {
+			continue
 		}
-		if found++; found > most {
-			d.add(false, codeMore, objQueue(q.Name), "parley groups "+q.Name, "there may be more than %d groups that are blocked or held", most)
-			return false
-		}
-		d.group(g, q)
-		return true
-	})
-}
-
-// eachGroup calls f for each group with messages, and how many come before it,
-// until f returns false.
-func (d *diagnosis) eachGroup(ctx context.Context, q parley.QueueStatus, f func(g parley.GroupStatus, before int) bool) error {
-	const page = 500
-	for offset := 0; ; offset += page {
-		list, err := d.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Offset: offset, Limit: page})
+		list, err := d.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, State: x.state, Limit: min(x.groups, most-found) + 1})
 		if err != nil {
 			return err
 		}
-		for i, g := range list {
-			if !f(g, offset+i) {
+		for _, g := range list {
+			if found++; found > most {
+				d.add(false, codeMore, objQueue(q.Name), "parley groups "+q.Name, "there may be more than %d groups that are blocked or held", most)
 				return nil
 			}
-		}
-		if len(list) < page {
-			return nil
+			d.group(g, q)
 		}
 	}
+	return nil
 }
 
 func (d *diagnosis) group(g parley.GroupStatus, q parley.QueueStatus) {
@@ -147,8 +138,11 @@ func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
 			}
 		}
 	}
+	if known, err := d.waits(ctx, group); err != nil || known {
+		return err
+	}
 	for _, q := range d.queues {
-		if known, err := d.inQueue(ctx, q, id, group); err != nil || known {
+		if known, err := d.isPost(ctx, q, id); err != nil || known {
 			return err
 		}
 	}
@@ -161,7 +155,7 @@ func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
 	if len(d.found) > 0 {
 		return nil
 	}
-	promotions, err := d.be.Promotions(ctx, backend.CountLimit)
+	promotions, err := d.be.Promotions(ctx, backend.ID{}, backend.CountLimit)
 	if err != nil {
 		return err
 	}
@@ -178,45 +172,67 @@ func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
 	return nil
 }
 
-// inQueue looks for a group, and for a post that is not in a group's queue now.
-func (d *diagnosis) inQueue(ctx context.Context, q parley.QueueStatus, id, group parley.ID) (known bool, err error) {
+// waits looks for a group with messages.
+func (d *diagnosis) waits(ctx context.Context, group parley.ID) (known bool, err error) {
+	list, err := d.be.Groups(ctx, backend.GroupQuery{Group: group, Limit: 1})
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	g := list[0]
+	i := slices.IndexFunc(d.queues, func(q parley.QueueStatus) bool { return q.ID == g.Queue })
+	if i < 0 {
+		return false, nil
+	}
+	q := d.queues[i]
+	d.queue(q)
+	if g.State != "ready" {
+		d.group(g, q)
+		return true, nil
+	}
+	return true, d.ready(ctx, g, q)
+}
+
+// isPost looks for a post that is not in a group's queue now.
+func (d *diagnosis) isPost(ctx context.Context, q parley.QueueStatus, id parley.ID) (known bool, err error) {
 	p, err := d.be.PostStatus(ctx, q.ID, id)
 	switch {
-	case err != nil && !errors.Is(err, parley.ErrNotPending):
+	case errors.Is(err, parley.ErrNotPending):
+		return false, nil
+	case err != nil:
 		return false, err
-	case err == nil && p.State == "delayed":
+	case p.State == "delayed":
 		d.add(false, codeDelayed, "post "+id.String(), "", "it joins %s in %s", objQueue(q.Name), round(p.Due))
 		return true, nil
-	case err == nil && p.State == "processed":
+	case p.State == "processed":
 		d.add(false, codeProcessed, "post "+id.String(), "", "it was processed, and is kept")
 		return true, nil
 	}
-	err = d.eachGroup(ctx, q, func(g parley.GroupStatus, before int) bool {
-		if g.Group != group {
-			return true
-		}
-		known = true
-		d.queue(q)
-		if g.State != "ready" {
-			d.group(g, q)
-		} else {
-			err = d.ready(ctx, g, q, before)
-		}
-		return false
-	})
-	return known, err
+	return false, nil
 }
 
 // ready says whether a group can be received or is held by an open transaction.
-func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus, before int) error {
+func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) error {
 	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
 	if d.be.Capabilities().HoldsInTransaction && !q.Disabled {
 		if free, err := d.free(ctx, g, q); err != nil || !free {
 			return err
 		}
 	}
-	d.add(false, codeReady, obj, "parley promote "+g.Group.String()+" puts it first", "ready, with %d messages; %d groups come before it", g.Messages, before)
-	return nil
+	before, err := d.before(ctx, g, q)
+	if err == nil {
+		d.add(false, codeReady, obj, "parley promote "+g.Group.String()+" puts it first", "ready, with %d messages; %s groups come before it", g.Messages, before)
+	}
+	return err
+}
+
+// before counts the groups before one, as far as that takes a moment.
+func (d *diagnosis) before(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (string, error) {
+	const most = 500
+	list, err := d.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Limit: most})
+	if n := slices.IndexFunc(list, func(x parley.GroupStatus) bool { return x.Group == g.Group }); n >= 0 {
+		return strconv.Itoa(n), err
+	}
+	return fmt.Sprintf("%d or more", len(list)), err
 }
 
 // free tries to take a group, and says who may have it.
@@ -250,7 +266,7 @@ func (d *diagnosis) free(ctx context.Context, g parley.GroupStatus, q parley.Que
 
 // withheld looks at messages that wait for their target.
 func (d *diagnosis) withheld(ctx context.Context) error {
-	list, err := backend.Offered(d.be.Withheld(ctx, 100))
+	list, err := backend.Offered(d.be.Withheld(ctx, backend.ID{}, 100))
 	for _, s := range list {
 		if err := d.heldBack(ctx, s); err != nil {
 			return err
@@ -295,7 +311,7 @@ func (d *diagnosis) heldBack(ctx context.Context, s parley.WithheldStream) error
 
 // promotions looks for promotions that have no effect any more.
 func (d *diagnosis) promotions(ctx context.Context) error {
-	list, err := backend.Offered(d.be.Promotions(ctx, backend.CountLimit))
+	list, err := backend.Offered(d.be.Promotions(ctx, backend.ID{}, backend.CountLimit))
 	for _, p := range list {
 		if p.Ended {
 			d.promotion(p)
@@ -312,7 +328,7 @@ func (d *diagnosis) promotion(p backend.PromotionStatus) {
 
 // dead looks for dead letters by the id of the message or its group.
 func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
-	list, err := backend.Offered(d.be.DeadLetters(ctx, 0, 1000))
+	list, err := backend.Offered(d.be.DeadLetters(ctx, 0, backend.Place{}, 1000))
 	for _, x := range list {
 		if x.Message.ID == id || x.Message.Group == id {
 			d.add(true, codeDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)

@@ -90,7 +90,7 @@ func (k *Kit) Posted(queue string) []Sent {
 	if !errors.Is(err, errStays) {
 		k.must("look into a queue", err)
 	}
-	groups, err := k.Broker.Admin().Groups(k.own, queue, 0, 1000)
+	groups, err := k.Broker.Admin().Groups(k.own, queue, parley.Place{}, 1000)
 	k.must("look at the groups of a queue", err)
 	for _, g := range groups {
 		if g.State == "deferred" || g.State == "parked" {

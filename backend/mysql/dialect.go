@@ -35,6 +35,14 @@ func token(verb, arg string) (string, bool) {
 			return "FORCE INDEX (blocked)", true
 		}
 		return "FORCE INDEX (place)", true
+	case "at", "under":
+		// The indexes have it as urgency, with the other sign.
+		x, _, qualified := strings.Cut(arg, ".")
+		column, compare := "urgency", map[string]string{"at": " = -?", "under": " > -?"}[verb]
+		if qualified {
+			column = x + "." + column
+		}
+		return column + compare, true
 	case "new":
 		// IGNORE waits for a transaction that has inserted the same key and not yet
 		// committed, and then inserts nothing or the row. There is nothing else in these rows

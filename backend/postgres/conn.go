@@ -274,7 +274,8 @@ func (d *direct) release() {
 
 // plain runs a statement without having it compiled (jit): one that may read ten
 // thousand rows looks so costly that compiling it, which takes up to a second, is
-// thought to pay.
+// thought to pay. Nor is a table read whole instead of an index: for each of many queues
+// that would be once too often.
 func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	if d.tx == nil {
 		tx, cancel, err := d.p.beginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -282,7 +283,7 @@ func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.
 			return nil, err
 		}
 		d.tx = &transaction{p: d.p, tx: tx, cancel: cancel}
-		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
+		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off; SET LOCAL enable_seqscan = off"); err != nil {
 			return nil, err
 		}
 	}
@@ -304,7 +305,7 @@ func (d *direct) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sq
 }
 
 func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
-	if all := d.p.store.Q(); d.tx != nil || q == all.QueueStatus || q == all.ListReady {
+	if all := d.p.store.Q(); d.tx != nil || q == all.QueueStatus || q == all.ListReady || q == all.ListReadyAfter {
 		return d.plain(ctx, q, args)
 	}
 	if s := d.p.statement(q); s != nil {

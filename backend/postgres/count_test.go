@@ -72,7 +72,7 @@ func TestKinds(t *testing.T) {
 		{nil, "f", 1, "both have been"},
 		{[]func(){key("g")}, "g", 1, "streams alone again"},
 		{[]func(){key("h"), key("i"), func() {
-			groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QP, Limit: 2, WaitingOnly: true})
+			groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QP, Limit: 2, State: "ready"})
 			f.OK(err)
 			f.Do(func(tx backend.Tx) error {
 				return tx.Promote(f.Ctx, backend.Promotion{Group: groups[1].Group, Level: 1})

@@ -129,7 +129,7 @@ func TestSettings(t *testing.T) {
 			if err := w.Drain(ctx); err != nil {
 				t.Error(err)
 			}
-			groups, err := b.Admin().Parked(ctx, "q", 10)
+			groups, err := b.Admin().Parked(ctx, "q", parley.Place{}, 10)
 			if err != nil || len(groups) != 1 || !strings.Contains(groups[0].Reason, text) {
 				t.Fatalf("%s: %s, by a handler: parked are %+v, %v; want a reason with %q", driver, setting, groups, err, text)
 			}

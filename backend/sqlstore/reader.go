@@ -1,12 +1,11 @@
 package sqlstore
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"database/sql"
 	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -47,143 +46,54 @@ func (s *Store) Queues(ctx context.Context, queue int64) (list []backend.QueueSt
 	return list, err
 }
 
-// ranked is a group or post with its place in an order.
-type ranked struct {
-	id   backend.ID
-	post bool
-	place
-}
-
-func (r run) ranked(ctx context.Context, q *Stmt, args ...any) (list []ranked, err error) {
-	err = r.Rows(ctx, func(rows *sql.Rows) error {
-		var x ranked
-		err := rows.Scan(ID(&x.id), &x.priority, &x.since)
-		list = append(list, x)
-		return err
-	}, q, args...)
-	return list, err
-}
-
 // Groups implements backend.Reader.
 func (s *Store) Groups(ctx context.Context, q backend.GroupQuery) (list []backend.GroupStatus, err error) {
+	q.Limit = max(q.Limit, 1)
 	err = s.reading(ctx, func(r run) error {
-		page, err := r.groupPage(ctx, q)
-		for _, x := range page {
-			if err != nil {
-				return err
-			}
-			var g *backend.GroupStatus
-			if g, err = r.groupStatus(ctx, x); g != nil {
+		if !q.Group.IsZero() {
+			g, err := r.groupAlone(ctx, q.Group)
+			if g != nil && g.Messages > 0 {
 				list = append(list, *g)
 			}
+			return err
 		}
-		return err
+		for len(list) == 0 { // all of a page may be gone
+			page, err := r.groupPage(ctx, q)
+			if err != nil || len(page) == 0 {
+				return err
+			}
+			for _, x := range page {
+				g, err := r.groupStatus(ctx, x)
+				if err != nil {
+					return err
+				}
+				if g != nil && g.Queue == q.Queue && (q.State == "" || q.State == g.State) {
+					list = append(list, *g)
+				}
+			}
+			q.After = page[len(page)-1].Place
+		}
+		return nil
 	})
 	return list, err
 }
 
-// groupPage lists the groups of a page. Every list is read from its index up to
-// the end of the page, so a page costs as much as those before it.
-func (r run) groupPage(ctx context.Context, q backend.GroupQuery) (page []ranked, err error) {
-	end := q.Offset + max(q.Limit, 1)
-	seen := make(map[backend.ID]bool)
-	add := func(list []ranked, post bool) {
-		for _, x := range list {
-			if !seen[x.id] {
-				seen[x.id] = true
-				x.post = x.post || post
-				page = append(page, x)
-			}
-		}
-	}
-	err = r.Rows(ctx, func(rows *sql.Rows) error {
-		var x ranked
-		var level int
-		var sticky bool
-		err := rows.Scan(ID(&x.id), &level, Bool(&sticky), Bool(&x.post))
-		add([]ranked{x}, false)
-		return err
-	}, r.s.q.ListPromoted, q.Queue, q.WaitingOnly, q.WaitingOnly, end)
-	if err != nil {
-		return nil, err
-	}
-	if len(page) < end {
-		ready, err := r.readyGroups(ctx, q, end+len(page))
-		if err != nil {
-			return nil, err
-		}
-		posts, err := r.ranked(ctx, r.s.q.ListPosts, q.Queue, q.WaitingOnly, end+len(page))
-		if err != nil {
-			return nil, err
-		}
-		for i := range posts {
-			posts[i].post = true
-		}
-		both := append(ready, posts...)
-		slices.SortStableFunc(both, func(a, b ranked) int {
-			return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.since, b.since))
-		})
-		add(both, false)
-	}
-	if len(page) < end && !q.WaitingOnly {
-		for _, x := range []struct {
-			q    *Stmt
-			post bool
-		}{{r.s.q.ListBlocked, false}, {r.s.q.ListBlockedPosts, true}} {
-			var blocked []ranked
-			err := r.Rows(ctx, func(rows *sql.Rows) error {
-				var g ranked
-				err := rows.Scan(ID(&g.id), &g.since)
-				blocked = append(blocked, g)
-				return err
-			}, x.q, q.Queue, end)
-			if err != nil {
-				return nil, err
-			}
-			add(blocked, x.post)
-		}
-	}
-	return page[min(q.Offset, len(page)):min(end, len(page))], nil
-}
-
-// readyGroups lists at least n groups in ready order, if there are as many, by
-// their best markers.
-func (r run) readyGroups(ctx context.Context, q backend.GroupQuery, n int) (groups []ranked, err error) {
-	for limit := 2 * n; ; limit *= 4 {
-		markers, err := r.ranked(ctx, r.s.q.ListReady, q.Queue, q.WaitingOnly, limit)
-		if err != nil {
-			return nil, err
-		}
-		seen := make(map[backend.ID]bool)
-		groups = groups[:0]
-		for _, m := range markers {
-			if !seen[m.id] {
-				seen[m.id] = true
-				groups = append(groups, m)
-			}
-		}
-		if len(groups) >= n || len(markers) < limit {
-			return groups, nil
-		}
-	}
-}
-
 // groupStatus describes a group or post, nil if it has vanished.
-func (r run) groupStatus(ctx context.Context, x ranked) (*backend.GroupStatus, error) {
-	g := backend.GroupStatus{Group: x.id, Post: x.post}
+func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, error) {
+	g := backend.GroupStatus{Group: x.ID, Post: x.post, Place: x.Place}
 	var level sql.NullInt64
 	var lease, held, since, until, now, oldest int64
 	var blocked int
-	state := []any{&lease, &held, Text(&g.Owner), &blocked, &since, &until, Text(&g.Reason), &now, &level, Bool(&g.Sticky), Int(&g.Priority)}
+	state := []any{&g.Queue, &lease, &held, Text(&g.Owner), &blocked, &since, &until, Text(&g.Reason), &now, &level, Bool(&g.Sticky), Int(&g.Priority)}
 	var found bool
 	var err error
 	if x.post {
-		found, err = r.Row(ctx, append(state, &oldest), r.s.q.PostDetail, x.id)
+		found, err = r.Row(ctx, append(state, &oldest), r.s.q.PostDetail, x.ID)
 		g.Messages = 1
 	} else {
-		found, err = r.Row(ctx, append([]any{&g.Service, &g.Key}, state...), r.s.q.GroupDetail, x.id)
+		found, err = r.Row(ctx, append([]any{&g.Service, &g.Key}, state...), r.s.q.GroupDetail, x.ID)
 		if err == nil && found {
-			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest)}, r.s.q.GroupCount, x.id)
+			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest)}, r.s.q.GroupCount, x.ID)
 		}
 	}
 	if err != nil || !found {
@@ -273,7 +183,7 @@ func (r run) conversation(ctx context.Context, handle backend.ID) (*backend.Conv
 }
 
 // Withheld implements backend.Reader.
-func (s *Store) Withheld(ctx context.Context, limit int) (list []backend.WithheldStream, err error) {
+func (s *Store) Withheld(ctx context.Context, after backend.ID, limit int) (list []backend.WithheldStream, err error) {
 	err = s.reading(ctx, func(r run) error {
 		err := r.Rows(ctx, func(rows *sql.Rows) error {
 			var w backend.WithheldStream
@@ -285,7 +195,7 @@ func (s *Store) Withheld(ctx context.Context, limit int) (list []backend.Withhel
 			}
 			list = append(list, w)
 			return err
-		}, s.q.ListWithheld, max(limit, 1))
+		}, s.q.ListWithheld, after, max(limit, 1))
 		if err != nil {
 			return err
 		}
@@ -327,10 +237,14 @@ func (s *Store) Retained(ctx context.Context, handle backend.ID) (list []backend
 }
 
 // DeadLetters implements backend.Reader.
-func (s *Store) DeadLetters(ctx context.Context, queue int64, limit int) (list []backend.DeadStatus, err error) {
-	stmt, args := s.q.ListDead, []any{max(limit, 1)}
+func (s *Store) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) (list []backend.DeadStatus, err error) {
+	died, id := int64(math.MaxInt64), backend.ID(bytes.Repeat([]byte{0xff}, len(backend.ID{})))
+	if after != (backend.Place{}) {
+		died, id = -after.Since, after.ID
+	}
+	stmt, args := s.q.ListDead, []any{died, died, id, max(limit, 1)}
 	if queue != 0 {
-		stmt, args = s.q.ListDeadOf, []any{queue, max(limit, 1)}
+		stmt, args = s.q.ListDeadOf, append([]any{queue}, args...)
 	}
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
@@ -343,6 +257,7 @@ func (s *Store) DeadLetters(ctx context.Context, queue int64, limit int) (list [
 				&d.Reason, &died, &now)
 			m.Enqueued = time.UnixMicro(since)
 			d.Age = span(died, now)
+			d.Place = backend.Place{Since: -died, ID: m.ID} // the newest first
 			list = append(list, d)
 			return err
 		}, stmt, args...)
@@ -389,14 +304,14 @@ func (s *Store) PostStatus(ctx context.Context, queue int64, id backend.ID) (p *
 }
 
 // Promotions implements backend.Reader.
-func (s *Store) Promotions(ctx context.Context, limit int) (list []backend.PromotionStatus, err error) {
+func (s *Store) Promotions(ctx context.Context, after backend.ID, limit int) (list []backend.PromotionStatus, err error) {
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var p backend.PromotionStatus
 			err := rows.Scan(ID(&p.Group), &p.Queue, &p.Level, Bool(&p.Sticky), Bool(&p.Ended))
 			list = append(list, p)
 			return err
-		}, s.q.ListPromotions, max(limit, 1))
+		}, s.q.ListPromotions, after, max(limit, 1))
 	})
 	return list, err
 }

@@ -193,6 +193,10 @@ func (d *Dialect) defaultToken(verb, arg string) (text string, ok bool) {
 	case "behind", "after": // those behind a place, by a column that is due or another one
 		due, id, _ := strings.Cut(arg, " ")
 		return due + " >= ? AND (" + due + " > ? OR " + id + " > ?)", true
+	case "at": // a rank by which a list is walked along,
+		return arg + " = ?", true
+	case "under": // and the less urgent ones
+		return arg + " < ?", true
 	case "convert": // a parameter, whose type the engine may have to be told
 		return arg[:1], true
 	case "until": // until when the owner o has its locks

@@ -110,7 +110,7 @@ func (m *board) lookAtQueues(s *seen) error {
 
 func (m *board) lookAtGroups(s *seen, queue string) (err error) {
 	s.head = strings.Split(groupColumns, "\t")
-	s.groups, err = m.watch.b.Admin().Groups(m.ctx, queue, 0, groupsShown)
+	s.groups, err = m.watch.b.Admin().Groups(m.ctx, queue, parley.Place{}, groupsShown)
 	for _, g := range s.groups {
 		s.add(g.Group.String(), groupRow(g)...)
 	}

@@ -131,7 +131,7 @@ func TestTopOnTerminal(t *testing.T) {
 	s.types("j")
 	s.types("r", "is ready again")
 	slow.Eventually(t, 20*time.Second, fmt.Sprintf("group %s is not parked any more", group), func() (any, bool) {
-		list, err := b.Admin().Parked(t.Context(), "work", 10)
+		list, err := b.Admin().Parked(t.Context(), "work", parley.Place{}, 10)
 		return err, err == nil && len(list) == 0
 	})
 	s.types("q")

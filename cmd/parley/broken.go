@@ -103,6 +103,28 @@ func (c *call) sure(f *filter, question string, n int) error {
 // manyAtOnce is how many groups or dead letters are listed and acted on at once.
 const manyAtOnce = 10000
 
+// pageOf is how many of them are read at a time.
+const pageOf = 500
+
+// pages reads page after page of a list.
+func pages[T any](read func(after parley.Place) ([]T, parley.Place, error)) (all []T, err error) {
+	for after := (parley.Place{}); len(all) < manyAtOnce; {
+		page, last, err := read(after)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all, after = append(all, page...), last
+	}
+	return all, nil
+}
+
+func lastPlace[T any](list []T, of func(T) parley.Place) (last parley.Place) {
+	if n := len(list); n > 0 {
+		last = of(list[n-1])
+	}
+	return last
+}
+
 // parkedGroup is a group with the name of its queue.
 type parkedGroup struct {
 	Queue string
@@ -119,7 +141,13 @@ func parkedGroups(ctx context.Context, b *parley.Broker, f *filter) ([]parkedGro
 	queues, err := b.Admin().Queues(ctx, names...)
 	found := []parkedGroup{}
 	for _, q := range queues {
-		list, err := b.Admin().Parked(ctx, q.Name, manyAtOnce)
+		if q.Parked == 0 {
+			continue
+		}
+		list, err := pages(func(after parley.Place) ([]parley.GroupStatus, parley.Place, error) {
+			list, err := b.Admin().Parked(ctx, q.Name, after, pageOf)
+			return list, lastPlace(list, func(g parley.GroupStatus) parley.Place { return g.Place }), err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -321,7 +349,10 @@ func deadLetters(ctx context.Context, b *parley.Broker, f *filter) ([]deadLetter
 	for _, q := range queues {
 		names[q.ID] = q.Name
 	}
-	letters, err := b.Admin().DeadLetters(ctx, f.queue, manyAtOnce)
+	letters, err := pages(func(after parley.Place) ([]parley.DeadStatus, parley.Place, error) {
+		list, err := b.Admin().DeadLetters(ctx, f.queue, after, pageOf)
+		return list, lastPlace(list, func(d parley.DeadStatus) parley.Place { return d.Place }), err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -98,14 +98,14 @@ func TestDoctor(t *testing.T) {
 	if got := codes("empty"); len(got) != 0 {
 		t.Errorf("of an empty queue doctor finds %v", got)
 	}
-	parked, err := b.Admin().Parked(t.Context(), "work", 10)
+	parked, err := b.Admin().Parked(t.Context(), "work", parley.Place{}, 10)
 	if err != nil || len(parked) != 1 {
 		t.Fatalf("%d parked, %v", len(parked), err)
 	}
 	if got := codes(parked[0].Group.String()); !slices.Contains(got, "group.parked") || slices.Contains(got, "group.held") {
 		t.Errorf("of the parked group doctor finds %v", got)
 	}
-	dead, err := b.Admin().DeadLetters(t.Context(), "work", 10)
+	dead, err := b.Admin().DeadLetters(t.Context(), "work", parley.Place{}, 10)
 	if err != nil || len(dead) != 1 {
 		t.Fatalf("%d dead letters, %v", len(dead), err)
 	}
@@ -205,7 +205,7 @@ func TestParked(t *testing.T) {
 // onlyParked is the one group that is parked.
 func onlyParked(t *testing.T, b *parley.Broker) parley.ID {
 	t.Helper()
-	list, err := b.Admin().Parked(t.Context(), "work", 10)
+	list, err := b.Admin().Parked(t.Context(), "work", parley.Place{}, 10)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d parked, %v", len(list), err)
 	}
@@ -217,7 +217,7 @@ func TestParkedVerbs(t *testing.T) {
 	db, b := ward(t)
 	g := onlyParked(t, b)
 	works(t, "parked", "skip", g.String(), "--yes", "--db", db)
-	dead, err := b.Admin().DeadLetters(t.Context(), "work", 10)
+	dead, err := b.Admin().DeadLetters(t.Context(), "work", parley.Place{}, 10)
 	if err != nil || len(dead) != 2 {
 		t.Errorf("after skip there are %d dead letters, %v", len(dead), err)
 	}
@@ -229,7 +229,7 @@ func TestParkedVerbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	works(t, "parked", "retry", "--queue", "work", "--db", db)
-	if list, _ := b.Admin().Parked(t.Context(), "work", 10); len(list) != 0 {
+	if list, _ := b.Admin().Parked(t.Context(), "work", parley.Place{}, 10); len(list) != 0 {
 		t.Errorf("after retry %d groups are parked", len(list))
 	}
 	if d, err = b.Receive(t.Context(), "work", &parley.ReceiveOptions{Group: g}); err != nil {
@@ -266,7 +266,7 @@ func TestDead(t *testing.T) {
 	if err != nil {
 		t.Fatalf("what was put back is not received: %v", err)
 	}
-	if list, _ := b.Admin().DeadLetters(t.Context(), "work", 10); len(list) != 0 {
+	if list, _ := b.Admin().DeadLetters(t.Context(), "work", parley.Place{}, 10); len(list) != 0 {
 		t.Errorf("%d dead letters after requeue", len(list))
 	}
 }

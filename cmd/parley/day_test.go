@@ -193,7 +193,7 @@ func (d *day) delayedAndRecurring() {
 // groupOf is the group of a key.
 func (d *day) groupOf(key string) string {
 	d.t.Helper()
-	list, err := d.b.Admin().Groups(d.t.Context(), "orders", 0, 100)
+	list, err := d.b.Admin().Groups(d.t.Context(), "orders", parley.Place{}, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}

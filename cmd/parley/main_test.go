@@ -64,7 +64,7 @@ func database(t *testing.T) (db string, groups []parley.ID) {
 			t.Fatal(err)
 		}
 	}
-	list, err := b.Admin().Groups(ctx, "work", 0, 10)
+	list, err := b.Admin().Groups(ctx, "work", parley.Place{}, 10)
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%d groups, %v", len(list), err)
 	}

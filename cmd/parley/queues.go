@@ -37,20 +37,26 @@ func (c *call) status() *cobra.Command {
 }
 
 func (c *call) groups() *cobra.Command {
-	var offset, limit int
+	var limit int
+	var after parley.Place
 	cmd := c.verb("groups QUEUE", "List a queue's groups in the order in which they will be received", "parley groups orders --limit 20",
 		cobra.ExactArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
-			list, err := b.Admin().Groups(ctx, args[0], offset, limit)
+			list, err := b.Admin().Groups(ctx, args[0], after, limit)
 			if err != nil {
 				return err
 			}
-			return c.print(list, groupColumns, func(row func(...any)) {
+			err = c.print(list, groupColumns, func(row func(...any)) {
 				for _, g := range list {
 					row(groupRow(g)...)
 				}
 			})
+			if len(list) == limit && err == nil {
+				next, _ := list[limit-1].Place.MarshalText()
+				c.printf("there may be more: parley groups %s --after %s\n", args[0], next)
+			}
+			return err
 		})
-	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the first `n` groups")
+	cmd.Flags().TextVar(&after, "after", parley.Place{}, "show groups behind a `place`, as the page before and the JSON of a group tell it")
 	cmd.Flags().IntVar(&limit, "limit", 100, "show at most `n` groups")
 	return cmd
 }

@@ -70,7 +70,7 @@ func outcomes(ctx context.Context, m *parley.Message, mail Mail) error {
 }
 
 func requeue(ctx context.Context, b *parley.Broker) error {
-	dead, err := b.Admin().DeadLetters(ctx, "mails", 1000)
+	dead, err := b.Admin().DeadLetters(ctx, "mails", parley.Place{}, 1000)
 	for _, d := range dead {
 		if err == nil && strings.Contains(d.Reason, "no such address") {
 			_, err = b.Admin().RequeueDead(ctx, d)

@@ -82,35 +82,17 @@ func (l *look) countGroup(s *backend.QueueStatus, id backend.ID, g group) {
 // Groups implements [backend.Backend].
 func (h *Handle) Groups(ctx context.Context, q backend.GroupQuery) (page []backend.GroupStatus, err error) {
 	err = h.view(ctx, func(l *look) error {
-		// In the order of a claim, then the rest, which is out of that order.
-		ids := l.promoted(q.Queue)
-		for k := range scan(l, order, key(q.Queue)) {
-			if id, ok := l.home(idAt(k, 17)); ok {
-				ids = append(ids, id)
-			}
-		}
 		for k, g := range scan(l, groups, nil) {
-			if g.Queue == q.Queue {
-				ids = append(ids, idAt(k, 0))
-			}
-		}
-		var open, shut []backend.GroupStatus
-		seen := make(map[backend.ID]bool)
-		for _, id := range ids {
-			g, ok := get(l, groups, key(id))
-			if !ok || seen[id] || !l.waits(id) {
+			id := idAt(k, 0)
+			if one := !q.Group.IsZero(); one && id != q.Group || !one && g.Queue != q.Queue || !l.waits(id) {
 				continue
 			}
-			seen[id] = true
-			switch s := l.groupStatus(id, g); {
-			case s.State == "ready" || s.State == "held" && !q.WaitingOnly:
-				open = append(open, s)
-			case !q.WaitingOnly:
-				shut = append(shut, s)
+			s := l.groupStatus(id, g)
+			if s.Place.Compare(q.After) > 0 && (q.State == "" || q.State == s.State) {
+				page = append(page, s)
 			}
 		}
-		page = append(open, shut...)
-		page = page[min(q.Offset, len(page)):]
+		slices.SortFunc(page, func(a, b backend.GroupStatus) int { return a.Place.Compare(b.Place) })
 		page = page[:min(limited(q.Limit), len(page))]
 		return nil
 	})
@@ -118,7 +100,7 @@ func (h *Handle) Groups(ctx context.Context, q backend.GroupQuery) (page []backe
 }
 
 func (l *look) groupStatus(id backend.ID, g group) backend.GroupStatus {
-	s := backend.GroupStatus{Group: id, Service: g.Service, Key: g.Key, Post: g.Post, State: "ready"}
+	s := backend.GroupStatus{Group: id, Queue: g.Queue, Service: g.Service, Key: g.Key, Post: g.Post, State: "ready"}
 	if p, ok := get(l, promotions, key(id)); ok {
 		s.Promoted, s.Level, s.Sticky = true, p.Level, p.Sticky
 	}
@@ -137,7 +119,32 @@ func (l *look) groupStatus(id backend.ID, g group) backend.GroupStatus {
 	case l.alive(g.Lease):
 		s.State, s.Owner, s.Since, s.Until = "held", g.Lease.Owner, l.age(g.Lease.Since), l.in(l.f.end(g.Lease))
 	}
+	s.Place = l.listed(id, g, s.State)
 	return s
+}
+
+// listed is where a group stands in the list of its queue's groups.
+func (l *look) listed(id backend.ID, g group, state string) backend.Place {
+	p, promoted := get(l, promotions, key(id))
+	place := backend.Place{Part: backend.PartOf(state, promoted), ID: id}
+	switch place.Part {
+	case backend.PartPromoted:
+		place.Rank, place.Since = p.Level, p.Since
+	case backend.PartReady:
+		var best []byte // the key of its stream that stands first in the ready order
+		for _, stream := range l.homed(id) {
+			st := l.stream(stream)
+			if k := st.place(stream); count(l, messages, key(stream)) > 0 && (best == nil || bytes.Compare(k, best) < 0) {
+				best, place.Rank = k, st.Priority
+			}
+		}
+		place.Since = numberAt(best, 9)
+	case backend.PartDeferred:
+		place.Since = g.Deferred.UnixMicro()
+	case backend.PartParked:
+		place.Since = g.Since.UnixMicro()
+	}
+	return place
 }
 
 // Conversations implements [backend.Backend].
@@ -199,13 +206,13 @@ func (l *look) conversationStatus(e endpoint) backend.ConversationStatus {
 }
 
 // Withheld implements [backend.Backend].
-func (h *Handle) Withheld(ctx context.Context, limit int) (page []backend.WithheldStream, err error) {
+func (h *Handle) Withheld(ctx context.Context, after backend.ID, limit int) (page []backend.WithheldStream, err error) {
 	err = h.view(ctx, func(l *look) error {
 		var last backend.ID
 		for k := range scan(l, withheld, nil) {
 			id := idAt(k, 0)
 			e, ok := l.endpoint(id)
-			if id == last || !ok {
+			if id == last || !ok || bytes.Compare(id[:], after[:]) <= 0 {
 				continue
 			}
 			if last = id; len(page) == limited(limit) {
@@ -233,11 +240,14 @@ func (h *Handle) Retained(ctx context.Context, handle backend.ID) (all []backend
 }
 
 // DeadLetters implements [backend.Backend].
-func (h *Handle) DeadLetters(ctx context.Context, queue int64, limit int) (page []backend.DeadStatus, err error) {
+func (h *Handle) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) (page []backend.DeadStatus, err error) {
 	err = h.view(ctx, func(l *look) error {
-		for _, d := range scan(l, dead, nil) {
-			if queue == 0 || d.Queue == queue {
-				page = append(page, backend.DeadStatus{Queue: d.Queue, Message: d.Message, Reason: d.Reason, Age: l.age(d.At)})
+		for k, d := range scan(l, dead, nil) {
+			place := backend.Place{Since: -numberAt(k, 0), ID: d.Message.ID} // the newest first
+			if (queue == 0 || d.Queue == queue) && (after == backend.Place{} || place.Compare(after) > 0) {
+				page = append(page, backend.DeadStatus{
+					Queue: d.Queue, Message: d.Message, Reason: d.Reason, Age: l.age(d.At), Place: place,
+				})
 			}
 		}
 		slices.Reverse(page)
@@ -284,13 +294,12 @@ func (h *Handle) Find(ctx context.Context, id backend.ID) (place backend.ID, err
 }
 
 // Promotions implements [backend.Backend].
-func (h *Handle) Promotions(ctx context.Context, limit int) (page []backend.PromotionStatus, err error) {
+func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) (page []backend.PromotionStatus, err error) {
 	err = h.view(ctx, func(l *look) error {
-		for _, q := range l.defined().Queues {
-			for _, id := range l.promoted(q.ID) {
-				p, _ := get(l, promotions, key(id))
+		for k, p := range scan(l, promotions, nil) {
+			if id := idAt(k, 0); bytes.Compare(id[:], after[:]) > 0 {
 				page = append(page, backend.PromotionStatus{
-					Group: id, Queue: q.ID, Level: p.Level, Sticky: p.Sticky, Ended: l.deserted(id),
+					Group: id, Queue: p.Queue, Level: p.Level, Sticky: p.Sticky, Ended: l.deserted(id),
 				})
 			}
 		}

@@ -107,7 +107,7 @@ func sendMails(ctx context.Context, b *parley.Broker, db string, o options, out 
 // settled waits until each mail is sent or a dead letter, and the queue is empty.
 func settled(ctx context.Context, b *parley.Broker, s *server, mails int) (dead int, err error) {
 	for ctx.Err() == nil {
-		list, err := b.Admin().DeadLetters(ctx, "mails", mails+1)
+		list, err := b.Admin().DeadLetters(ctx, "mails", parley.Place{}, mails+1)
 		queues, err2 := b.Admin().Queues(ctx)
 		n := len(list)
 		s.sent.Range(func(_, _ any) bool { n++; return true })

@@ -212,7 +212,7 @@ func check(t *testing.T, name string, placed <-chan string) {
 	defer b.Close()
 	retry := func() {
 		for _, q := range []string{"orders", "billing", "mail"} {
-			parked, err := b.Admin().Parked(t.Context(), q, 100)
+			parked, err := b.Admin().Parked(t.Context(), q, parley.Place{}, 100)
 			for _, g := range parked {
 				err = errors.Join(err, b.Admin().Unpark(t.Context(), g.Group))
 			}

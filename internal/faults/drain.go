@@ -49,7 +49,7 @@ func isLeft(ctx context.Context, b *parley.Broker) (bool, error) {
 	if err != nil || len(conversations) > 0 {
 		return true, err
 	}
-	dead, err := b.Admin().DeadLetters(ctx, "", 1)
+	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, 1)
 	if err != nil || len(dead) > 0 {
 		return true, err
 	}
@@ -89,7 +89,7 @@ func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) 
 			continue
 		}
 		left = append(left, fmt.Sprintf("queue %q was not empty at the end: %+v", q.Name, q))
-		groups, err := b.Admin().Groups(ctx, q.Name, 0, shown)
+		groups, err := b.Admin().Groups(ctx, q.Name, parley.Place{}, shown)
 		if err != nil {
 			return left, err
 		}
@@ -106,7 +106,7 @@ func tellLeft(ctx context.Context, b *parley.Broker) (left []string, err error) 
 	for _, c := range conversations {
 		left = append(left, fmt.Sprintf("conversation was left: %+v%s", c, diagnose(ctx, b, c.Handle.String())))
 	}
-	dead, err := b.Admin().DeadLetters(ctx, "", shown)
+	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, shown)
 	if err != nil {
 		return left, err
 	}

@@ -18,7 +18,7 @@ const byOperator = "operator: "
 // tries one again that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
 	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
-	groups, err := s.b.Admin().Groups(ctx, queue, rand.IntN(20), 20)
+	groups, err := s.b.Admin().Groups(ctx, queue, parley.Place{}, 40)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *program) releasing(group parley.ID, call func() error) error {
 
 // requeue puts dead letters back that operators made, if they are so old.
 func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
-	dead, err := b.Admin().DeadLetters(ctx, postQueue, 20)
+	dead, err := b.Admin().DeadLetters(ctx, postQueue, parley.Place{}, 20)
 	for i := 0; err == nil && i < len(dead); i++ {
 		if strings.HasPrefix(dead[i].Reason, byOperator) && dead[i].Age >= age {
 			_, err = b.Admin().RequeueDead(ctx, dead[i])
@@ -111,7 +111,7 @@ func (p *program) tidy(ctx context.Context, b *parley.Broker) {
 			p.backlog.Store(int64(waiting))
 		}
 		for _, queue := range []string{postQueue, askQueue, answerQueue, diaryQueue} {
-			list, err := b.Admin().Parked(ctx, queue, 100)
+			list, err := b.Admin().Parked(ctx, queue, parley.Place{}, 100)
 			for i := 0; err == nil && i < len(list); i++ {
 				if strings.HasPrefix(list[i].Reason, byOperator) && list[i].Since > abandoned {
 					p.unpark(ctx, b, list[i].Group) // again in a second, if that fails

@@ -48,55 +48,55 @@ func (h *Handle) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus
 	}
 	defer h.leave()
 	s := h.store
-	var list []backend.QueueStatus
+	var list []*backend.QueueStatus
+	of := make(map[int64]*backend.QueueStatus)
 	for _, q := range s.defined(nil).Queues {
 		if queue != 0 && queue != q.ID {
 			continue
 		}
-		status := backend.QueueStatus{ID: q.ID, Name: q.Name, Disabled: q.Disabled}
-		var first time.Time
+		status := &backend.QueueStatus{ID: q.ID, Name: q.Name, Disabled: q.Disabled}
 		for stream := range s.ready(nil, q.ID) {
-			if m, ok := s.oldest(nil, stream); ok && (first.IsZero() || m.Enqueued.Before(first)) {
-				first = m.Enqueued
+			if m, ok := s.oldest(nil, stream); ok {
+				status.Oldest = max(status.Oldest, s.age(m.Enqueued))
 			}
 		}
-		if !first.IsZero() {
-			status.Oldest = s.age(first)
-		}
-		for id, g := range s.groups.from(nil, backend.ID{}) {
-			if g.queue != q.ID {
-				continue
-			}
-			switch {
-			case g.parked:
-				status.Parked++
-				continue
-			case g.deferred.After(s.now()):
-				status.Deferred++
-				continue
-			case g.lease != nil && s.alive(g.lease):
-				status.Leased++
-			}
-			for _, stream := range s.homed(nil, id) {
-				status.Depth += count(&s.messages, stream)
-			}
-		}
-		for _, p := range s.posts.from(nil, backend.ID{}) {
-			if p.Queue == q.ID && p.state == "delayed" {
-				status.Delayed++
-			}
-		}
-		for id, st := range s.streams.from(nil, backend.ID{}) {
-			if st.accepted && st.queue == q.ID {
-				status.Withheld += count(&s.withheld, id)
-			}
-		}
-		status.Depth = min(status.Depth, backend.CountLimit)
-		status.Delayed = min(status.Delayed, backend.CountLimit)
-		status.Withheld = min(status.Withheld, backend.CountLimit)
+		of[q.ID] = status
 		list = append(list, status)
 	}
-	return list, nil
+	for id, g := range s.groups.from(nil, backend.ID{}) {
+		status := of[g.queue]
+		if status == nil {
+			continue
+		}
+		switch {
+		case g.parked:
+			status.Parked++
+			continue
+		case g.deferred.After(s.now()):
+			status.Deferred++
+			continue
+		case g.lease != nil && s.alive(g.lease):
+			status.Leased++
+		}
+		for _, stream := range s.homed(nil, id) {
+			status.Depth = min(status.Depth+count(&s.messages, stream), backend.CountLimit)
+		}
+	}
+	for _, p := range s.posts.from(nil, backend.ID{}) {
+		if status := of[p.Queue]; status != nil && p.state == "delayed" {
+			status.Delayed = min(status.Delayed+1, backend.CountLimit)
+		}
+	}
+	for id, st := range s.streams.from(nil, backend.ID{}) {
+		if status := of[st.queue]; status != nil && st.accepted {
+			status.Withheld = min(status.Withheld+count(&s.withheld, id), backend.CountLimit)
+		}
+	}
+	found := make([]backend.QueueStatus, len(list))
+	for i, status := range list {
+		found[i] = *status
+	}
+	return found, nil
 }
 
 // Groups implements [backend.Reader].
@@ -114,37 +114,35 @@ func (h *Handle) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.Gr
 	defer h.leave()
 	s := h.store
 
-	// In the order of a claim, then the rest, which may be out of that order.
-	ids := s.promoted(nil, q.Queue)
-	for stream := range s.ready(nil, q.Queue) {
-		if id, ok := s.home(nil, stream); ok {
-			ids = append(ids, id)
+	if !q.Group.IsZero() {
+		g, ok := s.groups.get(nil, q.Group)
+		if !ok || !s.waiting(nil, q.Group) {
+			return nil, nil
 		}
+		status := s.groupStatus(q.Group, g)
+		status.Place = backend.Place{}
+		return []backend.GroupStatus{status}, nil
 	}
-	ids = append(ids, s.groups.keys(nil)...)
-
-	var open, shut []backend.GroupStatus
-	seen := make(map[backend.ID]bool)
-	for _, id := range ids {
-		g, ok := s.groups.get(nil, id)
-		if !ok || seen[id] || g.queue != q.Queue || !s.waiting(nil, id) {
+	var list []backend.GroupStatus
+	for id, g := range s.groups.from(nil, backend.ID{}) {
+		if g.queue != q.Queue || !s.waiting(nil, id) {
 			continue
 		}
-		seen[id] = true
-		switch status := s.groupStatus(id, g); {
-		case status.State == "ready" || status.State == "held" && (!q.WaitingOnly || g.lease == nil || !s.alive(g.lease)):
-			open = append(open, status)
-		case !q.WaitingOnly:
-			shut = append(shut, status)
+		status := s.groupStatus(id, g)
+		state := status.State
+		if state == "held" && (g.lease == nil || !s.alive(g.lease)) {
+			state = "ready" // for a transaction
+		}
+		if status.Place.Compare(q.After) > 0 && (q.State == "" || q.State == status.State || q.State == state) {
+			list = append(list, status)
 		}
 	}
-	list := append(open, shut...)
-	list = list[min(q.Offset, len(list)):]
+	slices.SortStableFunc(list, func(a, b backend.GroupStatus) int { return a.Place.Compare(b.Place) })
 	return list[:min(limited(q.Limit), len(list))], nil
 }
 
-func (s *Store) groupStatus(id backend.ID, g group) backend.GroupStatus {
-	status := backend.GroupStatus{Group: id, Service: g.service, Key: g.key, Post: g.post, State: "ready"}
+func (s *Store) groupStatus(id backend.ID, g group) (status backend.GroupStatus) {
+	status = backend.GroupStatus{Group: id, Queue: g.queue, Service: g.service, Key: g.key, Post: g.post, State: "ready"}
 	if p, ok := s.promotions.get(nil, id); ok {
 		status.Promoted, status.Level, status.Sticky = true, p.level, p.sticky
 	}
@@ -162,6 +160,7 @@ func (s *Store) groupStatus(id backend.ID, g group) backend.GroupStatus {
 		}
 	}
 	status.Oldest = s.age(first)
+	defer func() { status.Place = s.listed(id, g, status.State) }()
 
 	holder := s.locks[groupLock(id)]
 	switch {
@@ -175,6 +174,37 @@ func (s *Store) groupStatus(id backend.ID, g group) backend.GroupStatus {
 		status.State, status.Owner = "held", holder.owner
 	}
 	return status
+}
+
+// listed is where a group stands in the list of its queue's groups: where its best stream does.
+func (s *Store) listed(id backend.ID, g group, state string) backend.Place {
+	p, promoted := s.promotions.get(nil, id)
+	place := backend.Place{Part: backend.PartOf(state, promoted), ID: id}
+	switch place.Part {
+	case backend.PartPromoted:
+		place.Rank, place.Since = p.level, p.since
+	case backend.PartReady:
+		found := false
+		for _, stream := range s.homed(nil, id) {
+			oldest, ok := s.oldest(nil, stream)
+			if !ok {
+				continue
+			}
+			m, ok := s.markers.get(nil, stream)
+			if !ok {
+				st, _ := s.streams.get(nil, stream)
+				m = marker{priority: st.priority, since: oldest.arrival}
+			}
+			if !found || m.priority > place.Rank || m.priority == place.Rank && m.since < place.Since {
+				place.Rank, place.Since, found = m.priority, m.since, true
+			}
+		}
+	case backend.PartDeferred:
+		place.Since = g.deferred.UnixMicro()
+	case backend.PartParked:
+		place.Since = g.since.UnixMicro()
+	}
+	return place
 }
 
 // Conversations implements [backend.Reader]. The limit is one of
@@ -244,16 +274,16 @@ func (s *Store) conversationStatus(e endpoint) backend.ConversationStatus {
 }
 
 // Withheld implements [backend.Reader].
-func (h *Handle) Withheld(ctx context.Context, limit int) ([]backend.WithheldStream, error) {
+func (h *Handle) Withheld(ctx context.Context, after backend.ID, limit int) ([]backend.WithheldStream, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
 	defer h.leave()
 	s := h.store
 	var list []backend.WithheldStream
-	for id, st := range s.streams.from(nil, backend.ID{}) {
+	for id, st := range s.streams.from(nil, after) {
 		e, ok := s.endpoints.get(nil, id)
-		if !ok || !s.holdsBack(nil, id) || len(list) == limited(limit) {
+		if !ok || id == after || !s.holdsBack(nil, id) || len(list) == limited(limit) {
 			continue
 		}
 		list = append(list, backend.WithheldStream{
@@ -277,16 +307,17 @@ func (h *Handle) Retained(ctx context.Context, handle backend.ID) ([]backend.Ret
 }
 
 // DeadLetters implements [backend.Reader].
-func (h *Handle) DeadLetters(ctx context.Context, queue int64, limit int) ([]backend.DeadStatus, error) {
+func (h *Handle) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
 	defer h.leave()
 	s := h.store
 	var list []backend.DeadStatus
-	for _, d := range s.dead.from(nil, 0) {
-		if queue == 0 || d.queue == queue {
-			list = append(list, backend.DeadStatus{Queue: d.queue, Message: d.message, Reason: d.reason, Age: s.age(d.at)})
+	for n, d := range s.dead.from(nil, 0) {
+		place := backend.Place{Since: -n, ID: d.message.ID} // the newest first
+		if (queue == 0 || d.queue == queue) && (after == backend.Place{} || place.Compare(after) > 0) {
+			list = append(list, backend.DeadStatus{Queue: d.queue, Message: d.message, Reason: d.reason, Age: s.age(d.at), Place: place})
 		}
 	}
 	slices.Reverse(list)
@@ -312,17 +343,16 @@ func (h *Handle) PostStatus(ctx context.Context, queue int64, id backend.ID) (*b
 }
 
 // Promotions implements [backend.Reader].
-func (h *Handle) Promotions(ctx context.Context, limit int) ([]backend.PromotionStatus, error) {
+func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) ([]backend.PromotionStatus, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
 	defer h.leave()
 	s := h.store
 	var list []backend.PromotionStatus
-	for _, q := range s.defined(nil).Queues {
-		for _, id := range s.promoted(nil, q.ID) {
-			p, _ := s.promotions.get(nil, id)
-			list = append(list, backend.PromotionStatus{Group: id, Queue: q.ID, Level: p.level, Sticky: p.sticky, Ended: s.deserted(id)})
+	for id, p := range s.promotions.from(nil, after) {
+		if id != after {
+			list = append(list, backend.PromotionStatus{Group: id, Queue: p.queue, Level: p.level, Sticky: p.sticky, Ended: s.deserted(id)})
 		}
 	}
 	return list[:min(limited(limit), len(list))], nil

@@ -175,13 +175,13 @@ func TestErrorDropsWithheld(t *testing.T) {
 		_, err := tx.Withhold(ctx, []backend.Outgoing{{ID: backend.NewID(), From: from, Kind: backend.KindUser}}, "why")
 		b.must(err)
 	})
-	list, err := b.h.Withheld(ctx, 10)
+	list, err := b.h.Withheld(ctx, backend.ID{}, 10)
 	b.must(err)
 	if len(list) != 1 || list[0].Count != 1 || list[0].Status != "why" {
 		t.Errorf("withheld %+v", list)
 	}
 	b.end(from, backend.EndError)
-	if list, _ := b.h.Withheld(ctx, 10); len(list) != 0 {
+	if list, _ := b.h.Withheld(ctx, backend.ID{}, 10); len(list) != 0 {
 		t.Errorf("withheld %+v", list)
 	}
 	b.equal(b.receive(queueB), "Error", "delivered")
@@ -211,7 +211,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%d discarded", n)
 		}
 	})
-	if dead, _ := b.h.DeadLetters(ctx, 0, 1); len(dead) != 1 || dead[0].Reason != "gone" {
+	if dead, _ := b.h.DeadLetters(ctx, 0, backend.Place{}, 1); len(dead) != 1 || dead[0].Reason != "gone" {
 		t.Errorf("dead letters %+v", dead)
 	}
 }

@@ -206,7 +206,7 @@ func (c *cast) sender(site Site) {
 	c.denied("read a post", err)
 	c.denied("cancel a post", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.CancelPost(c.ctx, "posts", id) }))
 	c.denied("end", c.b.InTx(c.ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).End(c.ctx) }))
-	_, err = c.b.Admin().DeadLetters(c.ctx, "", 10)
+	_, err = c.b.Admin().DeadLetters(c.ctx, "", parley.Place{}, 10)
 	c.denied("dead letters", err)
 	_, err = c.b.Admin().Queues(c.ctx)
 	c.denied("status", err)
@@ -230,7 +230,7 @@ func (c *cast) worker(site Site) {
 	c.locks()
 	c.tasks()
 	c.recurring()
-	_, err := c.b.Admin().DeadLetters(c.ctx, "", 10)
+	_, err := c.b.Admin().DeadLetters(c.ctx, "", parley.Place{}, 10)
 	c.denied("dead letters", err)
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
 	c.denied("disable a queue", c.b.Admin().DisableQueue(c.ctx, "work"))
@@ -400,7 +400,7 @@ func (c *cast) looks() {
 			_, err := phases.Log(c.ctx, c.b, phases.Query{Plan: "weekly", Limit: 10})
 			return err
 		},
-		func() error { _, err := c.b.Admin().Withheld(c.ctx, 10); return err },
+		func() error { _, err := c.b.Admin().Withheld(c.ctx, parley.ID{}, 10); return err },
 		func() error { _, err := c.b.Admin().Workers(c.ctx); return err },
 	} {
 		c.must(look())
@@ -419,7 +419,7 @@ func (c *cast) groups() {
 			_, err := dialog(c.ctx, tx, "Shop", "Work", jobs, "late")
 			return err
 		})
-		groups, err := c.b.Admin().Groups(c.ctx, queue, 0, 100)
+		groups, err := c.b.Admin().Groups(c.ctx, queue, parley.Place{}, 100)
 		c.must(err)
 		if len(groups) == 0 {
 			c.Fatalf("queue %s has no groups", queue)
@@ -445,7 +445,7 @@ func (c *cast) groups() {
 			})
 		}
 		c.drain(func() *parley.Worker { return c.owner.NewWorker(queue, park, &parley.WorkerOptions{MaxReaders: 1}) })
-		parked, err := c.b.Admin().Parked(c.ctx, queue, 100)
+		parked, err := c.b.Admin().Parked(c.ctx, queue, parley.Place{}, 100)
 		c.must(err)
 		if len(parked) < 6 {
 			c.Fatalf("%d groups of %s are parked", len(parked), queue)
@@ -467,7 +467,7 @@ func (c *cast) groups() {
 }
 
 func (c *cast) dead() {
-	dead, err := c.b.Admin().DeadLetters(c.ctx, "", 100)
+	dead, err := c.b.Admin().DeadLetters(c.ctx, "", parley.Place{}, 100)
 	c.must(err)
 	if len(dead) < 4 {
 		c.Fatalf("there are %d dead letters", len(dead))

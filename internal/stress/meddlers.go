@@ -24,14 +24,13 @@ func (m *meddler) promote(p *process) {
 	ctx := context.Background()
 	group := m.w.Groups[m.rng.IntN(len(m.w.Groups))]
 	if m.rng.IntN(3) == 0 { // or the group of a key, or a post
-		offset := m.rng.IntN(20)
-		list, err := p.Admin().Groups(ctx, m.w.Work, offset, 1)
+		list, err := p.Admin().Groups(ctx, m.w.Work, parley.Place{}, 1+m.rng.IntN(20))
 		if err != nil {
 			complain(m.rec, p, "promoter", err)
 			return
 		}
-		if len(list) == 1 {
-			group = list[0].Group
+		if len(list) > 0 {
+			group = list[len(list)-1].Group
 		}
 	}
 	level := []parley.PromoteOption{parley.PromoteLevel(m.rng.IntN(parley.MaxLevel + 1))}
@@ -103,7 +102,7 @@ func (m *meddler) move(p *process) {
 // blocked finds a conversation in a group that is parked or deferred, where its
 // stream may be out of the ready order; otherwise it returns d.
 func (m *meddler) blocked(ctx context.Context, p *process, d dialog) (dialog, error) {
-	groups, err := p.Admin().Groups(ctx, m.w.Work, 0, 1000)
+	groups, err := p.Admin().Groups(ctx, m.w.Work, parley.Place{}, 1000)
 	if err != nil {
 		return d, err
 	}
@@ -130,7 +129,7 @@ func (m *meddler) blocked(ctx context.Context, p *process, d dialog) (dialog, er
 func (m *meddler) unpark(p *process, all bool) {
 	ctx := context.Background()
 	for _, queue := range []string{m.w.Work, m.w.Answers} {
-		list, err := p.Admin().Groups(ctx, queue, 0, 1000)
+		list, err := p.Admin().Groups(ctx, queue, parley.Place{}, 1000)
 		if err != nil {
 			complain(m.rec, p, "unparker", err)
 			return

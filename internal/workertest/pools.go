@@ -124,7 +124,7 @@ func ReadsAtOnce(t *testing.T, be backend.Backend) {
 	for range 16 {
 		all.Go(func() {
 			for range 10 {
-				if _, err := b.Admin().Groups(ctx, "jobs", 0, 100); err != nil {
+				if _, err := b.Admin().Groups(ctx, "jobs", parley.Place{}, 100); err != nil {
 					t.Errorf("groups: %v", err)
 				}
 				if _, err := doctor.Diagnose(ctx, b, "jobs"); err != nil {

@@ -157,7 +157,7 @@ func testWithhold(f *Fixture) {
 		f.Equal("withheld", sent, []backend.Sent{{Seq: 0}, {Seq: 1}})
 		return err
 	})
-	list, err := f.Backend.Withheld(f.Ctx, 10)
+	list, err := f.Backend.Withheld(f.Ctx, backend.ID{}, 10)
 	f.OK(err)
 	if len(list) != 1 || list[0].From.Handle != d.A.Handle || list[0].Count != 2 || list[0].Status != "why" || list[0].From.FarService != "B" {
 		f.Errorf("withheld %+v", list)
@@ -191,7 +191,7 @@ func testWithhold(f *Fixture) {
 		f.Equal("discarded", n, 1)
 		return err
 	})
-	dead, err := f.Backend.DeadLetters(f.Ctx, 0, 10)
+	dead, err := f.Backend.DeadLetters(f.Ctx, 0, backend.Place{}, 10)
 	f.OK(err)
 	if len(dead) != 1 || string(dead[0].Message.Body) != "4" || dead[0].Reason != "no reason" {
 		f.Errorf("dead letters %+v", dead)

@@ -19,21 +19,26 @@ func testReader(f *Fixture) {
 	})
 	q := f.queue(f.QB)
 	f.Equal("queue", []any{q.Name, q.Depth, q.Delayed, q.Leased, q.Oldest > 0}, []any{"qb", 4, 1, 0, true})
-	page := func(offset, limit int, waiting bool) (s []string) {
-		groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QB, Offset: offset, Limit: limit, WaitingOnly: waiting})
+	var first backend.Place
+	page := func(after backend.Place, limit int, state string) (s []string) {
+		groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QB, After: after, Limit: limit, State: state})
 		f.OK(err)
 		for _, g := range groups {
+			if first == (backend.Place{}) {
+				first = g.Place
+			}
 			s = append(s, fmt.Sprint([]any{g.Service, g.Key, g.Post, g.Promoted, g.Level, g.Sticky, g.Priority, g.Messages, g.State}))
 		}
 		return s
 	}
 	all := []string{"[B  false true 7 true 5 2 ready]", "[  true false 0 false 9 1 ready]", "[ k false false 0 false 1 1 ready]"}
-	f.Equal("groups", page(0, 10, false), all)
-	f.Equal("a page", page(1, 1, false), all[1:2])
+	f.Equal("groups", page(backend.Place{}, 10, ""), all)
+	f.Equal("a page", page(first, 1, ""), all[1:2])
 	h := f.One(f.Request(f.QB))
-	f.Equal("waiting", page(0, 10, true), all[1:])
+	f.Equal("waiting", page(backend.Place{}, 10, "ready"), all[1:])
 	groups, err := f.Backend.Groups(f.Ctx, backend.GroupQuery{Queue: f.QB, Limit: 1})
 	f.OK(err)
+	f.Equal("held groups", len(page(backend.Place{}, 10, "held")), 1)
 	f.Equal("held", []any{groups[0].State, groups[0].Owner, groups[0].Until > 0}, []any{"held", "test", true})
 	f.Equal("leased", f.queue(f.QB).Leased, 1)
 	f.Settle(backend.Outcome{Hold: h})

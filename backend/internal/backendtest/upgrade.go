@@ -38,7 +38,7 @@ func checkFirst(f *Fixture) {
 		f.Equal("a key of Once is new", fresh, false)
 		return err
 	}), nil)
-	dead, err := f.Backend.DeadLetters(f.Ctx, f.QP, 10)
+	dead, err := f.Backend.DeadLetters(f.Ctx, f.QP, backend.Place{}, 10)
 	f.OK(err)
 	f.Equal("dead letters", len(dead), 1)
 	got := f.Drain(f.QB)
@@ -47,7 +47,7 @@ func checkFirst(f *Fixture) {
 			f.Errorf("%q is not among the messages %q", body, got)
 		}
 	}
-	held, err := f.Backend.Withheld(f.Ctx, 10)
+	held, err := f.Backend.Withheld(f.Ctx, backend.ID{}, 10)
 	f.OK(err)
 	f.Equal("conversations with withheld messages", len(held), 1)
 	f.Do(func(tx backend.Tx) error {

@@ -253,7 +253,7 @@ func putWithheld(p *place) {
 
 func checkWithheld(p *place) {
 	d := p.sides("d")
-	list, err := p.Backend.Withheld(p.Ctx, 10)
+	list, err := p.Backend.Withheld(p.Ctx, backend.ID{}, 10)
 	p.OK(err)
 	if len(list) != 1 || list[0].From.Handle != d.A.Handle || list[0].Count != 2 || list[0].Status != "no target" {
 		p.Fatalf("withheld: %+v", list)
@@ -297,7 +297,7 @@ func putDead(p *place) {
 }
 
 func checkDead(p *place) {
-	dead, err := p.Backend.DeadLetters(p.Ctx, 0, 10)
+	dead, err := p.Backend.DeadLetters(p.Ctx, 0, backend.Place{}, 10)
 	p.OK(err)
 	var list []string
 	for _, d := range dead {
@@ -546,7 +546,7 @@ func putPromoted(p *place) {
 
 func checkPromoted(p *place) {
 	promotions := func() (list []string) {
-		all, err := p.Backend.Promotions(p.Ctx, 10)
+		all, err := p.Backend.Promotions(p.Ctx, backend.ID{}, 10)
 		p.OK(err)
 		for _, x := range all {
 			list = append(list, fmt.Sprint(x.Level, x.Sticky, x.Queue == p.q))

@@ -74,6 +74,6 @@ SELECT s.stream_id,
        (SELECT h.since FROM parley_held h WHERE h.stream_id = s.stream_id ORDER BY h.stream_id, h.seq LIMIT 1),
        :now
   FROM parley_stream s
- WHERE s.held = 1
+ WHERE s.held = 1 AND s.stream_id > ?
  ORDER BY s.stream_id
  LIMIT ?

@@ -1,10 +1,30 @@
 -- name: ListReady
-SELECT r.group_id, r.priority, r.since
+SELECT r.group_id, r.priority, r.since, 0
   FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
-         WHERE x.queue_id = $1
-         ORDER BY x.queue_id, x.priority DESC, x.since) r
+         WHERE x.queue_id = $1 AND x.priority < $2
+         ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id) r
  CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
                       WHERE g.group_id = r.group_id AND g.blocked = 0
-                        AND (g.lease_until < :now OR $2 = 0) LIMIT 1) g
+                        AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> $3 LIMIT 1) g
  CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
- LIMIT $3
+ WHERE (SELECT 1 FROM parley_promotion p WHERE p.group_id = r.group_id AND p.queue_id = $1 LIMIT 1) IS NULL
+   AND (SELECT 1 FROM parley_ready b
+         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = b.stream_id LIMIT 1) m
+         WHERE b.group_id = r.group_id
+           AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since) LIMIT 1) IS NULL
+ LIMIT $4
+-- name: ListReadyAfter
+SELECT r.group_id, r.priority, r.since, 0
+  FROM (SELECT x.group_id, x.stream_id, x.priority, x.since FROM parley_ready x
+         WHERE x.queue_id = $1 AND x.priority = $2 AND x.since >= $3 AND (x.since > $4 OR x.group_id > $5)
+         ORDER BY x.queue_id, x.priority DESC, x.since, x.group_id) r
+ CROSS JOIN LATERAL (SELECT 1 FROM parley_grp g
+                      WHERE g.group_id = r.group_id AND g.blocked = 0
+                        AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> $6 LIMIT 1) g
+ CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) m
+ WHERE (SELECT 1 FROM parley_promotion p WHERE p.group_id = r.group_id AND p.queue_id = $1 LIMIT 1) IS NULL
+   AND (SELECT 1 FROM parley_ready b
+         CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = b.stream_id LIMIT 1) m
+         WHERE b.group_id = r.group_id
+           AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since) LIMIT 1) IS NULL
+ LIMIT $7

@@ -72,52 +72,111 @@ SELECT p.group_id, p.queue_id, p.level, p.sticky,
               OR EXISTS (SELECT 1 FROM parley_delayed d {read dirty} WHERE d.post_id = p.group_id)
             THEN 0 ELSE 1 END
   FROM parley_promotion p {read skip}
- WHERE p.queue_id > 0
- ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ WHERE p.group_id > ? AND p.queue_id > 0
+ ORDER BY p.group_id
  {limit ?}
+-- The lists of groups begin below a rank, and those called After go on behind a place in one.
+-- A group that is held is of kind 2, another one of kind 1; those of one kind are left out.
 -- name: ListPromoted
-SELECT p.group_id, p.level, p.sticky,
+SELECT p.group_id, p.level, p.since,
        CASE WHEN EXISTS (SELECT 1 FROM parley_grp g {read dirty} WHERE g.group_id = p.group_id)
             THEN 0 ELSE 1 END
   FROM parley_promotion p {read skip}
- WHERE p.queue_id = ?
+ WHERE p.queue_id = ? AND {under p.level}
    AND (EXISTS (SELECT 1
                   FROM parley_ready r {read skip}
                   JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
                   JOIN parley_message m {read skip} ON m.stream_id = r.stream_id
                  WHERE r.group_id = p.group_id AND g.blocked = 0
-                   AND (g.lease_until < :now OR ? = 0))
+                   AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> ?)
      OR EXISTS (SELECT 1 FROM parley_post o {read dirty}
                  WHERE o.post_id = p.group_id AND o.blocked = 0
-                   AND (o.lease_until < :now OR ? = 0)))
+                   AND CASE WHEN o.lease_until < :now THEN 1 ELSE 2 END <> ?))
+ ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ {limit ?}
+-- name: ListPromotedAfter
+SELECT p.group_id, p.level, p.since,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_grp g {read dirty} WHERE g.group_id = p.group_id)
+            THEN 0 ELSE 1 END
+  FROM parley_promotion p {read skip}
+ WHERE p.queue_id = ? AND {at p.level} AND {after p.since p.group_id}
+   AND (EXISTS (SELECT 1
+                  FROM parley_ready r {read skip}
+                  JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
+                  JOIN parley_message m {read skip} ON m.stream_id = r.stream_id
+                 WHERE r.group_id = p.group_id AND g.blocked = 0
+                   AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> ?)
+     OR EXISTS (SELECT 1 FROM parley_post o {read dirty}
+                 WHERE o.post_id = p.group_id AND o.blocked = 0
+                   AND CASE WHEN o.lease_until < :now THEN 1 ELSE 2 END <> ?))
  ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
  {limit ?}
 -- name: ListReady
-SELECT r.group_id, r.priority, r.since
+-- A group stands where the best of its markers with messages does.
+SELECT r.group_id, r.priority, r.since, 0
   FROM parley_ready r {read skip}
-  JOIN parley_grp g {read dirty} ON g.group_id = r.group_id
- WHERE r.queue_id = ? AND g.blocked = 0 AND (g.lease_until < :now OR ? = 0)
+ WHERE r.queue_id = ? AND {under r.priority}
+   AND EXISTS (SELECT 1 FROM parley_grp g {read dirty}
+                WHERE g.group_id = r.group_id AND g.blocked = 0
+                  AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> ?)
    AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
- ORDER BY r.queue_id, r.priority DESC, r.since
+   AND NOT EXISTS (SELECT 1 FROM parley_promotion p {read skip}
+                    WHERE p.group_id = r.group_id AND p.queue_id = r.queue_id)
+   AND NOT EXISTS (SELECT 1 FROM parley_ready b {read skip}
+                    WHERE b.group_id = r.group_id
+                      AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since)
+                      AND EXISTS (SELECT 1 FROM parley_message m {read skip}
+                                   WHERE m.stream_id = b.stream_id))
+ ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id
+ {limit ?}
+-- name: ListReadyAfter
+SELECT r.group_id, r.priority, r.since, 0
+  FROM parley_ready r {read skip}
+ WHERE r.queue_id = ? AND {at r.priority} AND {after r.since r.group_id}
+   AND EXISTS (SELECT 1 FROM parley_grp g {read dirty}
+                WHERE g.group_id = r.group_id AND g.blocked = 0
+                  AND CASE WHEN g.lease_until < :now THEN 1 ELSE 2 END <> ?)
+   AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+   AND NOT EXISTS (SELECT 1 FROM parley_promotion p {read skip}
+                    WHERE p.group_id = r.group_id AND p.queue_id = r.queue_id)
+   AND NOT EXISTS (SELECT 1 FROM parley_ready b {read skip}
+                    WHERE b.group_id = r.group_id
+                      AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since)
+                      AND EXISTS (SELECT 1 FROM parley_message m {read skip}
+                                   WHERE m.stream_id = b.stream_id))
+ ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id
  {limit ?}
 -- name: ListPosts
-SELECT post_id, priority, since
-  FROM parley_post {read skip}
- WHERE queue_id = ? AND blocked = 0 AND (lease_until < :now OR ? = 0)
- ORDER BY queue_id, priority DESC, since
+SELECT o.post_id, o.priority, o.since, 1
+  FROM parley_post o {read skip}
+ WHERE o.queue_id = ? AND o.blocked = 0 AND {under o.priority}
+   AND CASE WHEN o.lease_until < :now THEN 1 ELSE 2 END <> ?
+   AND NOT EXISTS (SELECT 1 FROM parley_promotion p {read skip}
+                    WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
+ ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
+ {limit ?}
+-- name: ListPostsAfter
+SELECT o.post_id, o.priority, o.since, 1
+  FROM parley_post o {read skip}
+ WHERE o.queue_id = ? AND o.blocked = 0 AND {at o.priority} AND {after o.since o.post_id}
+   AND CASE WHEN o.lease_until < :now THEN 1 ELSE 2 END <> ?
+   AND NOT EXISTS (SELECT 1 FROM parley_promotion p {read skip}
+                    WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
+ ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
  {limit ?}
 -- name: ListBlocked
-SELECT group_id, blocked_since FROM parley_grp {read dirty}
- WHERE queue_id = ? AND blocked <> 0
- ORDER BY blocked_since, group_id
+-- Those that are deferred, or those that are parked, by blocked_until: of a parked one that is when it was parked.
+SELECT group_id, blocked_until FROM parley_grp {read dirty}
+ WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND {after blocked_until group_id}
+ ORDER BY blocked, blocked_until, group_id
  {limit ?}
 -- name: ListBlockedPosts
-SELECT post_id, blocked_since FROM parley_post {read dirty}
- WHERE queue_id = ? AND blocked <> 0
- ORDER BY blocked_since, post_id
+SELECT post_id, blocked_until FROM parley_post {read dirty}
+ WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND {after blocked_until post_id}
+ ORDER BY blocked, blocked_until, post_id
  {limit ?}
 -- name: GroupDetail
-SELECT g.service, g.name, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, :now, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r {read skip}
          WHERE r.group_id = g.group_id)
@@ -125,7 +184,7 @@ SELECT g.service, g.name, g.lease_until, g.held_since, g.owner, g.blocked, g.blo
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = g.group_id
  WHERE g.group_id = ?
 -- name: PostDetail
-SELECT o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
        o.reason, :now, p.level, p.sticky, o.priority, o.since
   FROM parley_post o {read dirty}
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
@@ -176,7 +235,7 @@ SELECT s.stream_id,
        (SELECT h.since FROM parley_held h {read skip} WHERE h.stream_id = s.stream_id ORDER BY h.seq {limit 1}),
        :now
   FROM parley_stream s {read skip}
- WHERE s.held = 1
+ WHERE s.held = 1 AND s.stream_id > ?
  ORDER BY s.stream_id
  {limit ?}
 -- name: ListRetained
@@ -189,6 +248,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}
+ WHERE died <= ? AND (died < ? OR message_id < ?)
  ORDER BY died DESC, message_id DESC
  {limit ?}
 -- name: ListDeadOf
@@ -196,7 +256,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}
- WHERE queue_id = ?
+ WHERE queue_id = ? AND died <= ? AND (died < ? OR message_id < ?)
  ORDER BY queue_id, died DESC, message_id DESC
  {limit ?}
 -- name: FindMessage

@@ -90,7 +90,7 @@ func TestTenReaders(t *testing.T) {
 		if taken.Add(1) <= 10 || promoted {
 			return
 		}
-		groups, err := b.Admin().Groups(t.Context(), "BackEndQueue", 0, 200)
+		groups, err := b.Admin().Groups(t.Context(), "BackEndQueue", parley.Place{}, 200)
 		if err != nil {
 			t.Error(err)
 		}
