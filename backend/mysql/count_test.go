@@ -55,6 +55,7 @@ func TestStatements(t *testing.T) {
 			"settle ten posts held by lease":                 3,
 			"end a hundred tasks":                            2,
 			"claim nothing":                                  1,
+			"a hundred delayed posts become due":             14,
 			"claim nothing where posts have been":            2,
 		})
 	})

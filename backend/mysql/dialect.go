@@ -114,6 +114,7 @@ type hot struct {
 	ReadyAfter, PostAfter                              *sqlstore.Stmt
 	ClaimOne, LockOne, Read, Messages                  *sqlstore.Stmt
 	LeaseGroups, UnleaseGroups, LeaseLocked            *sqlstore.Stmt
+	JoinLock, JoinPosts, JoinDelete                    *sqlstore.Stmt
 	Remove, RemovePosts, Guards, Look, Belong, Restore *sqlstore.Stmt
 	DropMarkers, DropNotes, Restand                    *sqlstore.Stmt
 	Submit, Start, HoldTasks, FinishTasks              *sqlstore.Stmt

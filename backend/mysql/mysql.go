@@ -209,6 +209,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		SubmitBatch:  p.submit,
 		StartTasks:   p.start,
 		FinishTasks:  p.finishTasks,
+		JoinPosts:    p.joinPosts,
 	}
 	store, err := sqlstore.New(d)
 	p.store, p.invalid = store, cmp.Or(p.invalid, err)

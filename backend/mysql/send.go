@@ -195,6 +195,19 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 	return insertRows(ctx, tx, p.hot.PostMany, rows, 4)
 }
 
+// joinPosts moves delayed posts to their queues in three statements.
+func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
+	locked, err := tx.IDs(ctx, p.hot.JoinLock, ids(list))
+	if err != nil || len(locked) == 0 {
+		return 0, err
+	}
+	n, err := tx.Exec(ctx, p.hot.JoinPosts, tableOf("post_id", locked))
+	if err == nil {
+		_, err = tx.Exec(ctx, p.hot.JoinDelete, tableOf("post_id", locked))
+	}
+	return n, err
+}
+
 // keyStreams locks the streams of keys, in two statements, after it has made those keys that
 // are new. A transaction that waits for a key in another's hands has no guard yet, and one
 // that has a guard waits for guards alone: a savepoint would give no lock back.

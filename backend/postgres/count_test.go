@@ -42,6 +42,7 @@ func TestStatements(t *testing.T) {
 		"settle ten posts held by lease":                 2,
 		"end a hundred tasks":                            1,
 		"claim nothing":                                  1,
+		"a hundred delayed posts become due":             12,
 		"claim nothing where posts have been":            1,
 	})
 }

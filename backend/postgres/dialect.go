@@ -83,6 +83,7 @@ type hot struct {
 	Pages, Promotions                            [sqlstore.Widths]*sqlstore.Stmt
 	ClaimOne                                     *sqlstore.Stmt
 	Read                                         [2]*sqlstore.Stmt // the second for more than mostRead
+	JoinPosts                                    *sqlstore.Stmt
 	Remove, RemovePosts, Finish, Guards, Restore *sqlstore.Stmt
 	Submit, FinishTasks                          *sqlstore.Stmt
 	Retain, Keep, KeepPosts                      *sqlstore.Stmt

@@ -280,6 +280,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Reclaim:      p.reclaim,
 		SubmitBatch:  p.submit,
 		FinishTasks:  p.finishTasks,
+		JoinPosts:    p.joinPosts,
 	}
 	if o.Locks == LocksNative {
 		d.OpenLine, d.TxKeeper = p.openLine, p.txKeeper

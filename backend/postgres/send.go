@@ -102,6 +102,11 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 	return err
 }
 
+// joinPosts moves delayed posts to their queues in one statement.
+func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
+	return tx.Exec(ctx, p.hot.JoinPosts, uuids(ids))
+}
+
 // postKeyed adds one post in one statement if its key is known, and in two if not.
 func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
 	var seq int64

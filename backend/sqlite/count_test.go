@@ -70,6 +70,7 @@ func TestStatements(t *testing.T) {
 		"settle ten posts held by lease":                 2,
 		"end a hundred tasks":                            100,
 		"claim nothing":                                  0, // a reader looks
+		"a hundred delayed posts become due":             14,
 		"claim nothing where posts have been":            6,
 	})
 }

@@ -26,13 +26,21 @@ func token(verb, arg string) (string, bool) {
 
 // many are the statements for many rows, which take them as JSON: ids in hexadecimal, or an
 // object of ids and fences.
-type many struct{ RemovePosts, ReclaimGroups, ReclaimPosts, HeldPosts *sqlstore.Stmt }
+type many struct {
+	RemovePosts, ReclaimGroups, ReclaimPosts, HeldPosts *sqlstore.Stmt
+	JoinPosts, JoinDelete                               *sqlstore.Stmt
+}
 
 // remove removes posts and returns how many there were.
 func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
 	if len(ids) == 1 {
 		return tx.Exec(ctx, tx.Q().PostDelete, ids[0])
 	}
+	return tx.Exec(ctx, m.RemovePosts, list(ids))
+}
+
+// list writes ids.
+func list(ids []backend.ID) string {
 	b := []byte{'['}
 	for i, id := range ids {
 		if i > 0 {
@@ -42,7 +50,16 @@ func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (i
 		b = hex.AppendEncode(b, id[:])
 		b = append(b, '"')
 	}
-	return tx.Exec(ctx, m.RemovePosts, string(append(b, ']')))
+	return string(append(b, ']'))
+}
+
+// joinPosts moves delayed posts to their queues.
+func (m *many) joinPosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
+	n, err := tx.Exec(ctx, m.JoinPosts, list(ids))
+	if err == nil {
+		_, err = tx.Exec(ctx, m.JoinDelete, list(ids))
+	}
+	return n, err
 }
 
 // fences writes holds as an object of ids and fences.

@@ -182,6 +182,7 @@ func newStore(f *file, o Options, now func() int64) *Store {
 		Futile:       true,
 		RemovePosts:  m.remove,
 		BeginDialogs: sqlstore.BeginRows,
+		JoinPosts:    m.joinPosts,
 		Reclaim:      m.reclaim,
 		HeldPosts:    m.held,
 		ReleasePosts: m.release,

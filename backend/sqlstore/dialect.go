@@ -176,6 +176,9 @@ type Dialect struct {
 	// PostPlain adds posts without key, delay or unique value. Without it all posts
 	// are added one by one.
 	PostPlain func(ctx context.Context, tx *Tx, posts []backend.Posting) error
+	// JoinPosts moves delayed posts without key to their queues, without those that another
+	// transaction has locked, and returns how many it has moved. Without it they are moved one by one.
+	JoinPosts func(ctx context.Context, tx *Tx, ids []backend.ID) (moved int64, err error)
 	// PostValues says that a user's transaction may be at a level at which an INSERT …
 	// SELECT locks what it reads until the end: there even a single post is inserted as
 	// values, by PostPlain, after what it depends on has been read.

@@ -24,7 +24,19 @@ func (s *Store) joinDue(ctx context.Context, w *overdue, queue int64, rows []due
 			keyed = append(keyed, row)
 		}
 	}
-	if len(plain) > 0 {
+	switch {
+	case len(plain) == 0:
+	case s.d.JoinPosts != nil:
+		ids := make([]backend.ID, len(plain))
+		for i, row := range plain {
+			ids[i] = row.id
+		}
+		err = s.atomically(ctx, func(tx *Tx) error {
+			n, err := s.d.JoinPosts(ctx, tx, ids)
+			moved = int(n)
+			return err
+		})
+	default:
 		moved, err = s.unlocked(ctx, plain, s.q.DelayedTry, nil, func(tx *Tx, id backend.ID) (bool, error) {
 			p, err := tx.delayed(ctx, id)
 			if err != nil || p == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Statements holds the number of statements that the common operations take,
@@ -151,6 +152,7 @@ func (s *statements) others() {
 		}
 		return err
 	})
+	s.joins("a hundred delayed posts become due")
 	nothing := func(tx backend.Tx) error {
 		r := s.Request(s.QA)
 		r.Alone = true
@@ -165,4 +167,36 @@ func (s *statements) others() {
 		s.Post(backend.Posting{Queue: s.QA})
 		s.Ack(s.Claim(s.Request(s.QA)).Holds[0])
 	}, nothing)
+}
+
+// joins counts the statements by which a hundred delayed posts join their queue.
+func (s *statements) joins(name string) {
+	s.Helper()
+	const due = 100
+	s.Do(func(tx backend.Tx) error {
+		var batch []backend.Posting
+		for range due {
+			batch = append(batch, s.Posting(backend.Posting{Delay: time.Microsecond}))
+		}
+		_, err := tx.Post(s.Ctx, s.Version, batch)
+		return err
+	})
+	s.count.Take()
+	moved := 0
+	slow.Eventually(s.T, 10*time.Second, "delayed posts join their queue", func() (any, bool) {
+		n, _, err := s.Backend.Maintain(s.Ctx, backend.JobDelayed, due)
+		s.OK(err)
+		moved += n
+		return moved, moved >= due
+	})
+	n := 0
+	for _, text := range s.count.Take() {
+		if !slices.Contains(s.frame, text) {
+			n++
+		}
+	}
+	if most := s.want[name]; n > most {
+		s.Errorf("%s: %d statements, want at most %d", name, n, most)
+	}
+	s.Drain(s.QP)
 }

@@ -101,3 +101,24 @@ INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_s
 --
 -- queues and names
 SELECT queue_id, name, stream_id FROM parley_key WHERE ?
+
+-- name: JoinLock
+-- Delayed posts that can be locked at once move to their queues, and leave their table.
+--
+-- ids
+SELECT post_id FROM parley_delayed FORCE INDEX (PRIMARY)
+ WHERE post_id IN (?) ORDER BY post_id
+   FOR UPDATE SKIP LOCKED
+
+-- name: JoinPosts
+-- ids
+INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, uniq, since)
+SELECT d.post_id, d.queue_id, d.priority, d.type, d.body, d.headers, d.uniq, :now
+  FROM (?) k STRAIGHT_JOIN parley_delayed d FORCE INDEX (PRIMARY)
+ WHERE d.post_id = k.post_id
+
+-- name: JoinDelete
+-- ids
+{safely}
+DELETE x FROM (?) k STRAIGHT_JOIN parley_delayed x FORCE INDEX (PRIMARY)
+ WHERE x.post_id = k.post_id

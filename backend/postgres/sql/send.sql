@@ -173,3 +173,23 @@ SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), :now
  ORDER BY k.n
 -- name: Notify
 SELECT pg_notify($1, $2)
+-- name: JoinPosts
+-- Delayed posts move to their queues, in the order in which they are due. A row of a delayed post
+-- is never changed, so what is locked is what was read.
+--
+-- $1 ids
+WITH l AS MATERIALIZED (
+  SELECT x.post_id
+    FROM unnest((SELECT $1::uuid[])) k(id)
+   CROSS JOIN LATERAL (
+          SELECT z.post_id FROM parley_delayed z WHERE z.post_id = k.id FOR UPDATE SKIP LOCKED) x),
+d AS (
+  DELETE FROM parley_delayed y
+   WHERE y.ctid = ANY (ARRAY(
+           SELECT x.ctid FROM l
+            CROSS JOIN LATERAL (SELECT z.ctid FROM parley_delayed z WHERE z.post_id = l.post_id LIMIT 1) x))
+  RETURNING y.post_id, y.queue_id, y.priority, y.type, y.body, y.headers, y.uniq, y.due)
+INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, uniq, since)
+SELECT d.post_id, d.queue_id, d.priority, d.type, d.body, d.headers, d.uniq, :now
+  FROM d
+ ORDER BY d.due, d.post_id
