@@ -10,7 +10,7 @@ import (
 
 // Reads are the contexts of the application's statements in a transaction of ours. They end with the
 // transaction: rows that the application has left open are closed then, and a statement that is under way is
-// interrupted. Otherwise a connection with open rows could not be given back, nor closed.
+// interrupted, both with sql.ErrTxDone. Otherwise a connection with open rows could not be given back, nor closed.
 type Reads struct {
 	mu   sync.Mutex
 	open map[*reading]struct{}
@@ -29,7 +29,7 @@ func (r *Reads) Context(ctx context.Context) (own context.Context, done func()) 
 	over := r.over
 	r.mu.Unlock()
 	if c.stop = context.AfterFunc(ctx, func() { c.end(ctx.Err()) }); over {
-		c.end(context.Canceled)
+		c.end(sql.ErrTxDone)
 	}
 	return c, func() {
 		c.mu.Lock()
@@ -67,7 +67,7 @@ func (r *Reads) Close() {
 	}
 	r.mu.Unlock()
 	for _, c := range open {
-		c.end(context.Canceled)
+		c.end(sql.ErrTxDone)
 	}
 }
 
