@@ -19,8 +19,9 @@ help: ## show this list
 
 MODULES := . bench docs/site examples/backend-bolt examples/libraries internal/tools
 
-# What a run needs from the network is there before it begins, or it does not begin.
+# What a run needs is there before it begins, or it does not begin.
 fetch:
+	@command -v $$(go env CC) >/dev/null || { echo "make: the race detector needs a C compiler: on Debian, apt-get install gcc libc6-dev" >&2; exit 1; }
 	@for m in $(MODULES); do \
 		for try in 1 2 3 no; do \
 			[ $$try != no ] || { echo "make: the modules of $$m cannot be fetched: is there a network, or a GOPROXY?" >&2; exit 1; }; \
