@@ -364,7 +364,7 @@ func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
 // Context ends when the Broker is closed.
 func (b *Broker) Context() context.Context { return b.life }
 
-// Logger returns the logger of Options, or one that discards everything.
+// Logger returns the logger of Options, or a logger that discards everything.
 func (b *Broker) Logger() *slog.Logger { return b.log }
 
 // Options returns the options with their defaults filled in.

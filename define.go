@@ -60,8 +60,8 @@ func kindText(kind backend.ObjectKind) string {
 }
 
 // heed decides whether a definition that differs from the one in force counts, and
-// notes it in the history if so. given is the definition in the form of which digests
-// are made, and old the one that is stored, nil if there is none.
+// records it in the history if so. given is the definition in the form of which digests
+// are made, and old the stored definition, nil if there is none.
 func (d *defining) heed(kind backend.ObjectKind, name string, given, old any) bool {
 	o := backend.Object{Kind: kind, Name: name}
 	past, sum := d.past[o], digest(given)

@@ -60,7 +60,7 @@
 // # Stability
 //
 // Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
-// how, [Version] grows if a backend has to be changed, and [Register] refuses one that was
+// how, [Version] grows if a backend has to be changed, and [Register] refuses a backend
 // written for another version. What is new comes with a method in [Unimplemented] or
 // [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
 // own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major

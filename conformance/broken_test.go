@@ -393,7 +393,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "W06", says: "nothing is received from a queue while one that was defined earlier has messages",
+		id: "W06", says: "nothing is received from a queue while a queue defined earlier has messages",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			queues, err := tx.be.Queues(ctx, 0)
 			for _, q := range queues {
@@ -474,7 +474,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{id: "B06", says: "the store does not look whether a context is cancelled", uncancelled: true},
-	{id: "B07", says: "a store that is not migrated passes for one that is", check: func() error { return nil }},
+	{id: "B07", says: "a store that is not migrated passes for a migrated store", check: func() error { return nil }},
 	{
 		id: "B08", says: "a disabled queue is an empty one",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {

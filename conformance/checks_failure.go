@@ -565,8 +565,8 @@ func checkKiller(e *env) {
 	}
 }
 
-// checkLeaseSeesDeaths leaves records of workers that died with messages in hand: one
-// that handled its message alone, and one that handled several.
+// checkLeaseSeesDeaths leaves records of two workers that died with messages in hand. One
+// handled its message alone, the other handled several.
 func checkLeaseSeesDeaths(e *env) {
 	if !e.HoldsInTransaction() {
 		e.Skipf("nothing is held in transactions")

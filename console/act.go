@@ -54,7 +54,7 @@ func init() {
 		"bury": {action: Discard, params: []string{"id", "queue"}, title: "Discard dead letter %s",
 			text: "The message is removed. No copy is kept.", button: "Discard", lost: true, do: (*Handler).bury},
 		"cancel": {action: Cancel, params: []string{"id", "queue"}, title: "Cancel post %s",
-			text: "The post is removed before it is handled. One that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
+			text: "The post is removed before it is handled. A post that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
 			do: byID("cancelled", func(h *Handler, ctx context.Context, queue string, id parley.ID) error {
 				return h.b.CancelPost(ctx, queue, id)
 			})},

@@ -309,7 +309,7 @@ type conversationsData struct {
 	Next  string // the id behind which the next page begins
 }
 
-// conversationPair is both sides of a conversation, or the one that there is.
+// conversationPair is both sides of a conversation, or the side that is left.
 type conversationPair struct {
 	ID    parley.ID
 	Sides []side

@@ -93,8 +93,8 @@ func (f *file) open(ctx context.Context) error {
 	return nil
 }
 
-// look looks at the file for the first time. One that has no schema may be another
-// program's, or no database's at all, and is left as it is until Migrate is called.
+// look looks at the file for the first time. A file without the schema may be another
+// program's, or no database at all. It is left as it is until Migrate is called.
 func (f *file) look(ctx context.Context, db *sql.DB) error {
 	var one int
 	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)

@@ -224,10 +224,9 @@ type Dialect struct {
 	// Reclaim is for several holds, and for one if there are no statements
 	// GroupReclaim and PostReclaim.
 	Reclaim func(ctx context.Context, tx *Tx, holds []*backend.Hold) (had []backend.ID, err error)
-	// HeldPosts and ReleasePosts are for engines where a transaction of ours is the
-	// only one that writes: to reclaim posts it need only look. HeldPosts returns how
-	// many are still held by their fences. ReleasePosts ends the leases of those that
-	// the transaction leaves.
+	// HeldPosts and ReleasePosts are for engines where one transaction writes at a time:
+	// to reclaim posts it need only look. HeldPosts returns how many are still held by
+	// their fences. ReleasePosts ends the leases of those that the transaction leaves.
 	HeldPosts    func(ctx context.Context, tx *Tx, posts []*backend.Hold) (n int64, err error)
 	ReleasePosts func(ctx context.Context, tx *Tx, posts []*backend.Hold) error
 }

@@ -366,7 +366,7 @@ func TestMigrateReports(t *testing.T) {
 	}
 }
 
-// TestGrants: SQLite says that it has no roles, and a role must be one that there is.
+// TestGrants: SQLite says that it has no roles, and an unknown role is refused.
 // The engines' tests try what the others print.
 func TestGrants(t *testing.T) {
 	db, _ := database(t)

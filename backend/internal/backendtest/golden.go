@@ -63,7 +63,7 @@ func Golden(t *testing.T, stores ...[]any) {
 		}
 	}
 	for _, line := range known {
-		t.Errorf("%s has one that is not there: %s", file, line)
+		t.Errorf("%s has a line that is out of date: %s", file, line)
 	}
 }
 

@@ -41,7 +41,7 @@ type Site struct {
 }
 
 // The schema after next: a step that adds, also to the tables that are most in use,
-// and one that takes away.
+// and a step that takes away.
 var (
 	hotTables = []string{"meta", "queue", "grp", "endpoint", "stream", "message", "ready", "post", "delayed", "timer", "worker", "task", "schedule", "once"}
 	expand    = func() string {

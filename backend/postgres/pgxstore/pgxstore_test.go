@@ -307,7 +307,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestAcquiring: a pool whose connections are all in use is told from one that cannot open any.
+// TestAcquiring: a pool whose connections are all in use and a pool that cannot open any return different errors.
 func TestAcquiring(t *testing.T) {
 	connect := func(p *pgxpool.Pool) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
