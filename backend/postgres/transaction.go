@@ -161,7 +161,7 @@ func (t *transaction) there(ctx context.Context) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if err := t.there(ctx); err != nil {
+	if err := t.there(context.WithoutCancel(ctx)); err != nil {
 		t.Rollback(ctx)
 		return err
 	}
