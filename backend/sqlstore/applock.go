@@ -352,7 +352,7 @@ func (s *Store) renewWait(ctx context.Context, a *ask) error {
 	return err
 }
 
-// withdraw removes a request that waited in vain.
+// withdraw removes a request whose wait was too short.
 func (s *Store) withdraw(ctx context.Context, a *ask) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()

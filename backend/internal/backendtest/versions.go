@@ -239,7 +239,7 @@ func testNextSchema(t *testing.T, s Site) {
 	}
 	h := takeInHand(t, old)
 	if h.tx != nil {
-		h.OK(h.tx.Rollback(h.Ctx)) // the step waits for it in vain
+		h.OK(h.tx.Rollback(h.Ctx)) // the step waits for it until its limit
 		h.tx = nil
 	}
 	h.OK(s.program(t, 1).Migrate(h.Ctx))
