@@ -55,6 +55,7 @@ type mistake struct {
 	keep        func() error
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
+	commit      func(context.Context, backend.Tx) error
 	attend      func() ([]backend.Trace, error)
 	sql         backend.Execer // of its transactions
 }
@@ -76,6 +77,16 @@ var mistakes = []*mistake{
 				}
 			}
 			return tx.Post(ctx, version, ps)
+		},
+	},
+	{
+		id: "I7", says: "the commit of a transaction that was lost has nothing to do, and reports success",
+		commit: func(ctx context.Context, tx backend.Tx) error {
+			err := tx.Commit(ctx)
+			if errors.Is(err, backend.ErrTxDone) {
+				return nil
+			}
+			return err
 		},
 	},
 	{
@@ -632,6 +643,7 @@ func brokenStore(m *mistake) Store {
 		return func(context.Context) (backend.Backend, error) { return &broken{s.Open(), m}, nil }
 	}
 	return Store{
+		Lose: rolledBack,
 		Open: open(memstore.NewStore(memstore.Options{})),
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return open(memstore.NewStore(memstore.Options{}))(ctx)
@@ -816,7 +828,12 @@ func (b *broken) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backe
 	return traces, err
 }
 
-func (tx *brokenTx) Commit(ctx context.Context) error { return tx.Tx.Commit(tx.with.context(ctx)) }
+func (tx *brokenTx) Commit(ctx context.Context) error {
+	if tx.with.commit != nil {
+		return tx.with.commit(ctx, tx.Tx)
+	}
+	return tx.Tx.Commit(tx.with.context(ctx))
+}
 
 func (tx *brokenTx) Control(ctx context.Context, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 	if tx.with.control != nil {

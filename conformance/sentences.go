@@ -43,6 +43,7 @@ var sections = []section{
 		{"I4", "Within a stream, messages are received in the order in which they were sent, through rollback, retry, crash, batch, promotion, parking and Move."},
 		{"I5", "Verbs that need a group or stream held by another transaction or receiver wait a bounded time and then fail with ErrGroupBusy, and the transaction stays usable; opposite orders of locking never deadlock for ever."},
 		{"I6", "What a receiver writes and its acknowledgement commit together or not at all, also when its hold has been lost meanwhile."},
+		{"I7", "A transaction that the database has ended, or lost with its connection, before the commit is not reported as committed, and nothing of it remains, whatever is done in it after the loss."},
 	}},
 	{"Rules", []Sentence{
 		{"RA", "A claim locks a group and then looks at it anew: what was consumed before the lock is never delivered, and a settle that finds fewer messages than were delivered fails and changes nothing."},

@@ -284,6 +284,7 @@ func TestConformancePGXPool(t *testing.T) {
 	conformance.Run(t, conformance.Store{
 		Process:    own,
 		Disposable: true,
+		Lose:       conformance.LoseBySQL("SELECT pg_terminate_backend(pg_backend_pid())"),
 		Open:       func(context.Context) (backend.Backend, error) { return on(p, own) },
 		Limit: func(_ context.Context, conns int) (backend.Backend, error) {
 			return on(pool(t, int32(conns)), own)
