@@ -281,6 +281,10 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "P16", says: "every hundredth promotion is forgotten",
+		promote: hundredth(),
+	},
+	{
 		id: "P15", says: "keys cannot be promoted", promote: func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
 			if p.Group.IsZero() {
 				return backend.ErrNoGroup
@@ -609,6 +613,17 @@ func crowded() *mistake {
 			}
 			return tx.Settle(ctx, outcomes)
 		},
+	}
+}
+
+// hundredth forgets every hundredth promotion.
+func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
+	var n atomic.Int64
+	return func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
+		if n.Add(1)%100 == 0 {
+			return nil
+		}
+		return tx.Promote(ctx, p)
 	}
 }
 

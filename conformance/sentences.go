@@ -117,6 +117,7 @@ var sections = []section{
 		{"P13", "A peer's promotion beyond what the service allows is refused and changes nothing, and works on the peer's own conversation only."},
 		{"P14", "A key has the rank of its first post as long as it has posts."},
 		{"P15", "A promotion of a key promotes all posts under it in their order, and no post of another key or queue; one of a key without posts is refused."},
+		{"P16", "A promotion by a function promotes the groups and posts that it chooses, however many, in the order in which they would have been received, and no others."},
 	}},
 	{"Timers and lifetime", []Sentence{
 		{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other."},
