@@ -408,6 +408,18 @@ var mistakes = []*mistake{
 			return tx.Tx.Claim(ctx, r)
 		},
 	},
+	{
+		id: "W07", says: "a queue gives one message for four of a queue that was defined earlier",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			queues, err := tx.be.Queues(ctx, 0)
+			for _, q := range queues {
+				if q.ID < r.Queue && q.Depth%4 != 0 {
+					return backend.Claim{}, err
+				}
+			}
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
 	crowded(),
 	{
 		id: "V01", says: "a message that is withheld is not found",
