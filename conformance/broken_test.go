@@ -292,6 +292,10 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "P16", says: "every hundredth promotion is forgotten",
+		promote: hundredth(),
+	},
+	{
 		id: "P15", says: "keys cannot be promoted", promote: func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
 			if p.Group.IsZero() {
 				return backend.ErrNoGroup
@@ -409,6 +413,18 @@ var mistakes = []*mistake{
 			queues, err := tx.be.Queues(ctx, 0)
 			for _, q := range queues {
 				if q.ID < r.Queue && q.Depth > 0 {
+					return backend.Claim{}, err
+				}
+			}
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	{
+		id: "W07", says: "a queue gives one message for four of a queue that was defined earlier",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			queues, err := tx.be.Queues(ctx, 0)
+			for _, q := range queues {
+				if q.ID < r.Queue && q.Depth%4 != 0 {
 					return backend.Claim{}, err
 				}
 			}
@@ -620,6 +636,17 @@ func crowded() *mistake {
 			}
 			return tx.Settle(ctx, outcomes)
 		},
+	}
+}
+
+// hundredth forgets every hundredth promotion.
+func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
+	var n atomic.Int64
+	return func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
+		if n.Add(1)%100 == 0 {
+			return nil
+		}
+		return tx.Promote(ctx, p)
 	}
 }
 

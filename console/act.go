@@ -184,7 +184,7 @@ func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) 
 	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 	n := 0
 	for _, x := range list {
-		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.Conversation.IsZero() {
+		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.ConversationID.IsZero() {
 			continue
 		}
 		switch _, err := h.b.Admin().RequeueDead(ctx, x); {
