@@ -66,10 +66,13 @@ func connect(t *testing.T, dsn string, fresh bool) *parley.Broker {
 }
 
 // handler is a console in which everybody may act.
-func handler(t *testing.T, b *parley.Broker) *console.Handler {
+func handler(t *testing.T, b *parley.Broker) *console.Handler { return bodies(t, b, nil) }
+
+// bodies is a handler that shows what a function leaves of bodies.
+func bodies(t *testing.T, b *parley.Broker, redact func(string, string, []byte) string) *console.Handler {
 	t.Helper()
 	h, err := console.New(b, &console.Options{Write: true, Authorize: func(*http.Request, console.Action, string) error { return nil },
-		Logger: slog.New(slog.DiscardHandler)})
+		Redact: redact, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
