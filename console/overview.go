@@ -241,7 +241,7 @@ func (q queueRow) notices(dead int) (list []notice) {
 		add(true, "queue", "name", "Queue %s is disabled: nothing is received from it", q.Name)
 	}
 	if q.Depth > 0 && q.Readers == 0 && !q.Disabled {
-		add(true, "why", "what", "No worker serves queue %s, where %s messages wait", q.Name, number(q.Depth))
+		add(true, "why", "what", "No worker serves queue %s, where %s %s", q.Name, plural(q.Depth, "message"), waitOrWaits(q.Depth))
 	}
 	if q.Parked > 0 {
 		add(true, "parked", "queue", "%s in %s %s parked", plural(q.Parked, "group"), q.Name, are(q.Parked))

@@ -199,7 +199,10 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	out := works(t, "demo", "priority", "--requests", "21", "--work", "1ms")
+	_, out, errs := tool(t, "demo", "priority", "--requests", "21", "--work", "1ms")
+	if !strings.Contains(errs, "parley console --write --db 'sqlite:") {
+		t.Errorf("the demo says nothing of how to look at it: %s", errs)
+	}
 	want := "response 0\nresponse 20\nresponse 10\nresponse 1\nresponse 2\n"
 	if !strings.HasPrefix(out, want) || strings.Count(out, "response") != 21 {
 		t.Errorf("the demo prints\n%s\nwant it to begin with\n%s", out, want)
