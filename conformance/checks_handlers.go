@@ -102,7 +102,7 @@ func checkSeveralQueues(e *env) {
 	}
 }
 
-// checkWeights has one reader take one message at a time from two queues, of which the one that was defined first has a
+// checkWeights has one reader take one message at a time from two queues, of which the first has a
 // fifth of the turns.
 func checkWeights(e *env) {
 	for _, hold := range e.Holds() {

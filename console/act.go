@@ -316,7 +316,7 @@ func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
 			d.Fields = append(d.Fields, fact{name, q.Get(name)})
 		}
 	}
-	d.Facts, err = h.facts(ctx, q)
+	d.Facts, err = h.preview(ctx, q)
 	if err == nil && slices.Contains(v.params, "before") {
 		var more []fact
 		d.Choices, more, err = h.choices(ctx, q)
@@ -339,8 +339,8 @@ func referer(r *http.Request) string {
 	return u.Path[strings.LastIndex(u.Path, "/")+1:] + "?" + u.RawQuery
 }
 
-// facts says what something will be done to, as it is now.
-func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err error) {
+// preview says what something will be done to, as it is now.
+func (h *Handler) preview(ctx context.Context, q url.Values) (list []fact, err error) {
 	add := func(name, format string, args ...any) { list = append(list, fact{name, fmt.Sprintf(format, args...)}) }
 	if name := q.Get("queue"); name != "" {
 		row, err := h.queueRow(ctx, name)

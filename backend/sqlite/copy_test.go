@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// cgo is a driver that looks like one with a copy of SQLite of its own.
+// cgo is a driver that looks like a driver with its own copy of SQLite.
 type cgo struct{ driver.Driver }
 
 func (d cgo) Open(name string) (driver.Conn, error) {
@@ -40,7 +40,7 @@ func TestOtherCopy(t *testing.T) {
 	s := New(db, nil)
 	defer s.Close()
 	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "sqlite.cgo") || !strings.Contains(err.Error(), "modernc.org/sqlite") {
-		t.Errorf("the error is %v, want one that names both drivers", err)
+		t.Errorf("the error is %v, want an error that names both drivers", err)
 	}
 	if _, err := os.Stat(name + "-wal"); err == nil {
 		t.Error("the file is in WAL mode, so the store has opened it")

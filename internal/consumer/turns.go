@@ -1,7 +1,7 @@
 package consumer
 
 // turns returns the order in which queues have their turns: in each round every queue has as many as its weight says,
-// spread evenly. Each turn gives every queue credit for its weight, and goes to the one that has most.
+// spread evenly. Each turn gives every queue credit for its weight, and goes to the queue that has most.
 func turns(weights []int) (order []int) {
 	all := 0
 	for _, w := range weights {
@@ -23,7 +23,7 @@ func turns(weights []int) (order []int) {
 }
 
 // inTurn returns the queues in the order in which a look tries them. It begins with the queue whose turn it is. A
-// queue with nothing to be had leaves its turn to the one that comes next.
+// queue with nothing to be had leaves its turn to the next queue.
 func (c *Consumer) inTurn() []*source {
 	if len(c.sources) == 1 {
 		return c.sources
