@@ -40,7 +40,7 @@ func checkLossRecorded(e *env) {
 		list, err := w.B.Admin().DeadLetters(e.Ctx, "", parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		for _, d := range list {
-			if d.Message.Conversation == id && d.Message.Kind == backend.KindUser {
+			if d.Message.ConversationID == id && ofUser(d.Message) {
 				dead = append(dead, d)
 			}
 		}

@@ -43,6 +43,7 @@ var sections = []section{
 		{"I4", "Within a stream, messages are received in the order in which they were sent, through rollback, retry, crash, batch, promotion, parking and Move."},
 		{"I5", "Verbs that need a group or stream held by another transaction or receiver wait a bounded time and then fail with ErrGroupBusy, and the transaction stays usable; opposite orders of locking never deadlock for ever."},
 		{"I6", "What a receiver writes and its acknowledgement commit together or not at all, also when its hold has been lost meanwhile."},
+		{"I7", "A transaction that the database has ended, or lost with its connection, before the commit is not reported as committed, and nothing of it remains, whatever is done in it after the loss."},
 	}},
 	{"Rules", []Sentence{
 		{"RA", "A claim locks a group and then looks at it anew: what was consumed before the lock is never delivered, and a settle that finds fewer messages than were delivered fails and changes nothing."},
@@ -117,6 +118,7 @@ var sections = []section{
 		{"P13", "A peer's promotion beyond what the service allows is refused and changes nothing, and works on the peer's own conversation only."},
 		{"P14", "A key has the rank of its first post as long as it has posts."},
 		{"P15", "A promotion of a key promotes all posts under it in their order, and no post of another key or queue; one of a key without posts is refused."},
+		{"P16", "A promotion by a function promotes the groups and posts that it chooses, however many, in the order in which they would have been received, and no others."},
 	}},
 	{"Timers and lifetime", []Sentence{
 		{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other."},
@@ -158,6 +160,7 @@ var sections = []section{
 		{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure; so does closing its Broker, without that time."},
 		{"W05", "A handler of groups gets what was delivered of a group in one call, in its order; all of it is acknowledged or none, and a failure counts for the first message."},
 		{"W06", "Of the queues that a worker serves none waits until the backlog of another one is handled."},
+		{"W07", "While several queues of a worker have messages, the shares of its batches that they have are in proportion to their weights."},
 	}},
 	{"Failure and poison", []Sentence{
 		{"X01", "A message that has failed as often as it may, or that its handler calls poison, is dealt with by the policy: its group is parked, it becomes a dead letter, or its conversation is ended with an error; a callback and the handler's error can choose."},

@@ -29,7 +29,7 @@ var subqueries = map[string]string{
 	"Flow": locked, "Posts": locked, "PostsOnly": locked, "Promoted": locked, "Walk": locked,
 	"EndpointsAfter": again, "GroupsAfter": again, "SchedulesReady": again, "Stale": again,
 	"GroupReclaimWait": refused, "PostReclaimWait": refused, "ReclaimGroups": refused, "ReclaimPosts": refused,
-	"NewKey":   unique,
+	"NewKey": unique, "NewKeysFree": unique,
 	"ClaimOne": hidden, "DelayedFirsts": hidden, "DueDelayed": hidden, "Head": hidden, "GroupVisible": hidden,
 	"LockGraph": hidden, "Newest": hidden, "Read": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
 	"ConversationCounts": shown, "GroupDetail": shown, "ListPosts": shown, "ListPostsAfter": shown,

@@ -139,7 +139,9 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 	}
 	res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
 		res, err := t.conn.ExecContext(ctx, text, args...)
-		t.saw(err)
+		if q != t.p.hot.NewKeysFree || !wouldWait(err) {
+			t.saw(err)
+		}
 		return res, err
 	})
 	t.take(res)

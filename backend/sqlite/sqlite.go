@@ -138,7 +138,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // driver modernc.org/sqlite. It learns the file's name from it and opens
 // connections of its own, with the same synchronous and foreign_keys settings,
 // when it is first used; db is not used otherwise and is not closed. A database
-// in memory, which has no name, cannot be shared in this way: use Open.
+// in memory, which has no name, cannot be shared in this way: use Open. A handle of another
+// driver, such as github.com/mattn/go-sqlite3, is refused, since two copies of SQLite in one
+// process damage a file.
 func New(db *sql.DB, o *Options) *Store {
 	return newStore(&file{user: db}, *cmp.Or(o, new(Options)), clock)
 }

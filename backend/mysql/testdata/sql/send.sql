@@ -59,6 +59,13 @@ SELECT ?, ?, ?
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?
 
+-- name: NewKeysFree
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
+SELECT k.queue_id, k.name, k.stream_id
+  FROM (?) k
+ WHERE (SELECT count(*) FROM parley_key x FORCE INDEX (PRIMARY) WHERE ? FOR UPDATE NOWAIT) = 0
+
 -- name: NewStreams
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, priority, next_seq, closed, held, touched) VALUES ?
