@@ -123,6 +123,16 @@ func (q *parleyQueue) close() {
 
 func payload(body []byte) parley.Payload { return parley.Payload{Type: "Job", Body: body} }
 
+func (q *parleyQueue) sendOwn(ctx context.Context, body []byte) error {
+	return q.b.InTx(ctx, func(tx *parley.Tx) error {
+		if _, err := tx.SQL().ExecContext(ctx, q.insert, string(body[:12]), "ordered"); err != nil {
+			return err
+		}
+		_, err := tx.Post(ctx, "jobs", payload(body))
+		return err
+	})
+}
+
 func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 	var handle parley.ID
 	if q.how.dialog {

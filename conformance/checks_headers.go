@@ -17,6 +17,7 @@ func init() {
 	add(
 		check{ID: "H01", Name: "headers of messages and posts", Run: checkHeaders},
 		check{ID: "H01", Name: "headers of messages in one batch", Run: checkHeadersOfBatch},
+		check{ID: "H01", Name: "headers of values", Run: checkHeadersOfValues},
 		check{ID: "H02", Name: "headers through rollback, retry and parking", Run: checkHeadersRetried},
 		check{ID: "H03", Name: "headers of what was withheld", Run: checkHeadersWithheld},
 		check{ID: "H03", Name: "headers on the dialogs of a Sender", Run: checkHeadersRecycled},
@@ -69,8 +70,10 @@ func sameHeaders(e *env, how string, got, want headers) {
 }
 
 // takeHeaded receives one message, compares its headers, and acknowledges it.
-func (w *world) takeHeaded(how string, want headers) {
-	d := w.Receive(w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
+func (w *world) takeHeaded(how string, want headers) { w.takeHeadedFrom(w.SQ, how, want) }
+
+func (w *world) takeHeadedFrom(queue, how string, want headers) {
+	d := w.Receive(queue, &parley.ReceiveOptions{MaxMessages: 1})
 	sameHeaders(w.env, how, d.Messages[0].Headers, want)
 	w.Must(d.Ack(w.Ctx))
 }
@@ -136,6 +139,37 @@ func checkHeadersOfBatch(e *env) {
 		sameHeaders(e, "a post of a batch", d.Messages[0].Headers, all[d.Messages[0].Body[0]])
 		e.Must(d.Ack(e.Ctx))
 	}
+}
+
+// checkHeadersOfValues sends values of Go in all the ways that there are.
+func checkHeadersOfValues(e *env) {
+	w := e.World(recCatalog(false)) // on whose contract the initiator alone sends
+	s := recSender(w, w.B, parley.SenderOptions{}).Key("k")
+	plain := parley.Type[string](w.Ask, parley.Raw)
+	ask := plain.WithHeaders(traced)
+	h := w.Dialog("first")
+	w.Tx(func(tx *parley.Tx) error {
+		_, post := ask.Post(e.Ctx, tx, w.SQ, "post")
+		_, batch := ask.PostBatch(e.Ctx, tx, w.SQ, []string{"0", "1"}, parley.Key("k"))
+		return errors.Join(post, batch, ask.Send(e.Ctx, tx.Conversation(h), "send"), ask.SendBy(e.Ctx, s, tx, "sender"),
+			plain.Send(e.Ctx, tx.Conversation(h), "plain"))
+	})
+	for range 7 {
+		d := w.Receive(w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
+		m, want := d.Messages[0], traced
+		if body := string(m.Body); body == "first" || body == "plain" {
+			want = nil
+		}
+		sameHeaders(e, string(m.Body), m.Headers, want)
+		e.Must(d.Ack(e.Ctx))
+	}
+
+	w = e.another()
+	w.Dialog("first")
+	d := w.Receive(w.SQ, nil)
+	e.Must(parley.Type[string](w.Tell, parley.Raw).WithHeaders(traced).Reply(e.Ctx, d.Messages[0], "reply"))
+	e.Must(d.Ack(e.Ctx))
+	w.takeHeadedFrom(w.CQ, "a reply", traced)
 }
 
 // handleHeaded has a worker fail until each message has been tried so often, and calls decide for the last failure.
