@@ -64,7 +64,8 @@ type Admin struct{ b *Broker }
 // Admin returns the verbs of operators.
 func (b *Broker) Admin() Admin { return Admin{b} }
 
-// Unpark makes a parked or deferred group ready again.
+// Unpark makes a parked or deferred group ready again. Of a ready group it puts messages back that are
+// out of the ready order ([GroupStatus].Stranded).
 func (a Admin) Unpark(ctx context.Context, group ID) error {
 	err := a.b.patiently(ctx, func() error {
 		return a.b.InTx(ctx, func(tx *Tx) error {

@@ -102,7 +102,6 @@ type noWorkers struct{}
 func (noWorkers) PutReader(context.Context, ReaderRecord) ([]Trace, error) { return nil, none }
 func (noWorkers) ExtendReaders(context.Context, ID, time.Duration) error   { return none }
 func (noWorkers) RemoveReaders(context.Context, ID, ID) error              { return none }
-func (noWorkers) ClearTraces(context.Context, []Trace) error               { return none }
 func (noWorkers) ReaderRecords(context.Context) ([]ReaderStatus, error)    { return nil, none }
 
 type noLocks struct{}
@@ -180,7 +179,8 @@ func (noTxOperators) RemoveDead(context.Context, ID) (bool, error) { return fals
 
 type noTxWorkers struct{}
 
-func (noTxWorkers) ResetReader(context.Context, ID) error { return none }
+func (noTxWorkers) ResetReader(context.Context, ID) error      { return none }
+func (noTxWorkers) ClearTraces(context.Context, []Trace) error { return none }
 
 type noTxLocks struct{}
 

@@ -26,10 +26,6 @@ type Workers interface {
 	// RemoveReaders removes all records of a worker, or only one reader's.
 	RemoveReaders(ctx context.Context, worker, reader ID) error
 
-	// ClearTraces removes messages from records of workers that died with them in hand,
-	// and records that it empties. They have been handled or given up.
-	ClearTraces(ctx context.Context, traces []Trace) error
-
 	// ReaderRecords lists the records, those of dead workers as well.
 	ReaderRecords(ctx context.Context) ([]ReaderStatus, error)
 }
@@ -38,6 +34,10 @@ type Workers interface {
 type TxWorkers interface {
 	// ResetReader empties the record of a reader (Backend.PutReader), with the commit.
 	ResetReader(ctx context.Context, reader ID) error
+
+	// ClearTraces removes messages from records of workers that died with them in hand, and
+	// records that it empties, with the commit: they are handled or given up in this transaction.
+	ClearTraces(ctx context.Context, traces []Trace) error
 }
 
 // ReaderRecord is the record of a reader.

@@ -178,7 +178,7 @@ var sections = []section{
 		{"X13", "A panic in what the application gives to a worker, or in the methods of its errors, ends neither the process nor other work; the log has its stack, and so has what is stored if it was the handler's."},
 		{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
 		{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
-		{"X18", "When a suspected message has been handled, no record of a worker that died with it in hand names it any more."},
+		{"X18", "No record of a worker that died with a suspected message in hand names it any more when what became of it is committed."},
 		{"X19", "A handler that changes the bytes of a body in its memory changes nothing that is stored: a dead letter, a retained copy, a processed post and the next attempt have what was sent."},
 		{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction: it handles nothing with which one of them died alone, and deals with it as poison."},
 		{"X20", "A worker that begins while the store cannot be reached waits for it, and then handles what is there."},
@@ -279,6 +279,8 @@ var sections = []section{
 		{"B12", "JSON that is not UTF-8, and XML with two attributes of one name, are not valid bodies."},
 		{"B13", "Texts from outside, such as reasons, owners and what validators say, are kept as valid text without NUL, cut between characters to a bounded length."},
 		{"B14", "A statement of the application's that would end the transaction of the store's is refused, and the transaction goes on."},
+		{"B15", "What has no open transaction is not joined: of a pool, such as a *sql.DB, each verb is refused with ErrNoTx, and nothing is carried out."},
+		{"B16", "While the application reads rows in a transaction, a verb is carried out or fails at once with ErrRowsOpen and changes nothing; the transaction goes on when they are closed, and rows left open hold up neither its end nor other transactions."},
 	}},
 }
 

@@ -93,7 +93,7 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 	} else {
 		found, err = r.Row(ctx, append([]any{&g.Service, &g.Key}, state...), r.s.q.GroupDetail, x.ID)
 		if err == nil && found {
-			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest)}, r.s.q.GroupCount, x.ID)
+			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest), &g.Stranded}, r.s.q.GroupCount, x.ID)
 		}
 	}
 	if err != nil || !found {
@@ -102,6 +102,9 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 	g.Promoted, g.Level = level.Valid, int(level.Int64)
 	if oldest > 0 {
 		g.Oldest = span(oldest, now)
+	}
+	if blocked != 0 {
+		g.Stranded = 0
 	}
 	switch {
 	case blocked == parked:

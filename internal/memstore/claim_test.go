@@ -7,6 +7,27 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
+// TestStranded: an operator sees messages that no marker leads to, and Unpark puts them back.
+func TestStranded(t *testing.T) {
+	b := newBench(t, "")
+	var group backend.ID
+	b.do(func(tx *Tx) { b.post(tx, "k", "1"); b.post(tx, "k", "2") })
+	look := func(want int) {
+		t.Helper()
+		list, err := b.h.Groups(ctx, backend.GroupQuery{Queue: queueP, Limit: 10})
+		b.must(err)
+		if len(list) != 1 || list[0].Messages != 2 || list[0].Stranded != want {
+			t.Fatalf("groups %+v, want one with %d stranded messages", list, want)
+		}
+		group = list[0].Group
+	}
+	look(0)
+	b.do(func(tx *Tx) { b.store.unmark(tx, group) })
+	look(2)
+	b.do(func(tx *Tx) { b.must(tx.Unpark(ctx, group)) })
+	look(0)
+}
+
 func TestRank(t *testing.T) {
 	b := newBench(t, "")
 	low, _ := b.dialog(3)

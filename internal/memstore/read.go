@@ -155,6 +155,9 @@ func (s *Store) groupStatus(id backend.ID, g group) (status backend.GroupStatus)
 		st, _ := s.streams.get(nil, stream)
 		status.Priority = max(status.Priority, st.priority)
 		status.Messages = min(status.Messages+count(&s.messages, stream), backend.CountLimit)
+		if !g.parked && g.deferred.IsZero() && !s.markers.has(nil, stream) {
+			status.Stranded = min(status.Stranded+count(&s.messages, stream), backend.CountLimit)
+		}
 		if first.IsZero() || oldest.Enqueued.Before(first) {
 			first = oldest.Enqueued
 		}

@@ -190,9 +190,12 @@ SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_si
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
  WHERE o.post_id = ?
 -- name: GroupCount
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+-- Messages of a group, the first of them, and how many no marker leads to. A marker that is being
+-- written is one, so that a group in use does not look stranded.
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s {read dirty}
+          LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
          WHERE s.group_id = ?
          {some 10000}) x
