@@ -139,16 +139,26 @@ func (a Admin) Retained(ctx context.Context, handle ID) ([]RetainedMessage, erro
 // not be delivered or handled, newest first: at most limit of them that stand after a place,
 // that of the last one of the page before. An empty name means all queues.
 func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
+	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit, Bodies: true})
+}
+
+// DeadSummaries is DeadLetters without the bodies, which can be large: DeadStatus.Bytes tells how large.
+func (a Admin) DeadSummaries(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
+	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit})
+}
+
+func (a Admin) dead(ctx context.Context, queue string, d backend.DeadQuery) ([]DeadStatus, error) {
 	return read(ctx, a.b, "dead letters", func(ctx context.Context) (dead []DeadStatus, err error) {
-		if limit < 1 {
-			return nil, badLimit(limit)
+		if d.Limit < 1 {
+			return nil, badLimit(d.Limit)
 		}
 		err = a.b.withCatalog(ctx, func(v *catalogView) error {
 			q, ok := v.queues[queue]
 			if !ok && queue != "" {
 				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
 			}
-			dead, err = a.b.be.DeadLetters(ctx, q.ID, after, limit)
+			d.Queue = q.ID
+			dead, err = a.b.be.DeadLetters(ctx, d)
 			return err
 		})
 		return dead, err
