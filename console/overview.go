@@ -135,7 +135,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 		for i, q := range queues {
 			row := queueRow{QueueStatus: q, Samples: kept[q.ID], Waited: h.waits.of(q.Name, now)}
 			row.Readers, row.InHand = readers(workers, q.ID)
-		row.InHand = max(row.InHand, q.Leased) // a lease is seen at once, a reader's record a little later
+			row.InHand = max(row.InHand, q.Leased) // a lease is seen at once, a reader's record a little later
 			if n := len(row.Samples); n > 1 {
 				from := row.Samples[max(0, n-5)] // over some samples, so that it is calm
 				row.Known, row.Change = true, float64(q.Depth-from.depth)/now.Sub(from.at).Seconds()
