@@ -57,7 +57,7 @@ func init() {
 		"bury": {action: Discard, params: []string{"id", "queue"}, title: "Discard dead letter %s",
 			text: "The message is removed. No copy is kept.", button: "Discard", lost: true, do: (*Handler).bury},
 		"cancel": {action: Cancel, params: []string{"id", "queue"}, title: "Cancel post %s",
-			text: "The post is removed before it is handled. One that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
+			text: "The post is removed before it is handled. A post that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
 			do: byID("cancelled", func(h *Handler, ctx context.Context, queue string, id parley.ID) error {
 				return h.b.CancelPost(ctx, queue, id)
 			})},
@@ -181,7 +181,7 @@ func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) 
 	n := 0
 	var failed error
 	_, _, err := h.eachDead(ctx, q.Get("queue"), true, parley.Place{}, func(x parley.DeadStatus) bool {
-		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.Conversation.IsZero() {
+		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.ConversationID.IsZero() {
 			return true
 		}
 		if _, failed = h.b.Admin().RequeueDead(ctx, x); failed == nil {
@@ -324,7 +324,7 @@ func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
 			d.Fields = append(d.Fields, fact{name, q.Get(name)})
 		}
 	}
-	d.Facts, err = h.facts(ctx, q)
+	d.Facts, err = h.preview(ctx, q)
 	if err == nil && slices.Contains(v.params, "before") {
 		var more []fact
 		d.Choices, more, err = h.choices(ctx, q)
@@ -347,8 +347,8 @@ func referer(r *http.Request) string {
 	return u.Path[strings.LastIndex(u.Path, "/")+1:] + "?" + u.RawQuery
 }
 
-// facts says what something will be done to, as it is now.
-func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err error) {
+// preview says what something will be done to, as it is now.
+func (h *Handler) preview(ctx context.Context, q url.Values) (list []fact, err error) {
 	add := func(name, format string, args ...any) { list = append(list, fact{name, fmt.Sprintf(format, args...)}) }
 	if name := q.Get("queue"); name != "" {
 		row, err := h.queueRow(ctx, name)

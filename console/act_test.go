@@ -180,8 +180,8 @@ func TestBlockedActs(t *testing.T) {
 	}
 }
 
-// TestFarGroups: a group far down the order is found by the place that its link has, and one that has moved to the top,
-// too.
+// TestFarGroups: a group far down the order is found by the place in its link, and so is a group that has moved to the
+// top.
 func TestFarGroups(t *testing.T) {
 	b := open(t, "memory")
 	ctx := t.Context()

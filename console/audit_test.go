@@ -15,7 +15,7 @@ import (
 	"github.com/parleymq/parley/console"
 )
 
-// TestAudit: each action is recorded before it is done and when it is over, with who did it; one that cannot be recorded
+// TestAudit: each action is recorded before it is done and when it is over, with who did it; an action that cannot be recorded
 // is not done.
 func TestAudit(t *testing.T) {
 	b := open(t, "memory")

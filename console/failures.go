@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 // blockedGroup is a parked or deferred group, with its queue.
@@ -149,10 +148,8 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[int64]string)
 	for _, row := range queues {
 		d.Queues = append(d.Queues, row.Name)
-		names[row.ID] = row.Name
 	}
 	after, err := placeOf(q.Get("after"))
 	if err != nil {
@@ -169,9 +166,9 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 			return false
 		}
 		last = x.Place
-		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: names[x.Queue], Type: m.Type, Key: m.Key, Conversation: m.Handle,
-			Bytes: x.Bytes, Body: h.redacted(names[x.Queue], m.Type, m.Body), Headers: backend.DecodeHeaders(m.Headers),
-			Attempts: m.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
+		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: x.Queue, Type: m.Type, Key: m.Key, Conversation: m.Conversation,
+			Bytes: x.Bytes, Body: h.redacted(x.Queue, m.Type, m.Body), Headers: m.Headers,
+			Attempts: x.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
 		return true
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -181,7 +178,7 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 }
 
 // eachDead calls f for dead letters behind a place, newest first, until it returns false or deadLooked of them were
-// looked at; more says that it has looked at these in vain. Bodies can be large, so it reads a few at a time.
+// looked at; more says that the last of these was not the end. Bodies can be large, so it reads a few at a time.
 func (h *Handler) eachDead(ctx context.Context, queue string, bodies bool, after parley.Place, f func(parley.DeadStatus) bool) (looked int, more bool, err error) {
 	page, list := deadLooked, h.b.Admin().DeadSummaries
 	if bodies {

@@ -12,7 +12,7 @@ import (
 
 // Promotions move a group. What is promoted comes before all that is not, by level, and equal levels in the order in
 // which they were promoted. So a group that comes behind others which are not promoted has them promoted with it, and
-// one that comes between groups of one level has the later ones promoted again.
+// a group that comes between groups of one level has the later ones promoted again.
 
 // nearby is how far down its queue a group can be moved to.
 const nearby = 200
@@ -127,7 +127,7 @@ type choice struct {
 }
 
 // choices are the groups before which one can come, and what a move before the chosen one takes.
-func (h *Handler) choices(ctx context.Context, q url.Values) (list []choice, facts []fact, err error) {
+func (h *Handler) choices(ctx context.Context, q url.Values) (list []choice, known []fact, err error) {
 	groups, _, err := h.groupsAfter(ctx, q.Get("queue"), "", parley.Place{}, nearby)
 	if err != nil {
 		return nil, nil, err
@@ -142,9 +142,9 @@ func (h *Handler) choices(ctx context.Context, q url.Values) (list []choice, fac
 	}
 	all, err := h.promotionsOf(ctx, q)
 	if n := len(all) - 1; err == nil && n > 0 {
-		facts = append(facts, fact{"Promoted with it", plural(n, "group")})
+		known = append(known, fact{"Promoted with it", plural(n, "group")})
 	}
-	return list, facts, err
+	return list, known, err
 }
 
 // nameOf is what people call a group.

@@ -39,25 +39,25 @@ var mutants = []mutant{
 	{"scripts may stand in a page", "console.go", `script-src 'self';`, `script-src 'self' 'unsafe-inline';`},
 	{"pages can be framed", "console.go", `frame-ancestors 'none'`, `frame-ancestors *`},
 	{"pages are kept", "console.go", `	head.Set("Cache-Control", "no-store")` + "\n", ``},
-	{"a page that is not there asks nobody", "console.go", `if h.allowed(w, r, View, "") {
+	{"a page that is not there does not ask", "console.go", `if h.allowed(w, r, View, "") {
 			h.problem(w, r, http.StatusNotFound`, `{
 			h.problem(w, r, http.StatusNotFound`},
-	{"pages ask nobody", "page.go", "	if !h.allowed(w, r, a, target) {\n		return\n	}\n	p, err := h.soon", "	_, _ = a, target\n	p, err := h.soon"},
-	{"parts and streams ask nobody", "page.go", `return v, q, h.allowed(w, r, a, target)`, `_, _ = a, target; return v, q, true`},
+	{"pages do not ask", "page.go", "	if !h.allowed(w, r, a, target) {\n		return\n	}\n	p, err := h.soon", "	_, _ = a, target\n	p, err := h.soon"},
+	{"parts and streams do not ask", "page.go", `return v, q, h.allowed(w, r, a, target)`, `_, _ = a, target; return v, q, true`},
 	{"a look at messages is a look", "page.go", `v.peek != "" && q.Get(v.peek) != ""`, `false`},
-	{"metrics ask nobody", "metrics.go", `if !h.allowed(w, r, View, "") {`, `if false {`},
+	{"metrics do not ask", "metrics.go", `if !h.allowed(w, r, View, "") {`, `if false {`},
 	{"an open stream is not asked about again", "live.go", `if err := h.may(r, a, target); err != nil {`, `if err := h.may(r, a, target); false {`},
 	{"a line of a text becomes one of the stream", "live.go", `data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))`, `_ = 0`},
-	{"the page that asks asks nobody", "act.go", "	if !h.allowed(w, r, v.action, target) {\n		return\n	}\n	ctx, cancel := context.WithTimeout(r.Context()", "	ctx, cancel := context.WithTimeout(r.Context()"},
-	{"actions ask nobody", "act.go", "	if !h.allowed(w, r, v.action, target) {\n		return\n	}\n	if v.lost", "	_ = target\n	if v.lost"},
-	{"nobody has to be sure", "act.go", `if v.lost && r.PostForm.Get("sure") == "" {`, `if false {`},
+	{"the page that asks is not asked about", "act.go", "	if !h.allowed(w, r, v.action, target) {\n		return\n	}\n	ctx, cancel := context.WithTimeout(r.Context()", "	ctx, cancel := context.WithTimeout(r.Context()"},
+	{"actions do not ask", "act.go", "	if !h.allowed(w, r, v.action, target) {\n		return\n	}\n	if v.lost", "	_ = target\n	if v.lost"},
+	{"people need not be sure", "act.go", `if v.lost && r.PostForm.Get("sure") == "" {`, `if false {`},
 	{"another verb's right will do", "act.go", `"discard": {action: Discard`, `"discard": {action: Retry`},
 	{"a link acts", "console.go", `h.mux.HandleFunc("GET /act", h.confirm)`, `h.mux.HandleFunc("GET /act", func(w http.ResponseWriter, r *http.Request) { r.Method = "POST"; _ = r.ParseForm(); r.PostForm = r.Form; h.act(w, r) })`},
 	{"what cannot be recorded is done", "audit.go", `return "", fmt.Errorf("nothing was done`, `_ = fmt.Errorf("nothing was done`},
 	{"the end is not recorded", "audit.go", "	if h.opt.Audit != nil {\n		if err := h.opt.Audit(ctx, r, a); err != nil { // it", "	if false {\n		if err := h.opt.Audit(ctx, r, a); err != nil { // it"},
 	{"bodies are shown by default", "queue.go", "	if h.opt.Redact == nil {\n		return \"\"", "	if h.opt.Redact == nil {\n		return string(body)"},
 	{"a group is moved whatever its state", "move.go", `case list[from].State != "ready":`, `case false:`},
-	{"a group is moved before one that is gone", "move.go", "	case to < 0:\n", "	case to < -1:\n"},
+	{"a group is moved before a group that is gone", "move.go", "	case to < 0:\n", "	case to < -1:\n"},
 }
 
 // TestMutants: the tests of the console find each fault in what guards it. It takes minutes, so it runs when it is asked

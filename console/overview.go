@@ -134,7 +134,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 		list := make([]queueRow, len(queues))
 		for i, q := range queues {
 			row := queueRow{QueueStatus: q, Samples: kept[q.ID], Waited: h.waits.of(q.Name, now)}
-			row.Readers, row.InHand = readers(workers, q.ID)
+			row.Readers, row.InHand = readers(workers, q.Name)
 			row.InHand = max(row.InHand, q.Leased) // a lease is seen at once, a reader's record a little later
 			if n := len(row.Samples); n > 1 {
 				from := row.Samples[max(0, n-5)] // over some samples, so that it is calm
@@ -147,7 +147,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 }
 
 // readers sums up the live workers of a queue.
-func readers(workers []parley.WorkerStatus, queue int64) (readers, inHand int) {
+func readers(workers []parley.WorkerStatus, queue string) (readers, inHand int) {
 	highest := make(map[parley.ID]int)
 	for _, w := range workers {
 		if w.Queue == queue && w.Left > 0 {
@@ -189,13 +189,13 @@ type overviewData struct {
 const deadSeen = 1000
 
 // deadCount counts dead letters, up to deadSeen, by queue.
-func (h *Handler) deadCount(ctx context.Context) (map[int64]int, error) {
-	return cached(ctx, &h.cache, "dead", stale, func() (map[int64]int, error) {
+func (h *Handler) deadCount(ctx context.Context) (map[string]int, error) {
+	return cached(ctx, &h.cache, "dead", stale, func() (map[string]int, error) {
 		dead, err := h.b.Admin().DeadSummaries(ctx, "", parley.Place{}, deadSeen)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
 		}
-		count := make(map[int64]int)
+		count := make(map[string]int)
 		for _, d := range dead {
 			count[d.Queue]++
 		}
@@ -223,8 +223,8 @@ func (h *Handler) readOverview(ctx context.Context, _ url.Values) (any, error) {
 			o.Oldest, o.OldestIn = q.Oldest, q.Name
 		}
 		change, known = change+q.Change, known || q.Known
-		o.Dead += dead[q.ID]
-		o.Notices = append(o.Notices, q.notices(dead[q.ID])...)
+		o.Dead += dead[q.Name]
+		o.Notices = append(o.Notices, q.notices(dead[q.Name])...)
 	}
 	o.DeadLimit = o.Dead >= deadSeen
 	o.Change = queueRow{Change: change, Known: known}.Rate()

@@ -204,9 +204,9 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 			return err
 		}
 	}
-	var before parley.Place // that of the one that is newer
+	var before parley.Place // of the newer one
 	_, _, err = h.eachDead(ctx, "", false, parley.Place{}, func(x parley.DeadStatus) bool {
-		if x.Message.ID == id || x.Message.Group == id || x.Message.Handle == id {
+		if x.Message.ID == id || x.Message.Group == id || x.Message.Conversation == id {
 			after := ""
 			if before != (parley.Place{}) {
 				after = textOf(before)

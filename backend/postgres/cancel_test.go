@@ -12,7 +12,7 @@ import (
 )
 
 // TestCancelBesideMaintenance cancels a post that another transaction has locked for a moment,
-// as a maintenance job does, and one that stays locked.
+// as a maintenance job does, and a post that stays locked.
 func TestCancelBesideMaintenance(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "postgres", server(t))

@@ -1,5 +1,5 @@
-// Package browsertest tests the console in a real browser, Debian's Chromium, on SQLite and PostgreSQL. It is a module
-// of its own, so that programs with the console do not need a driver of browsers. `make verify-console` runs it; with
+// Package browsertest tests the console in a real browser, Debian's Chromium, on SQLite and PostgreSQL. It is a separate
+// module, so that programs with the console do not need a driver of browsers. `make verify-console` runs it; with
 // PICTURES=1 it also makes the pictures of docs/console.md.
 //
 // testdata/axe.min.js is axe-core 4.14.1, as the package of that name in the registry of npm has it (MPL-2.0).
@@ -31,7 +31,7 @@ import (
 //go:embed testdata/axe.min.js
 var axe string
 
-// chromium is the browser that all tests share. Each page has a window and cookies of its own.
+// chromium is the browser that all tests share. Each page has its own window and cookies.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		path, err := exec.LookPath(name)
@@ -228,7 +228,7 @@ func (w *window) mark() {
 	value[int](w, "document.documentElement.dataset.old = 1")
 }
 
-// loaded waits until another page has come in place of one that is marked as old.
+// loaded waits until another page has come in place of the page that is marked as old.
 func (w *window) loaded() {
 	w.t.Helper()
 	w.until("document.documentElement.dataset.old === undefined && document.documentElement.dataset.scripts !== undefined")

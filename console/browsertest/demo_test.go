@@ -35,7 +35,7 @@ func (r *replies) lines() []string {
 var _ io.Writer = (*replies)(nil)
 
 // TestDemo: beside `parley demo priority`, whose back end is slowed, request 3 is dragged to the top, and the reply to
-// request 3 comes next. The console is another program's: it has a connection of its own.
+// request 3 comes next. The console is another program's, with its own connection.
 func TestDemo(t *testing.T) {
 	for _, engine := range []string{"sqlite", "postgres"} {
 		t.Run(engine, func(t *testing.T) {

@@ -105,7 +105,7 @@ func (w *window) moved(drop func()) {
 }
 
 // TestMove: a group is moved by mouse, by touch, by keyboard and by a form, to the top and to the middle, while a worker
-// takes work. The order in which it is received is the one that is shown.
+// takes work. It is received in the order shown.
 func TestMove(t *testing.T) {
 	each(t, func(t *testing.T, b *parley.Broker) {
 		keys := []string{"ann", "bob", "cleo", "dan", "eve", "fay", "gus", "hal", "ida", "jon"}
@@ -153,7 +153,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestNoMove: a drop that changes nothing, one that is given up, and one that what happened meanwhile has overtaken.
+// TestNoMove: a drop that changes nothing, a drop that is given up, and a drop overtaken by what happened meanwhile.
 func TestNoMove(t *testing.T) {
 	b := store(t, "sqlite")
 	l := newLine(t, b, "ann", "bob", "cleo", "dan")

@@ -77,7 +77,7 @@ var parts = []part{
 	}},
 	verify("mutants", "a broken store for each sentence, which its check has to catch, and a broken console", nil,
 		step{run: named(mutantTests), tests: []string{"./conformance", "./console"}}),
-	// These two want the machine to themselves: on one that is too busy, writers wait for each other
+	// These two want the machine to themselves: on a busy machine, writers wait for each other
 	// for longer than they may.
 	verify("stress", "the random load in one process, with the race detector", nil,
 		step{race: true, tests: []string{"./internal/stress"}}),
