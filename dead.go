@@ -3,6 +3,7 @@ package parley
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/guard"
@@ -110,6 +111,9 @@ func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err erro
 func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
 	if !d.Message.ConversationID.IsZero() {
 		err = ErrNotRequeueable
+	}
+	if err == nil && d.Bytes > 0 && d.Message.Body == nil {
+		err = fmt.Errorf("its body was not read (DeadSummaries): %w", ErrInvalidOption)
 	}
 	if err == nil {
 		err = a.b.InTx(ctx, func(tx *Tx) error {

@@ -26,8 +26,8 @@ type Reader interface {
 	Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error)
 	// Retained lists the copies that an endpoint keeps, oldest first.
 	Retained(ctx context.Context, handle ID) ([]RetainedMessage, error)
-	// DeadLetters lists dead letters of a queue (0: all), newest first, those after one.
-	DeadLetters(ctx context.Context, queue int64, after Place, limit int) ([]DeadStatus, error)
+	// DeadLetters lists dead letters, newest first.
+	DeadLetters(ctx context.Context, q DeadQuery) ([]DeadStatus, error)
 	// PostStatus returns one post of a queue by id, pending, delayed or kept
 	// after processing; ErrNotPending if there is none.
 	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
@@ -194,10 +194,19 @@ type PromotionStatus struct {
 	Ended  bool // nothing can arrive in the group any more: it is gone, or all its sides have ended
 }
 
+// DeadQuery says which dead letters to list.
+type DeadQuery struct {
+	Queue  int64 // 0: all
+	After  Place // those after this one
+	Limit  int
+	Bodies bool // with the bodies of messages
+}
+
 // DeadStatus is a dead letter.
 type DeadStatus struct {
 	Queue   int64
-	Message Message
+	Message Message // without its body, if that was not asked for
+	Bytes   int     // of the body
 	Reason  string
 	Age     time.Duration
 	Place   Place

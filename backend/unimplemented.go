@@ -89,7 +89,7 @@ func (noReader) Conversations(context.Context, ConversationQuery) ([]Conversatio
 }
 func (noReader) Withheld(context.Context, ID, int) ([]WithheldStream, error) { return nil, none }
 func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)     { return nil, none }
-func (noReader) DeadLetters(context.Context, int64, Place, int) ([]DeadStatus, error) {
+func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 	return nil, none
 }
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }

@@ -30,7 +30,7 @@ type mistake struct {
 	says string
 
 	groups      func(context.Context, backend.Backend, backend.GroupQuery) ([]backend.GroupStatus, error)
-	deadLetters func() ([]backend.DeadStatus, error)
+	deadLetters func([]backend.DeadStatus, error) ([]backend.DeadStatus, error)
 	find        func(context.Context, backend.Backend, backend.ID) (backend.ID, error)
 	promotions  func([]backend.PromotionStatus)
 	overdue     func(map[backend.Job]time.Duration)
@@ -341,7 +341,8 @@ var mistakes = []*mistake{
 			return tx.EndDialog(ctx, end)
 		},
 	},
-	{id: "E09", says: "dead letters are lost", deadLetters: func() ([]backend.DeadStatus, error) { return nil, nil }},
+	{id: "E09", says: "dead letters are lost", deadLetters: noDeadLetters},
+	{id: "V04", says: "dead letters have no sizes", deadLetters: noSizes},
 	{
 		id: "B01", says: "an unknown handle is told by an error of the store's own",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
@@ -387,7 +388,7 @@ var mistakes = []*mistake{
 			}
 		}(),
 	},
-	{id: "Q06", says: "dead letters are lost", deadLetters: func() ([]backend.DeadStatus, error) { return nil, nil }},
+	{id: "Q06", says: "dead letters are lost", deadLetters: noDeadLetters},
 	{
 		id: "O09", says: "what is consumed stays",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
@@ -667,6 +668,16 @@ func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
 
 func commitInstead(ctx context.Context, tx backend.Tx) error { return tx.Commit(ctx) }
 
+func noDeadLetters([]backend.DeadStatus, error) ([]backend.DeadStatus, error) { return nil, nil }
+
+// noSizes forgets how large dead letters are.
+func noSizes(list []backend.DeadStatus, err error) ([]backend.DeadStatus, error) {
+	for i := range list {
+		list[i].Bytes = 0
+	}
+	return list, err
+}
+
 func noPromotion(context.Context, backend.Tx, backend.Promotion) error { return nil }
 
 // elsewhere claims in another transaction, which ends at once.
@@ -727,11 +738,11 @@ func (b *broken) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.Gr
 	return b.Handle.Groups(ctx, q)
 }
 
-func (b *broken) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
+func (b *broken) DeadLetters(ctx context.Context, q backend.DeadQuery) ([]backend.DeadStatus, error) {
 	if b.with.deadLetters != nil {
-		return b.with.deadLetters()
+		return b.with.deadLetters(b.Handle.DeadLetters(ctx, q))
 	}
-	return b.Handle.DeadLetters(ctx, queue, after, limit)
+	return b.Handle.DeadLetters(ctx, q)
 }
 
 func (b *broken) Find(ctx context.Context, message backend.ID) (backend.ID, error) {

@@ -253,7 +253,7 @@ var sections = []section{
 		{"V01", "A message that waits is found by its ID: its group or, if it is withheld, the handle that sent it; any other is not found."},
 		{"V02", "Promotions are listed with what they say, also those of groups without messages, and it is said of which groups nothing can arrive in."},
 		{"V03", "An operator can see how long each maintenance job has left undone what is due, and that nothing is due when it is done."},
-		{"V04", "What operators list comes in pages: as many as were asked for, and those behind a given one; a job does about as many items at a time as it was asked for."},
+		{"V04", "What operators list comes in pages: as many as were asked for, and those behind a given one, dead letters with or without their bodies; a job does about as many items at a time as it was asked for."},
 		{"V05", "Ages, times, priorities and counts that operators are shown are those of what is there, and a store says what it is."},
 	}},
 	{"Versions", []Sentence{

@@ -158,8 +158,13 @@ func TestRefusedStream(t *testing.T) {
 	if e := next(t, events); !strings.Contains(e, "refused") || !strings.Contains(e, "the session is over") {
 		t.Errorf("the event is\n%s", e)
 	}
-	if e, ok := <-events; ok {
-		t.Errorf("the stream goes on with\n%s", e)
+	select {
+	case e, ok := <-events:
+		if ok {
+			t.Errorf("the stream goes on with\n%s", e)
+		}
+	case <-time.After(slow.By(20 * time.Second)):
+		t.Error("the stream does not end")
 	}
 }
 

@@ -359,7 +359,7 @@ func (d *diagnosis) promotion(p backend.PromotionStatus) {
 
 // dead looks for dead letters by the id of the message or its group.
 func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
-	list, err := backend.Offered(d.be.DeadLetters(ctx, 0, backend.Place{}, 1000))
+	list, err := backend.Offered(d.be.DeadLetters(ctx, backend.DeadQuery{Limit: 1000}))
 	for _, x := range list {
 		if x.Message.ID == id || x.Message.Group == id {
 			d.add(true, codeDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)

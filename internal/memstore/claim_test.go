@@ -268,7 +268,7 @@ func TestDeferred(t *testing.T) {
 	_, err = tx.Settle(ctx, []backend.Outcome{{Hold: c.Holds[0], Dead: []backend.DeadLetter{{Message: c.Holds[0].Messages[0], Reason: "bad"}}}})
 	b.must(err)
 	b.must(tx.Commit(ctx))
-	dead, err := b.h.DeadLetters(ctx, queueP, backend.Place{}, 10)
+	dead, err := b.h.DeadLetters(ctx, backend.DeadQuery{Queue: queueP, Limit: 10, Bodies: true})
 	b.must(err)
 	if len(dead) != 1 || dead[0].Reason != "bad" || string(dead[0].Message.Body) != "1" {
 		t.Errorf("dead letters %+v", dead)

@@ -60,7 +60,7 @@ var parts = []part{
 		{
 			{name: "race", race: true, skip: named(unraced, mutantTests), tests: raced},
 			{name: "sqlite", run: named(unraced), tests: []string{"./backend/sqlite"}},
-			{name: "rest", skip: named(faultTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
+			{name: "rest", skip: named(faultTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
 			{name: "libraries", folder: "examples/libraries", tests: []string{"./..."}},
 			{name: "site", folder: "docs/site", tests: []string{"./..."}},
 			{name: "browser", folder: "console/browsertest", run: named("Smoke"), tests: []string{"./..."}},
@@ -75,8 +75,8 @@ var parts = []part{
 			{name: "mysql-suite", run: named(suiteTests), tests: []string{"./backend/mysql"}},
 		},
 	}},
-	verify("mutants", "a broken store for each sentence, which its check has to catch", nil,
-		step{run: named(mutantTests), tests: []string{"./conformance"}}),
+	verify("mutants", "a broken store for each sentence, which its check has to catch, and a broken console", nil,
+		step{run: named(mutantTests), tests: []string{"./conformance", "./console"}}),
 	// These two want the machine to themselves: on a busy machine, writers wait for each other
 	// for longer than they may.
 	verify("stress", "the random load in one process, with the race detector", nil,

@@ -247,7 +247,8 @@ SELECT stream_id, seq, sent, message_id, kind, type, body, headers, since
  WHERE handle = ?
  ORDER BY since, kept, stream_id, seq
 -- name: ListDead
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}
@@ -255,7 +256,8 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
  ORDER BY died DESC, message_id DESC
  {limit ?}
 -- name: ListDeadOf
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}

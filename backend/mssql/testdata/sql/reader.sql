@@ -73,22 +73,24 @@ SELECT handle, conversation FROM parley_endpoint WITH (READUNCOMMITTED)
  OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
 
 -- name: ListDead
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
- WHERE died <= @p1 AND (died < @p2 OR message_id < @p3)
+ WHERE died <= @p2 AND (died < @p3 OR message_id < @p4)
  ORDER BY died DESC, message_id DESC
- OFFSET 0 ROWS FETCH NEXT @p4 ROWS ONLY
+ OFFSET 0 ROWS FETCH NEXT @p5 ROWS ONLY
 
 -- name: ListDeadOf
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
- WHERE queue_id = @p1 AND died <= @p2 AND (died < @p3 OR message_id < @p4)
+ WHERE queue_id = @p2 AND died <= @p3 AND (died < @p4 OR message_id < @p5)
  ORDER BY queue_id, died DESC, message_id DESC
- OFFSET 0 ROWS FETCH NEXT @p5 ROWS ONLY
+ OFFSET 0 ROWS FETCH NEXT @p6 ROWS ONLY
 
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1

@@ -80,7 +80,8 @@ SELECT handle, conversation FROM parley_endpoint
 
 -- name: ListDead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter
@@ -90,7 +91,8 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
 
 -- name: ListDeadOf
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter
