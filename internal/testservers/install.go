@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// installFor installs the engine's packages where that is possible and wanted.
+// installFor installs the engine's packages, or builds it, where that is possible and wanted.
 // Its error says why not.
 func (env environment) installFor(ctx context.Context, e engine) error {
 	if env.get("PARLEY_TEST_INSTALL") == "0" {
@@ -18,6 +18,9 @@ func (env environment) installFor(ctx context.Context, e engine) error {
 	}
 	if env.install == nil {
 		return errors.New("not to be installed here")
+	}
+	if b, ok := e.(builder); ok {
+		return b.Build(ctx, env.log)
 	}
 	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
 		return errors.New("and this system has no packages of it")
