@@ -71,7 +71,7 @@ func (a application) takeTurn(ctx context.Context, prefix string) error {
 			a.t.after = fmt.Sprintf("UPDATE %s SET until = 0 WHERE id = 1 AND owner = x'%x'", table, me[:])
 			return nil
 		}
-		if err != nil && classify(err) != backend.ErrSerialization { // another node was first
+		if err != nil && a.t.p.classify(err) != backend.ErrSerialization { // another node was first
 			return err
 		}
 		select {
