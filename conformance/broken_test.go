@@ -292,6 +292,10 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "P16", says: "every hundredth promotion is forgotten",
+		promote: hundredth(),
+	},
+	{
 		id: "P15", says: "keys cannot be promoted", promote: func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
 			if p.Group.IsZero() {
 				return backend.ErrNoGroup
@@ -404,11 +408,23 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "W06", says: "nothing is received from a queue while one that was defined earlier has messages",
+		id: "W06", says: "nothing is received from a queue while a queue defined earlier has messages",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			queues, err := tx.be.Queues(ctx, 0)
 			for _, q := range queues {
 				if q.ID < r.Queue && q.Depth > 0 {
+					return backend.Claim{}, err
+				}
+			}
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	{
+		id: "W07", says: "a queue gives one message for four of a queue that was defined earlier",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			queues, err := tx.be.Queues(ctx, 0)
+			for _, q := range queues {
+				if q.ID < r.Queue && q.Depth%4 != 0 {
 					return backend.Claim{}, err
 				}
 			}
@@ -485,7 +501,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{id: "B06", says: "the store does not look whether a context is cancelled", uncancelled: true},
-	{id: "B07", says: "a store that is not migrated passes for one that is", check: func() error { return nil }},
+	{id: "B07", says: "a store that is not migrated passes for a migrated store", check: func() error { return nil }},
 	{
 		id: "B08", says: "a disabled queue is an empty one",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
@@ -620,6 +636,17 @@ func crowded() *mistake {
 			}
 			return tx.Settle(ctx, outcomes)
 		},
+	}
+}
+
+// hundredth forgets every hundredth promotion.
+func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
+	var n atomic.Int64
+	return func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
+		if n.Add(1)%100 == 0 {
+			return nil
+		}
+		return tx.Promote(ctx, p)
 	}
 }
 

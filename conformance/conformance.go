@@ -155,7 +155,7 @@ type check struct {
 	ID   string // of the sentence
 	Name string // unique, says what is checked
 	Run  func(e *env)
-	// Limit is how long the check may run. Default one minute. One that needs more is left out
+	// Limit is how long the check may run. Default one minute. A check that needs more is left out
 	// by -short.
 	Limit time.Duration
 

@@ -37,6 +37,10 @@ func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 		}
 		if got.Int64 == 1 {
 			a.t.after, a.t.free, a.t.applied = "SELECT RELEASE_LOCK('"+name+"')", true, false
+			if p.vitess() { // there no statement ends the transaction, which a migration outlasts
+				_, err := a.t.conn.ExecContext(ctx, "COMMIT")
+				return err
+			}
 			return nil
 		}
 		if err := ctx.Err(); err != nil {

@@ -53,11 +53,12 @@ type server struct {
 	cluster   bool // it is a node of a Galera cluster
 	vitess    bool // it is vtgate
 	sharded   bool // with a keyspace of several shards
+	endsLate  bool // innodb_rollback_on_timeout: a lock that is not had ends the transaction
 }
 
 // serverOf reads it from variables of a session.
 func serverOf(v map[string]string) *server {
 	_, known := v["innodb_snapshot_isolation"]
 	packet, _ := strconv.Atoi(v["max_allowed_packet"])
-	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), vitess: isVitess(v["version"])}
+	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), vitess: isVitess(v["version"]), endsLate: on(v["innodb_rollback_on_timeout"])}
 }

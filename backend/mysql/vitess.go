@@ -77,7 +77,7 @@ func isSharded(ctx context.Context, c *sql.Conn) (bool, error) {
 	return false, rows.Err()
 }
 
-// Errors that vtgate makes of its own. 1317 and 3024 stand there for a connection to MySQL that is gone, for whatever
+// Errors of vtgate itself. 1317 and 3024 stand there for a connection to MySQL that is gone, for whatever
 // reason: a statement or a transaction took too long or was killed, the primary has changed, or the transaction would
 // have had to cross keyspaces. So a COMMIT that they end may have happened, and there is no telling whether another
 // attempt would help. 1105 is what vtgate has no number for; among statements that it understands, that there is no

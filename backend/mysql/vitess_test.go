@@ -28,7 +28,7 @@ func keyspaces(t *testing.T) []string {
 	return strings.Split(addresses, ",")
 }
 
-// under returns the name of a keyspace for a store with a prefix of its own, which is removed when the test ends.
+// under returns the name of a keyspace for a store with another prefix, which is removed when the test ends.
 func under(t *testing.T, keyspace string) string {
 	t.Helper()
 	dsn := backendtest.WithParam(t, keyspace, "parley_prefix", backendtest.Name()+"_")

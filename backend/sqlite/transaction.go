@@ -19,7 +19,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	return &transaction{f: f, born: ctx}, nil
 }
 
-// transaction is the one that may write. Its statements are short, and are not
+// transaction is the writing transaction. Its statements are short, and are not
 // given contexts that can end: "If the interrupted SQL operation is an INSERT,
 // UPDATE, or DELETE that is inside an explicit transaction, then the entire
 // transaction will be rolled back automatically" (sqlite3_interrupt).

@@ -59,6 +59,7 @@ var contents = []section{
 		{"Decisions", "docs/decisions/README.md"},
 		{"Contributing", "CONTRIBUTING.md"},
 		{"Changes", "CHANGELOG.md"},
+		{"Old and new names", "docs/renames.md"},
 	}},
 }
 

@@ -1,4 +1,4 @@
-// Command stores spreads work over two stores, each with a Broker of its own, and hands work over from one to the other.
+// Command stores spreads work over two stores, each with its Broker, and hands work over from one to the other.
 package main
 
 import (

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// vitess runs vtcombo, which is a whole Vitess in one process, on a MySQL of its own. Its addresses are those of
-// the keyspaces below. vtcombo is built from a module of its own, once for each version.
+// vitess runs vtcombo, which is a whole Vitess in one process, on another MySQL. Its addresses are those of
+// the keyspaces below. vtcombo is built from a separate module, once for each version.
 type vitess struct{ server mysql }
 
 // keyspaces are by name, with the number of shards. The last one is there to be refused.
