@@ -345,7 +345,7 @@ func (w *Worker) limited(ctx context.Context, opt *WorkerOptions) (time.Duration
 	case tooShort(limit):
 		opt.Hold = HoldLease
 		text = "the server ends transactions so soon that a worker holds by lease"
-	case limit > 0 && limit < opt.Lease && insists:
+	case limit > 0 && (limit < opt.Lease && insists || limit < opt.Timeout):
 		text = "the server ends transactions: a handler that takes longer in Message.Tx loses what it has written"
 	}
 	if text != "" {

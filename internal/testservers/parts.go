@@ -45,6 +45,7 @@ const (
 	mutantTests  = `Mutants`
 	faultTests   = `Faults`
 	galeraTests  = `Galera`
+	vitessTests  = `(Conformance)?Vitess.*`
 	driverTests  = `Conformance(Open|PGX|PGXPool|PgBouncer|Outside)|Backend(PGX|Pool|Unprepared)|WorkerPGX`
 	lockTests    = `Conformance(NativeLocks|NativeLocksPGX|MixedLocks)`
 	upgradeTests = `Upgrade|Versions`
@@ -71,7 +72,7 @@ var parts = []part{
 			{name: "bolt", folder: "examples/backend-bolt", tests: []string{"./..."}},
 		},
 		{
-			{name: "mysql", skip: named(suiteTests, galeraTests, upgradeTests, poolTests), tests: []string{"./backend/mysql"}},
+			{name: "mysql", skip: named(suiteTests, galeraTests, vitessTests, upgradeTests, poolTests), tests: []string{"./backend/mysql"}},
 			{name: "mysql-suite", run: named(suiteTests), tests: []string{"./backend/mysql"}},
 		},
 	}},
@@ -95,6 +96,8 @@ var parts = []part{
 		step{folder: "console/browsertest", tests: []string{"./..."}})),
 	verify("galera", "a cluster of Galera, of which nodes are killed", []string{"galera"},
 		step{run: named(galeraTests), tests: []string{"./backend/mysql"}}),
+	verify("vitess", "the suite, and losses of transactions, through vtgate", []string{"vitess"},
+		step{run: named(vitessTests), tests: []string{"./backend/mysql", "./examples/stores"}}),
 }
 
 // verify is a part of make verify, with one step.
