@@ -269,3 +269,18 @@ func (s *server) nativeToken(verb string) (string, bool) {
 	}
 	return "", false
 }
+
+// applock is the error of a return code of sp_getapplock.
+func applock(code int) error {
+	switch code {
+	case 0, 1: // granted, at once or after waiting
+		return nil
+	case -1:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: timed out"))
+	case -2:
+		return context.Canceled
+	case -3:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: chosen as a deadlock victim"))
+	}
+	return fmt.Errorf("parley: mssql: sp_getapplock returned %d", code) // -999: wrong parameters, or no transaction
+}
