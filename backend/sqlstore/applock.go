@@ -329,7 +329,7 @@ func (s *Store) aside(ctx context.Context, work func(*Tx) error) error {
 	tx, err := s.begin(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = fmt.Errorf("parley: a lock takes another connection than the transaction's, and none was free for %v: allow more: %w", secondConnection, backend.ErrLockTimeout)
+			err = fmt.Errorf("parley: a lock needs a second connection beside the transaction's, and none was free for %v: raise the pool's limit: %w", secondConnection, backend.ErrLockTimeout)
 		}
 		return err
 	}
