@@ -367,7 +367,7 @@ func (p *pool) insertFree(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 		there.rows = append(there.rows, []any{k.Queue, k.Name})
 	}
 	inserted, err = tx.Exec(ctx, p.hot.NewKeysFree, table{columns: []string{"queue_id", "name", "stream_id"}, rows: rows}, there)
-	if wouldWait(err) || err == nil && inserted == 0 {
+	if wouldWait(err) {
 		return 0, false, nil
 	}
 	return inserted, true, err

@@ -64,7 +64,8 @@ INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
 SELECT k.queue_id, k.name, k.stream_id
   FROM (?) k
- WHERE (SELECT count(*) FROM parley_key x FORCE INDEX (PRIMARY) WHERE ? FOR UPDATE NOWAIT) = 0
+ WHERE COALESCE((SELECT count(*) FROM parley_key x FORCE INDEX (PRIMARY)
+                  WHERE x.stream_id = '' AND ? FOR UPDATE NOWAIT), 0) = 0
 
 -- name: NewStreams
 /*M! SET STATEMENT max_statement_time = 0 FOR */
