@@ -16,9 +16,9 @@ import (
 type Reader interface {
 	// Queues tells the state of one queue (0: of all, by name).
 	Queues(ctx context.Context, queue int64) ([]QueueStatus, error)
-	// Groups lists groups with messages in the order in which they would be
-	// claimed, then deferred ones in the order in which they are due, then parked ones,
-	// the first that was parked first. The list is over when a page is empty.
+	// Groups lists groups with messages in the order of claims. Deferred groups follow
+	// in the order in which they are due, then parked groups in the order in which they
+	// were parked. The list is over when a page is empty.
 	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)
 	// Conversations lists conversations by id, one entry for each side.
 	Conversations(ctx context.Context, q ConversationQuery) ([]ConversationStatus, error)

@@ -10,8 +10,8 @@ import (
 // receiver died with it in hand.
 //
 // A receiver that holds by lease leaves its mark where it dies: a Claim that
-// takes over a lease that ran out counts one more Deaths for the first
-// message of the hold, and keeps that count with a lease of its own.
+// takes over an expired lease adds one to Deaths of the first message of the
+// hold. It keeps that count with its new lease.
 type Workers interface {
 	// PutReader replaces a reader's record, or adds it. When it returns, the record
 	// survives the death of the process, though not necessarily that of the

@@ -1,5 +1,5 @@
-// Package console is a website on which people look at queues, groups, conversations, plans, locks and
-// recurring jobs, and find out why something does not move. A program mounts it at any path:
+// Package console is a website that shows queues, groups, conversations, plans, locks and recurring
+// jobs, and why something does not move. A program mounts it at any path:
 //
 //	c, err := console.New(b, &console.Options{Authorize: mine})
 //	mux.Handle("/console/", http.StripPrefix("/console", c))

@@ -189,7 +189,7 @@ func TestPosts(t *testing.T) {
 	like := p
 	like.ID, like.Delay = backend.NewID(), 0
 	if post(like) != id {
-		t.Error("its like is waiting")
+		t.Error("its duplicate is pending")
 	}
 	b.do(func(tx *Tx) { b.must(tx.Promote(ctx, backend.Promotion{Group: id})) })
 	b.maintain(backend.JobDelayed, backend.JobGroups)
@@ -204,7 +204,7 @@ func TestPosts(t *testing.T) {
 	_, err := tx.Settle(ctx, []backend.Outcome{{Hold: c.Holds[0], Done: c.Holds[0].Messages, Keep: time.Hour}})
 	b.must(err)
 	if post(like) != id {
-		t.Error("its like is in a receiver's hands")
+		t.Error("a receiver has its duplicate")
 	}
 	other := b.begin()
 	b.want(other.Cancel(ctx, queueP, id), backend.ErrNotPending)
@@ -214,7 +214,7 @@ func TestPosts(t *testing.T) {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	if post(like) != (backend.ID{}) {
-		t.Error("its like has been processed")
+		t.Error("its duplicate has been processed")
 	}
 	b.do(func(tx *Tx) { b.must(tx.Cancel(ctx, queueP, like.ID)) })
 	b.equal(b.receive(queueP))
