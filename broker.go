@@ -364,7 +364,7 @@ func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
 // Context ends when the Broker is closed.
 func (b *Broker) Context() context.Context { return b.life }
 
-// Logger returns the logger of Options, or one that discards everything.
+// Logger returns the logger of Options, or a logger that discards everything.
 func (b *Broker) Logger() *slog.Logger { return b.log }
 
 // Options returns the options with their defaults filled in.
@@ -412,7 +412,7 @@ func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
 	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.be, err, ErrSerialization) })
 }
 
-// aloneFor is how long a verb by itself begins again. One that waits for a lock until the store gives up does not.
+// aloneFor is how long a verb by itself begins again. After a wait for a lock that the store has given up, it does not.
 const aloneFor = 5 * time.Second
 
 // alone is InTx for a verb by itself, which is no function of the application's: it begins again when

@@ -209,8 +209,8 @@ func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID
 }
 
 // keyStreams locks the streams of keys, in two statements, after it has made those keys that
-// are new. A transaction that waits for a key in another's hands has no guard yet, and one
-// that has a guard waits for guards alone: a savepoint would give no lock back.
+// are new. A transaction that waits for a key in another's hands has no guard yet. With a
+// guard it waits for guards alone: a savepoint would give no lock back.
 func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
 	found, err := p.findKeys(ctx, tx, keys)
 	if err != nil {
@@ -367,7 +367,7 @@ func (p *pool) insertFree(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 		there.rows = append(there.rows, []any{k.Queue, k.Name})
 	}
 	inserted, err = tx.Exec(ctx, p.hot.NewKeysFree, table{columns: []string{"queue_id", "name", "stream_id"}, rows: rows}, there)
-	if wouldWait(err) || err == nil && inserted == 0 {
+	if wouldWait(err) {
 		return 0, false, nil
 	}
 	return inserted, true, err

@@ -36,8 +36,8 @@ type transaction struct {
 	s    *session
 	lastID
 
-	// ending keeps the end, which may come from Close, apart from statements: one
-	// that fell behind it would be carried out by itself.
+	// ending keeps the end, which may come from Close, apart from statements: a
+	// statement after the end would be carried out by itself.
 	ending sync.RWMutex
 	reads  sqlstore.Reads // what the application's statements depend on
 

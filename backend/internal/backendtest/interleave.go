@@ -309,8 +309,8 @@ func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 	}
 }
 
-// Of transactions that wait for a new key behind the one that makes it, together with other new keys, none loses,
-// whether that one commits or not.
+// Of transactions that wait for a new key behind the transaction that makes it, together with other new keys, none loses,
+// whether that transaction commits or not.
 func newKeysBehind(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	post := func(tx backend.Tx, body string, keys ...string) error {
