@@ -18,15 +18,15 @@ func init() {
 	)
 }
 
-// elsewhere is a database that takes no connections, and counts who asks for one.
-type elsewhere struct{ asked atomic.Int64 }
+// unreachable is a database that takes no connections, and counts who asks for one.
+type unreachable struct{ asked atomic.Int64 }
 
-func (e *elsewhere) Connect(context.Context) (driver.Conn, error) {
-	e.asked.Add(1)
+func (u *unreachable) Connect(context.Context) (driver.Conn, error) {
+	u.asked.Add(1)
 	return nil, errors.New("by the check: nothing is to be carried out on a pool")
 }
 
-func (e *elsewhere) Driver() driver.Driver { return nil }
+func (u *unreachable) Driver() driver.Driver { return nil }
 
 // checkJoinPool joins what has no transaction.
 func checkJoinPool(e *env) {
@@ -34,7 +34,7 @@ func checkJoinPool(e *env) {
 	if e.Handle().Capabilities().Joiner == nil {
 		return // nothing can be joined
 	}
-	var there elsewhere
+	var there unreachable
 	pool := sql.OpenDB(&there)
 	defer pool.Close()
 	for what, on := range map[string]parley.Execer{"a *sql.DB": pool, "what embeds one": struct{ *sql.DB }{pool}} {

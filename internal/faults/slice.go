@@ -35,7 +35,7 @@ type slice struct {
 
 func (s slice) bad() int { return s.Lost + s.Doubled + s.Disordered + s.Stuck + s.Broken }
 
-// readSlices reads a record. One that is not there yet is empty.
+// readSlices reads a record. A record that is not there yet is empty.
 func readSlices(path string) (list []slice, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ type sumOf struct {
 	commits  []string
 }
 
-// sums adds up slices by server, each from the last one that begins anew.
+// sums adds up slices by server, each from the last slice that begins anew.
 func sums(list []slice) map[string]*sumOf {
 	all := make(map[string]*sumOf)
 	for _, s := range list {

@@ -46,7 +46,7 @@ func TestReliabilityPage(t *testing.T) {
 	}
 }
 
-// TestRecord: what runs add to the record adds up, and one that begins anew takes those before it away.
+// TestRecord: what runs add to the record adds up, and a run that begins anew takes those before it away.
 func TestRecord(t *testing.T) {
 	o := options{server: "galera", seed: 7, slices: filepath.Join(t.TempDir(), "slices")}
 	for i, anew := range []string{"", "", "claims changed", ""} {

@@ -24,9 +24,10 @@ SELECT h.stream_id FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST
 SELECT o.post_id FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = @p3
 
 -- name: GroupCount
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s WITH (READUNCOMMITTED)
+          LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON m.stream_id = s.stream_id
          WHERE s.group_id = @p1
          ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x

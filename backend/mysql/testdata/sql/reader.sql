@@ -24,9 +24,10 @@ SELECT o.post_id FROM parley_post o WHERE o.post_id = ?
 
 -- name: GroupCount
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s
+          LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m ON m.stream_id = s.stream_id
          WHERE s.group_id = ?
          LIMIT 10000) x
