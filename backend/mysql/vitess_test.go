@@ -32,17 +32,7 @@ func keyspaces(t *testing.T) []string {
 func under(t *testing.T, keyspace string) string {
 	t.Helper()
 	dsn := backendtest.WithParam(t, keyspace, "parley_prefix", backendtest.Name()+"_")
-	t.Cleanup(func() {
-		b, err := mysql.Open(context.Background(), dsn, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		if err := b.Uninstall(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return dsn
+	return backendtest.Uninstalled(t, dsn, mysql.Open)
 }
 
 func TestConformanceVitess(t *testing.T) {
