@@ -86,9 +86,9 @@ type Listener interface {
 // Watcher is implemented by backends without a Listener that can cheaply tell whether something
 // is new. Parley asks while receivers wait.
 type Watcher interface {
-	// Newest returns, for each of the queues that has something in its ready order, a number
-	// that grows when something joins it, such as the time of the newest message there. It may
-	// grow for other reasons as well, and become less when something leaves.
+	// Newest returns a number for each queue with entries in its ready order. The number grows
+	// when an entry joins; it may be the time of the newest message. It may grow for other
+	// reasons as well, and become less when something leaves.
 	Newest(ctx context.Context, queues []int64) (map[int64]int64, error)
 }
 

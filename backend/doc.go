@@ -80,10 +80,10 @@
 //
 // Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
 // how, [Version] grows if a backend has to be changed, and [Register] refuses a backend
-// written for another version. What is new comes with a method in [Unimplemented] or
-// [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
-// own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major
-// version of the module.
+// written for another version. A new feature leaves Version as it is. It comes with a method
+// in [Unimplemented] or [UnimplementedTx], a field whose zero value is the former behaviour,
+// or a new interface. From 1.0 on a change that breaks backends is a new major version of the
+// module.
 //
 // # Time
 //

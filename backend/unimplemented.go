@@ -89,7 +89,7 @@ func (noReader) Conversations(context.Context, ConversationQuery) ([]Conversatio
 }
 func (noReader) Withheld(context.Context, ID, int) ([]WithheldStream, error) { return nil, none }
 func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)     { return nil, none }
-func (noReader) DeadLetters(context.Context, int64, Place, int) ([]DeadStatus, error) {
+func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 	return nil, none
 }
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
@@ -102,7 +102,6 @@ type noWorkers struct{}
 func (noWorkers) PutReader(context.Context, ReaderRecord) ([]Trace, error) { return nil, none }
 func (noWorkers) ExtendReaders(context.Context, ID, time.Duration) error   { return none }
 func (noWorkers) RemoveReaders(context.Context, ID, ID) error              { return none }
-func (noWorkers) ClearTraces(context.Context, []Trace) error               { return none }
 func (noWorkers) ReaderRecords(context.Context) ([]ReaderStatus, error)    { return nil, none }
 
 type noLocks struct{}
@@ -180,7 +179,8 @@ func (noTxOperators) RemoveDead(context.Context, ID) (bool, error) { return fals
 
 type noTxWorkers struct{}
 
-func (noTxWorkers) ResetReader(context.Context, ID) error { return none }
+func (noTxWorkers) ResetReader(context.Context, ID) error      { return none }
+func (noTxWorkers) ClearTraces(context.Context, []Trace) error { return none }
 
 type noTxLocks struct{}
 

@@ -125,7 +125,7 @@ type Settled struct {
 }
 
 // ErrOver: the messages are not in the handler's hands any more.
-var ErrOver = errors.New("the messages are not in hand any more")
+var ErrOver = errors.New("the batch no longer has the messages")
 
 // Shared is what the Consumers of a store share.
 type Shared struct {
