@@ -118,7 +118,9 @@ func ExampleTyped_WithHeaders() {
 		fmt.Println(l.To, "of tenant", m.Headers["tenant"])
 		return nil
 	})
-	must(b.NewWorker("mail", mux, nil).Drain(ctx))
+	worker, err := b.NewWorker("mail", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	// Output: Ada of tenant 7
 }
 
@@ -199,6 +201,8 @@ func ExampleOutgoing() {
 		fmt.Println(ctx.Value(traceKey{}), m.Headers["tenant"])
 		return nil
 	})
-	must(b.NewWorker("mail", mux, nil).Drain(ctx))
+	worker, err := b.NewWorker("mail", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	// Output: 00-4bf92f35-01 7
 }

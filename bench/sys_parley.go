@@ -13,6 +13,7 @@ import (
 	_ "github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // The default pool of database/sql has no limit, and keeps two connections;
@@ -233,7 +234,7 @@ func (q *parleyQueue) run(ctx context.Context, h parley.Handler, queue string, r
 	o.MaxReaders = readers
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- q.b.NewWorker(queue, h, &o).Run(ctx) }()
+	go func() { done <- sure.Of(q.b.NewWorker(queue, h, &o)).Run(ctx) }()
 	select {
 	case err := <-done:
 		cancel()

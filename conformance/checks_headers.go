@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -191,9 +192,9 @@ func (w *world) handleHeaded(hold parley.Hold, messages, failures int, decide fu
 		}
 		return decide(errAgain)
 	})
-	err := w.B.NewWorker(w.SQ, h, &parley.WorkerOptions{
+	err := sure.Of(w.B.NewWorker(w.SQ, h, &parley.WorkerOptions{
 		Hold: hold, Backoff: func(int) time.Duration { return time.Millisecond }, MaxAttempts: 10,
-	}).Run(ctx)
+	})).Run(ctx)
 	if err != nil || w.Ctx.Err() != nil || left > 0 {
 		w.Fatalf("the worker ended with %v, and %d messages are left", err, left)
 	}
