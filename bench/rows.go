@@ -32,7 +32,7 @@ var rows = []*row{
 	{name: "send16", what: "BEGIN, send, COMMIT: 16 senders", unit: "msg/s", engines: everywhere, counted: true,
 		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(16)},
 	{name: "ownrow", what: "BEGIN, a row of the program's, send, COMMIT: one sender", unit: "msg/s", engines: onPostgres, counted: true,
-		systems: []string{"parley", "parley-pgx", "parley-pgxpool", "river", "watermill", "raw", "raw-pgx"}, run: sendingOwn},
+		systems: []string{"parley", "parley-pgx", "parley-pgxpool", "parley-batch", "river", "watermill", "raw", "raw-pgx"}, run: sendingOwn},
 	{name: "batch100", what: "100 messages in a transaction, one sender", unit: "msg/s", engines: everywhere, counted: true,
 		systems: without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), run: batching},
 	{name: "drain", what: "empty a queue, handler does nothing", unit: "msg/s", engines: everywhere, counted: true,

@@ -16,7 +16,17 @@ type poolQueue struct {
 	pool *pgxpool.Pool
 }
 
-func openPoolQueue(ctx context.Context, dsn string) (queue, error) {
+// batchQueue is poolQueue in one round trip.
+type batchQueue struct{ *poolQueue }
+
+func openPoolQueue(ctx context.Context, dsn string) (queue, error) { return openPool(ctx, dsn) }
+
+func openBatchQueue(ctx context.Context, dsn string) (queue, error) {
+	q, err := openPool(ctx, dsn)
+	return batchQueue{q}, err
+}
+
+func openPool(ctx context.Context, dsn string) (*poolQueue, error) {
 	pool, err := openPgxPool(ctx, dsn)
 	if err != nil {
 		return nil, err
@@ -47,6 +57,14 @@ func (q *poolQueue) sendOwn(ctx context.Context, body []byte) error {
 			return err
 		}
 		_, err := pgxstore.Join(q.b, tx).Post(ctx, "jobs", payload(body))
+		return err
+	})
+}
+
+func (q batchQueue) sendOwn(ctx context.Context, body []byte) error {
+	return pgxstore.InBatch(ctx, q.b, q.pool, func(batch *pgx.Batch, tx *parley.Tx) error {
+		batch.Queue(insertRow, string(body[:12]), "ordered")
+		_, err := tx.Post(ctx, "jobs", payload(body))
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -341,8 +342,21 @@ type joined struct {
 	tx backend.Execer
 }
 
+// later is a transaction of which nothing is known before its commit: pgxstore.InBatch.
+type later interface {
+	Later(ctx context.Context, text string, args []any) error
+}
+
 // Exec implements sqlstore.Session.
 func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+	if l, ok := j.tx.(later); ok {
+		switch q {
+		case j.p.store.Q().PostOne:
+			return driver.RowsAffected(1), l.Later(ctx, j.p.hot.PostLater.Text, args)
+		case j.p.hot.Notify:
+			return driver.RowsAffected(1), l.Later(ctx, q.Text, args)
+		}
+	}
 	text, args := j.p.unprepared(q, args)
 	res, err := j.tx.ExecContext(ctx, text, args...)
 	return res, j.p.strayed(err)

@@ -88,7 +88,7 @@ type hot struct {
 	Submit, FinishTasks                          *sqlstore.Stmt
 	Retain, Keep, KeepPosts                      *sqlstore.Stmt
 	LeaseLocked, Extend, Reclaim                 *sqlstore.Stmt
-	Notify                                       *sqlstore.Stmt
+	Notify, PostLater                            *sqlstore.Stmt
 }
 
 // walks are the forms of a claim's first statement, by its limit: the near one looks at the

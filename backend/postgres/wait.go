@@ -243,6 +243,6 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	_, err := t.Row(ctx, []any{new(any)}, t.pool.hot.Notify, t.pool.channel, payload(queues))
+	_, err := t.Exec(ctx, t.pool.hot.Notify, t.pool.channel, payload(queues))
 	return err
 }

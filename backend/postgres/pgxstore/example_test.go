@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/parleymq/parley"
@@ -45,6 +46,23 @@ func Example() {
 	worker, err := b.NewWorker("mail", mux, nil)
 	must(err)
 	must(worker.Run(ctx))
+}
+
+// An order and the mail about it, in one round trip.
+func ExampleInBatch() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://user@host/db")
+	must(err)
+	defer pool.Close()
+	b, err := parley.New(ctx, pgxstore.New(pool, nil), nil)
+	must(err)
+	defer b.Close()
+
+	must(pgxstore.InBatch(ctx, b, pool, func(batch *pgx.Batch, tx *parley.Tx) error {
+		batch.Queue("INSERT INTO orders (id) VALUES ($1)", 7)
+		_, err := tx.Post(ctx, "mail", parley.Payload{Body: []byte("order 7")})
+		return err
+	}))
 }
 
 func must(err error) {

@@ -171,6 +171,19 @@ SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), :now
               (SELECT $6::text[]))
        WITH ORDINALITY k(id, queue_id, priority, type, body, headers, n)
  ORDER BY k.n
+-- name: PostLater
+-- PostOne in a batch that commits before anything is known of it. Where PostOne adds nothing, because the catalog is another
+-- one or the queue is off, this fails, and the batch with it: division_by_zero.
+--
+-- $1 message id, $2 rank, $3 type, $4 body, $5 headers, $6 queue, $7 catalog version
+WITH p AS (
+  INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
+  SELECT $1, q.queue_id, $2, :now, $3, $4, $5
+    FROM parley_queue q
+   CROSS JOIN parley_meta v
+   WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
+  RETURNING 1)
+SELECT 1 / (SELECT count(*) FROM p)
 -- name: Notify
 SELECT pg_notify($1, $2)
 -- name: JoinPosts

@@ -89,6 +89,16 @@ r AS (
   ON CONFLICT DO NOTHING)
 SELECT s.seq FROM s
 
+-- name: PostLater
+WITH p AS (
+  INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
+  SELECT $1, q.queue_id, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $3, $4, $5
+    FROM parley_queue q
+   CROSS JOIN parley_meta v
+   WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
+  RETURNING 1)
+SELECT 1 / (SELECT count(*) FROM p)
+
 -- name: PostMany
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since)
 SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
