@@ -34,7 +34,7 @@ type Middleware func(Handler) Handler
 
 // GroupHandler is a Handler that gets all delivered messages of a group in one
 // call, in their order. They are acknowledged together, or none of them; a
-// failure counts for the first. A Mux is none: it sorts messages by type.
+// failure counts for the first. A Mux is none: it sorts messages by type; see HandleGroup.
 type GroupHandler interface {
 	Handler
 	HandleGroup(ctx context.Context, messages []*Message) error

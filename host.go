@@ -31,7 +31,7 @@ func (h *host) Begin(ctx context.Context) (consumer.Work, error) {
 }
 
 func (h *host) Queue(ctx context.Context, name string, f func(int64, backend.Queue) error) error {
-	return h.b.onQueue(ctx, name, func(v *catalogView, q Queue) error { return f(v.version, q) })
+	return h.b.onQueue(ctx, name, func(v *catalogView, q Queue) error { return f(v.version, backend.Queue(q)) })
 }
 
 func (h *host) Due(ctx context.Context) (bool, error) { return h.b.jobs.due(ctx) }
@@ -96,6 +96,9 @@ func (in *inHand) Handle(ctx context.Context) error {
 func (in *inHand) handle(ctx context.Context) error {
 	if in.w.all != nil {
 		return in.w.all.HandleGroup(ctx, in.messages)
+	}
+	if x, ok := in.w.h.(*Mux); ok && len(in.messages) > 1 {
+		return x.handleRun(ctx, in.messages)
 	}
 	return in.w.h.HandleMessage(ctx, in.messages[0])
 }

@@ -23,6 +23,7 @@ type Mux struct {
 
 	mu       sync.RWMutex
 	handlers map[string]Handler
+	groups   map[string]func(body []byte) error // of types that are handled together: decodes a body
 	use      []Middleware
 	chain    map[string]Handler // handlers with the middleware around them
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/consumer"
 	"github.com/parleymq/parley/internal/failures"
 )
@@ -293,7 +294,7 @@ func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error 
 // ready checks what would otherwise show as a worker that does nothing.
 func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer.Config, err error) {
 	b := w.b
-	var queues []Queue
+	var queues []backend.Queue
 	var weights []int
 	err = b.withCatalog(ctx, func(v *catalogView) error {
 		queues, weights = nil, nil
@@ -302,7 +303,7 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 			if err != nil {
 				return err
 			}
-			queues, weights = append(queues, q), append(weights, cmp.Or(opt.Weights[name], 1))
+			queues, weights = append(queues, backend.Queue(q)), append(weights, cmp.Or(opt.Weights[name], 1))
 		}
 		return nil
 	})
@@ -329,10 +330,21 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
 		},
 		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Weights: weights, Stopped: ErrStopped,
-		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Groups: w.all != nil,
+		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Together: w.together(),
 		IsolateBatch: opt.Isolation == IsolateBatch, CountTransient: opt.CountTransient, Endless: opt.MaxAttempts < 0,
 		Lease: opt.Lease, Limit: limit, MaxBatch: opt.MaxBatch, BatchTime: opt.BatchTime, Grace: opt.Grace,
 	}, nil
+}
+
+// together returns how many messages of a group the handler gets in one call; nil: one.
+func (w *Worker) together() func([]*backend.Message) int {
+	if w.all != nil {
+		return func(group []*backend.Message) int { return len(group) }
+	}
+	if x, ok := w.h.(*Mux); ok {
+		return x.together
+	}
+	return nil
 }
 
 // limited has a worker hold by lease where the server ends transactions too soon for

@@ -185,19 +185,18 @@ func (t *batch) handle(at int) (next int) {
 	switch {
 	case t.postponed > 0:
 		t.current.Defer = t.postponed
-	case t.c.Groups:
-		t.attempt(all)
 	default:
-		for i := range all {
-			if i > 0 && t.enough() {
-				break
+		for i := 0; i < len(all) && (i == 0 || !t.enough()); {
+			n := t.together(all[i:])
+			if n == 0 { // END has removed it
+				i++
+				continue
 			}
-			if t.hasEnded(all[i].Handle) {
-				continue // END has removed it
+			dead := len(t.current.Dead)
+			if !t.attempt(all[i:i+n]) || n > 1 && len(t.current.Dead) > dead {
+				break // those behind a dead letter have not been handled
 			}
-			if !t.attempt(all[i : i+1]) {
-				break
-			}
+			i += n
 		}
 	}
 	t.mu.Lock()
@@ -206,6 +205,18 @@ func (t *batch) handle(at int) (next int) {
 		t.outcomes = append(t.outcomes, t.current)
 	}
 	return t.at + 1 // overdue may have parted with all holds but this one
+}
+
+// together returns how many messages of a group go to the handler in one call, of those that END has not removed.
+func (t *batch) together(group []*backend.Message) (n int) {
+	want := 1
+	if t.c.Together != nil {
+		want = t.c.Together(group)
+	}
+	for n < want && !t.hasEnded(group[n].Handle) {
+		n++
+	}
+	return n
 }
 
 func (t *batch) outcome(h *backend.Hold) backend.Outcome {

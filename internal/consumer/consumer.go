@@ -148,15 +148,15 @@ type Config struct {
 	Weights  []int // of the queues: turns in a round
 	Readers  int
 
-	ByLease        bool          // groups are held by lease, always
-	Consume        bool          // messages are taken out before they are handled
-	Groups         bool          // a handler gets all messages of a group in one call
-	IsolateBatch   bool          // no savepoints: a handler that fails undoes its batch
-	CountTransient bool          // failures that are not a message's fault count
-	Endless        bool          // messages with which receivers died are handled all the same
-	Lease          time.Duration // how long a lease lasts
-	Limit          time.Duration // of the server's for transactions; zero: none
-	MaxBatch       int           // messages
+	ByLease        bool                         // groups are held by lease, always
+	Consume        bool                         // messages are taken out before they are handled
+	Together       func([]*backend.Message) int // how many of a group's messages a handler gets in one call; nil: one
+	IsolateBatch   bool                         // no savepoints: a handler that fails undoes its batch
+	CountTransient bool                         // failures that are not a message's fault count
+	Endless        bool                         // messages with which receivers died are handled all the same
+	Lease          time.Duration                // how long a lease lasts
+	Limit          time.Duration                // of the server's for transactions; zero: none
+	MaxBatch       int                          // messages
 	BatchTime      time.Duration
 	Grace          time.Duration // for handlers, when the Consumer stops
 	Drain          bool          // it ends when there is nothing more to claim
