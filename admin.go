@@ -8,16 +8,6 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// What operators see. The fields are explained in package backend.
-type (
-	QueueStatus        = backend.QueueStatus
-	GroupStatus        = backend.GroupStatus
-	ConversationStatus = backend.ConversationStatus
-	ConversationQuery  = backend.ConversationQuery
-	WithheldStream     = backend.WithheldStream
-	Place              = backend.Place
-)
-
 // DeadStatus is a dead letter.
 type DeadStatus struct {
 	Queue    string // empty if none had taken the message yet
@@ -135,12 +125,16 @@ func (a Admin) groups(ctx context.Context, op, queue string, g backend.GroupQuer
 		if g.Limit < 1 {
 			return nil, badLimit(g.Limit)
 		}
+		var list []backend.GroupStatus
 		err = a.b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
 			g.Queue = q.ID
-			groups, err = a.b.be.Groups(ctx, g)
+			list, err = a.b.be.Groups(ctx, g)
 			return err
 		})
-		return groups, err
+		if err != nil {
+			return nil, err
+		}
+		return named(ctx, a.b, list, (*catalogView).group)
 	})
 }
 
@@ -153,7 +147,11 @@ func (a Admin) Conversations(ctx context.Context, q ConversationQuery) ([]Conver
 		if q.Limit < 0 {
 			return nil, badLimit(q.Limit)
 		}
-		return a.b.be.Conversations(ctx, q)
+		list, err := a.b.be.Conversations(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return named(ctx, a.b, list, (*catalogView).conversation)
 	})
 }
 
@@ -164,7 +162,11 @@ func (a Admin) Withheld(ctx context.Context, after ID, limit int) ([]WithheldStr
 		if limit < 1 {
 			return nil, badLimit(limit)
 		}
-		return a.b.be.Withheld(ctx, after, limit)
+		list, err := a.b.be.Withheld(ctx, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		return named(ctx, a.b, list, (*catalogView).withheld)
 	})
 }
 

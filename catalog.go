@@ -12,34 +12,6 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// What can be defined. The types stand in package backend, where each field is
-// explained.
-type (
-	Catalog       = backend.Catalog
-	MessageType   = backend.MessageType
-	Contract      = backend.Contract
-	ContractEntry = backend.ContractEntry
-	Queue         = backend.Queue
-	Service       = backend.Service
-	Recycle       = backend.Recycle
-	PriorityRule  = backend.PriorityRule
-	Validation    = backend.Validation
-	SentBy        = backend.SentBy
-)
-
-// The validations and the sides of a contract.
-const (
-	ValidationNone  = backend.ValidationNone
-	ValidationEmpty = backend.ValidationEmpty
-	ValidationXML   = backend.ValidationXML
-	ValidationJSON  = backend.ValidationJSON
-	ValidationFunc  = backend.ValidationFunc
-
-	ByInitiator = backend.ByInitiator
-	ByTarget    = backend.ByTarget
-	ByAny       = backend.ByAny
-)
-
 // The names of the broker's own message types, and of the type and contract
 // that are always there.
 const (
@@ -193,7 +165,7 @@ func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.cache(viewOf(c)), nil
+	return b.cache(viewOf(shown(c))), nil
 }
 
 // newer reads the catalog again for callers that found their copy too old.
@@ -247,13 +219,13 @@ func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
 // conversations rely on them; EndOfStream alone can be added. A queue that exists
 // keeps its status; EnableQueue and DisableQueue set it.
 func (b *Broker) Define(ctx context.Context, c Catalog) error {
-	return fail("define", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
-		d := newDefining(now, false)
-		change, err := d.changes(c)
+	return fail("define", "", b.define(ctx, func(now *catalogView, past []backend.Definition) (*change, error) {
+		d := newDefining(now, past, false)
+		out, err := d.changes(c)
 		if err == nil && len(d.left) > 0 {
 			b.log.Warn("parley: definitions that were replaced before are left out", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
 		}
-		return change, err
+		return out, err
 	}))
 }
 
@@ -261,8 +233,8 @@ func (b *Broker) Define(ctx context.Context, c Catalog) error {
 // whatever has been defined before, and a service gets exactly these contracts. It is
 // no call for the start of a program.
 func (b *Broker) Redefine(ctx context.Context, c Catalog) error {
-	return fail("redefine", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
-		return newDefining(now, true).changes(c)
+	return fail("redefine", "", b.define(ctx, func(now *catalogView, past []backend.Definition) (*change, error) {
+		return newDefining(now, past, true).changes(c)
 	}))
 }
 
@@ -279,7 +251,7 @@ func (a Admin) DisableQueue(ctx context.Context, queue string) error {
 }
 
 func (b *Broker) setDisabled(ctx context.Context, op, queue string, disabled bool) error {
-	return fail(op, objQueue(queue), b.define(ctx, func(now *catalogView) (*Catalog, error) {
+	return fail(op, objQueue(queue), b.define(ctx, func(now *catalogView, _ []backend.Definition) (*change, error) {
 		q, ok := now.queues[queue]
 		if !ok {
 			return nil, ErrUnknownQueue
@@ -288,12 +260,12 @@ func (b *Broker) setDisabled(ctx context.Context, op, queue string, disabled boo
 			return nil, nil
 		}
 		q.Disabled = disabled
-		return &Catalog{Queues: []Queue{q}}, nil
+		return &change{Catalog: Catalog{Queues: []Queue{q}}}, nil
 	}))
 }
 
-// define stores what change makes of the catalog, under its lock.
-func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog, error)) error {
+// define stores the change that find makes of the catalog and its history, under its lock.
+func (b *Broker) define(ctx context.Context, find func(*catalogView, []backend.Definition) (*change, error)) error {
 	tx, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -303,11 +275,11 @@ func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog
 	if err != nil {
 		return err
 	}
-	c, err := change(viewOf(now))
+	c, err := find(viewOf(shown(now)), now.History)
 	if err != nil || c == nil {
 		return err
 	}
-	if _, err := tx.be.PutCatalog(ctx, c); err != nil {
+	if _, err := tx.be.PutCatalog(ctx, c.stored()); err != nil {
 		return err
 	}
 	now, err = tx.be.Catalog(ctx, false)
@@ -318,7 +290,7 @@ func (b *Broker) define(ctx context.Context, change func(*catalogView) (*Catalog
 	if err := tx.commit(ctx); err != nil {
 		return err
 	}
-	b.cache(viewOf(now))
+	b.cache(viewOf(shown(now)))
 	b.jobs.kick()
 	return nil
 }

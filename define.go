@@ -20,19 +20,19 @@ type defining struct {
 	all    bool // earlier definitions and shorter lists count, too
 	merged Catalog
 	given  Catalog // without what is left as it is
-	out    Catalog // what has to be stored
+	out    change  // what has to be stored
 	dirty  bool
 	seen   map[backend.Object]bool
 	past   map[backend.Object][]string // digests of each object's definitions, the last one in force
 	left   []string                    // objects that are left as they are
 }
 
-func newDefining(now *catalogView, all bool) *defining {
+func newDefining(now *catalogView, past []backend.Definition, all bool) *defining {
 	d := &defining{
 		now: now, all: all, merged: *now.catalog,
 		seen: map[backend.Object]bool{}, past: map[backend.Object][]string{},
 	}
-	for _, x := range now.catalog.History {
+	for _, x := range past {
 		d.past[x.Object] = append(d.past[x.Object], x.Digest)
 	}
 	return d
@@ -110,7 +110,7 @@ func digest(definition any) string {
 
 // changes checks a definition against itself and against what is defined, and
 // returns what has to be stored, nil for nothing.
-func (d *defining) changes(c Catalog) (*Catalog, error) {
+func (d *defining) changes(c Catalog) (*change, error) {
 	for _, step := range []func(Catalog) error{d.types, d.contracts, d.queues, d.services, d.priorities} {
 		if err := step(c); err != nil {
 			return nil, err
@@ -315,12 +315,12 @@ func (d *defining) priorities(c Catalog) error {
 // An older program that defines such an object again does not bring it back; a
 // definition that was never seen does, and so does Redefine.
 func (b *Broker) Undefine(ctx context.Context, c Catalog) error {
-	return fail("undefine", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
-		return removals(now, c)
+	return fail("undefine", "", b.define(ctx, func(now *catalogView, past []backend.Definition) (*change, error) {
+		return removals(now, past, c)
 	}))
 }
 
-func removals(now *catalogView, c Catalog) (*Catalog, error) {
+func removals(now *catalogView, past []backend.Definition, c Catalog) (*change, error) {
 	if len(c.Queues) > 0 {
 		return nil, contradiction("queue", c.Queues[0].Name, "a queue cannot be removed; disable it")
 	}
@@ -337,8 +337,9 @@ func removals(now *catalogView, c Catalog) (*Catalog, error) {
 	for _, r := range c.Priorities {
 		gone[backend.Object{Kind: backend.ObjectPriority, Name: r.Name}] = true
 	}
-	var out, rest Catalog
-	d := newDefining(now, true)
+	var out change
+	var rest Catalog
+	d := newDefining(now, past, true)
 	stays := func(kind backend.ObjectKind, name string, definition any) bool {
 		o := backend.Object{Kind: kind, Name: name}
 		if !gone[o] {

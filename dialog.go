@@ -274,9 +274,19 @@ func (tx *Tx) Conversation(handle ID) *Conversation {
 func (c *Conversation) Handle() ID { return c.handle }
 
 // Status reads this side's state and all else that is known of it.
-func (c *Conversation) Status(ctx context.Context) (*backend.Endpoint, error) {
+func (c *Conversation) Status(ctx context.Context) (*Endpoint, error) {
 	ep, err := c.endpoint(ctx)
-	return ep, fail("status", objConv(c.handle), err)
+	var e Endpoint
+	if err == nil {
+		err = c.tx.withCatalog(ctx, func(v *catalogView) error {
+			e, err = v.endpoint(*ep)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fail("status", objConv(c.handle), err)
+	}
+	return &e, nil
 }
 
 // ID returns the id that both sides share.

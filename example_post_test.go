@@ -206,3 +206,52 @@ func ExampleOutgoing() {
 	must(worker.Drain(ctx))
 	// Output: 00-4bf92f35-01 7
 }
+
+func ExampleRaiseKey() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	post := func(body string, o ...parley.PostOption) {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte(body)}, o...)
+		must(err)
+	}
+	post("news for Ann", parley.Key("Ann"), parley.Priority(2))
+	post("news for Bob", parley.Key("Bob"), parley.Priority(3))
+	post("a new password for Ann", parley.Key("Ann"), parley.Priority(9), parley.RaiseKey())
+	print := parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+		fmt.Printf("%s\n", m.Body)
+		return nil
+	})
+	worker, err := b.NewWorker("mail", print, &parley.WorkerOptions{MaxReaders: 1})
+	must(err)
+	must(worker.Drain(ctx))
+	// Output:
+	// news for Ann
+	// a new password for Ann
+	// news for Bob
+}
+
+func ExampleUntilEmpty() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for _, body := range []string{"other", "one", "two"} {
+		key := "Ann"
+		if body == "other" {
+			key = "Bob"
+		}
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte(body)}, parley.Key(key))
+		must(err)
+	}
+	must(b.PromoteKey(ctx, "mail", "Ann", parley.UntilEmpty()))
+	for range 3 { // a receiver that takes one message at a time
+		d, err := b.Receive(ctx, "mail", &parley.ReceiveOptions{MaxMessages: 1})
+		must(err)
+		fmt.Printf("%s, promoted: %t\n", d.Messages[0].Body, d.Promoted)
+		must(d.Ack(ctx))
+	}
+	// Output:
+	// one, promoted: true
+	// two, promoted: true
+	// other, promoted: false
+}

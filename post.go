@@ -19,6 +19,7 @@ type postOptions struct {
 	at     time.Time
 	unique string
 	rank   int
+	raise  bool
 	is     *bool // a duplicate
 	id     ID
 	err    error
@@ -81,7 +82,7 @@ func PostID(id ID) PostOption {
 }
 
 // Priority ranks a post: 1 to 10, default 5. A key keeps the rank of its first
-// post while it has any waiting.
+// post while it has any waiting, unless a post with RaiseKey has a higher one.
 func Priority(level int) PostOption {
 	return func(o *postOptions) {
 		o.rank = level
@@ -89,6 +90,12 @@ func Priority(level int) PostOption {
 			o.err = fmt.Errorf("priority %d: want 1 to 10: %w", level, ErrInvalidOption)
 		}
 	}
+}
+
+// RaiseKey gives the key of a post the post's Priority, if that is higher than the key's: the post, and all posts before
+// and behind it, while any wait under the key. A post that is delayed, or without key, cannot raise one.
+func RaiseKey() PostOption {
+	return func(o *postOptions) { o.raise = true }
 }
 
 // Posting is a post, for PostBatch.
@@ -179,6 +186,9 @@ func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) (rows []ba
 			}
 			o.delay = max(time.Until(o.at), 0)
 		}
+		if o.raise && (o.key == "" || o.delay > 0) {
+			return nil, nil, fmt.Errorf("RaiseKey, with the key %.100q and a delay of %v: want a key and no delay: %w", o.key, o.delay, ErrInvalidOption)
+		}
 		c, why, err := tx.b.checked(v, p.Payload, func(string) error { return nil })
 		if err == nil && why != nil {
 			err = fmt.Errorf("message type %q: %w: %w", c.Type, ErrInvalidBody, why)
@@ -187,7 +197,7 @@ func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) (rows []ba
 			return nil, nil, err
 		}
 		duplicate[i] = o.is
-		rows[i] = backend.Posting{ID: o.id, Queue: q.ID, Key: o.key, Rank: o.rank, Type: c.Type, Body: c.Body,
+		rows[i] = backend.Posting{ID: o.id, Queue: q.ID, Key: o.key, Rank: o.rank, Raise: o.raise, Type: c.Type, Body: c.Body,
 			Headers: backend.EncodeHeaders(c.Headers), Delay: o.delay, Unique: o.unique}
 	}
 	return rows, duplicate, nil

@@ -30,6 +30,12 @@ func Sticky() PromoteOption {
 	return func(p *backend.Promotion) { p.Sticky = true }
 }
 
+// UntilEmpty keeps a promotion until messages of the group have been acknowledged and no other waits in it. A program of
+// an older Parley that acknowledges the last one keeps it.
+func UntilEmpty() PromoteOption {
+	return func(p *backend.Promotion) { p.UntilEmpty = true }
+}
+
 func promotion(group ID, o []PromoteOption) (backend.Promotion, error) {
 	p := backend.Promotion{Group: group, Level: DefaultLevel}
 	for _, f := range o {
@@ -37,6 +43,9 @@ func promotion(group ID, o []PromoteOption) (backend.Promotion, error) {
 	}
 	if p.Level < 0 || p.Level > MaxLevel {
 		return p, fmt.Errorf("level %d is not between 0 and %d: %w", p.Level, MaxLevel, ErrInvalidOption)
+	}
+	if p.Sticky && p.UntilEmpty {
+		return p, fmt.Errorf("both Sticky and UntilEmpty: %w", ErrInvalidOption)
 	}
 	return p, nil
 }

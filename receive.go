@@ -412,7 +412,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 			reads = backend.ReadIn(ctx, tx.be)
 		}
 		for {
-			group, ok, err := b.choose(ctx, reads, q.ID, opt, *passed)
+			group, ok, err := b.choose(ctx, reads, q, opt, *passed)
 			if err != nil {
 				return err
 			}
@@ -440,12 +440,12 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 
 // choose asks the caller's function, showing it pages of groups as it goes on. It reads them
 // with a context of their own.
-func (b *Broker) choose(ctx, reads context.Context, queue int64, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
+func (b *Broker) choose(ctx, reads context.Context, queue Queue, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
 	var failed error
 	all := func(yield func(GroupStatus) bool) {
 		const page = 100
 		for after := (Place{}); ; {
-			groups, err := b.be.Groups(reads, backend.GroupQuery{Queue: queue, After: after, Limit: page, State: "ready"})
+			groups, err := b.be.Groups(reads, backend.GroupQuery{Queue: queue.ID, After: after, Limit: page, State: "ready"})
 			if err != nil {
 				failed = err
 				return
@@ -455,7 +455,7 @@ func (b *Broker) choose(ctx, reads context.Context, queue int64, opt ReceiveOpti
 			}
 			after = groups[len(groups)-1].Place
 			for _, g := range groups {
-				if !passed[g.Group] && !yield(g) {
+				if !passed[g.Group] && !yield(groupStatus(g, queue.Name)) {
 					return
 				}
 			}

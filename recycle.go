@@ -227,7 +227,7 @@ func (r *recycler) retire(ctx context.Context, handle ID) (late bool, err error)
 	if err != nil {
 		return false, err
 	}
-	i := slices.IndexFunc(sides, func(s ConversationStatus) bool { return s.Handle == handle })
+	i := slices.IndexFunc(sides, func(s backend.ConversationStatus) bool { return s.Handle == handle })
 	if i < 0 || sides[i].FarCleaned || sendable(&sides[i].Endpoint) != nil {
 		return false, nil // the receiver of the group sees to it
 	}
@@ -407,7 +407,7 @@ func (t *claimedMessage) handOver(ctx context.Context) {
 		if !ok || t.v.queues[svc.Queue].Disabled {
 			return nil
 		}
-		_, err = b.jobs.deliver(ctx, t.v, WithheldStream{From: *next}, svc)
+		_, err = b.jobs.deliver(ctx, t.v, backend.WithheldStream{From: *next}, svc)
 		return err
 	}()
 	if err != nil { // the job will

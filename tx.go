@@ -184,7 +184,7 @@ func (tx *Tx) reload(ctx context.Context) (*catalogView, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx.cat = tx.b.cache(viewOf(c))
+	tx.cat = tx.b.cache(viewOf(shown(c)))
 	return tx.cat, nil
 }
 

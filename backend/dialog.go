@@ -312,6 +312,7 @@ type Posting struct {
 	Queue   int64
 	Key     string // "": alone, in no order
 	Rank    int    // 1 to 10; a key keeps that of its first post as long as it is there (JobGroups)
+	Raise   bool   // the key, which is not empty, gets Rank if that is higher. Delay is zero
 	Type    string
 	Body    []byte
 	Headers string        // see EncodeHeaders; "": none
@@ -328,9 +329,11 @@ type Posted struct {
 
 // Promotion raises a group or a post.
 type Promotion struct {
-	Group  ID     // zero: that of Key in Queue
-	Queue  int64  // of the key
-	Key    string // of posts
-	Level  int    // 0 to 255
-	Sticky bool
+	Group ID     // zero: that of Key in Queue
+	Queue int64  // of the key
+	Key   string // of posts
+	Level int    // 0 to 255
+	// By default it ends when messages of the group are acknowledged. Sticky: it stays. UntilEmpty: it ends when
+	// messages are acknowledged and none waits. Not both.
+	Sticky, UntilEmpty bool
 }

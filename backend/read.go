@@ -136,9 +136,11 @@ type GroupStatus struct {
 	Promoted bool
 	Level    int
 	Sticky   bool
-	Priority int
-	Messages int           // up to CountLimit
-	Oldest   time.Duration // age of its oldest ready message
+	// UntilEmpty: the promotion ends when the group is empty.
+	UntilEmpty bool
+	Priority   int
+	Messages   int           // up to CountLimit
+	Oldest     time.Duration // age of its oldest ready message
 	// Stranded are those of its messages that no place in the ready order leads to, up to CountLimit,
 	// of a group that is neither deferred nor parked. No receive of the queue finds them until
 	// Unpark or JobGroups puts them back. While a group is in use some may seem so for a moment.
@@ -190,7 +192,7 @@ type PromotionStatus struct {
 	Group  ID // or a post
 	Queue  int64
 	Level  int
-	Sticky bool
+	Sticky bool // or until the group is empty
 	Ended  bool // nothing can arrive in the group any more: it is gone, or all its sides have ended
 }
 

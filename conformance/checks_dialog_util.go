@@ -40,8 +40,8 @@ func dlgCaller() string {
 }
 
 // dlgStatus reads one side of a conversation; nil if there is none.
-func dlgStatus(w *world, h parley.ID) *backend.Endpoint {
-	var ep *backend.Endpoint
+func dlgStatus(w *world, h parley.ID) *parley.Endpoint {
+	var ep *parley.Endpoint
 	w.Tx(func(tx *parley.Tx) (err error) {
 		ep, err = tx.Conversation(h).Status(w.Ctx)
 		if errors.Is(err, parley.ErrNoConversation) {

@@ -112,6 +112,8 @@ func checkOtherOptions(e *env) {
 			"a delay below zero":      {parley.After(-1)},
 			"priority 0":              {parley.Priority(0)},
 			"priority 11":             {parley.Priority(11)},
+			"to raise no key":         {parley.Priority(9), parley.RaiseKey()},
+			"to raise a key later":    {parley.Key("a"), parley.RaiseKey(), parley.After(time.Second)},
 			"priority -1":             {parley.Priority(-1)},
 			"a delay and a time":      {parley.After(time.Second), parley.At(time.Now().Add(time.Hour))},
 			"one wrong among several": {parley.Key("a"), parley.Priority(0), parley.After(time.Second)},
@@ -162,5 +164,6 @@ func checkOperatorOptions(e *env) {
 	}
 	_, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Limit: -1})
 	bad("list -1 conversations", err)
+	bad("promote until both", w.B.Promote(e.Ctx, parley.NewID(), parley.Sticky(), parley.UntilEmpty()))
 	bad("promote to level 256", w.B.Promote(e.Ctx, parley.NewID(), parley.PromoteLevel(256)))
 }

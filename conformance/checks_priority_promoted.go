@@ -113,6 +113,37 @@ func init() {
 			promote key k level 256 -> ErrInvalidOption
 			order CQ "elsewhere"
 		`, alone),
+		scripted("P18", "until it is empty", `
+			each hold: every hold
+				line a b
+				post SQ "one" key k
+				post SQ "two" key k
+				post SQ "three" key k
+				promote key k until-empty
+				receive SQ $hold max 1 as r -> "one"
+				rollback r
+				receive SQ $hold max 1 as r -> "one"
+				equal r.promoted true
+				ack r
+				receive SQ $hold max 1 as r -> "two"
+				ack r
+				receive SQ $hold max 1 as r -> "three"
+				equal r.promoted true
+				ack r
+				post SQ "later" key k
+				order SQ "a" "b" "later"
+
+				line a
+				begin d "m0" "m1"
+				promote d.peer.group until-empty
+				receive SQ $hold max 1 as r -> "m0"
+				ack r
+				receive SQ $hold max 1 as r -> "m1"
+				ack r
+				send d "m2"
+				order SQ "a" "m2"
+			promote key k sticky until-empty -> ErrInvalidOption
+		`, alone),
 		scripted("P10", "one shot and sticky", `
 			each hold: every hold
 				each stay, rest: sticky, order SQ "m0" "m1"; demote d.peer; order SQ "a" "b" "m2" | , order SQ "m0" "a" "b" "m1" "m2"

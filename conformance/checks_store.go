@@ -27,6 +27,20 @@ func init() {
 			post SQ priority 5 type Any "between again"
 			order SQ "between again" "high"
 		`, (*env).idle),
+		scripted("P17", "a post raises its key", `
+			post SQ key k priority 2 type Any "first"
+			post SQ key k priority 2 type Any "second"
+			post SQ key l priority 4 type Any "lower"
+			post SQ priority 5 type Any "between"
+			post SQ key k priority 9 raise true type Any "urgent"
+			post SQ key k priority 3 type Any "last"
+			post SQ key o priority 2 type Any "lowest"
+			post SQ key l priority 1 raise true type Any "lower still"
+			post SQ key m priority 8 raise true type Any "new"
+			receive SQ max 1 as r -> "first"
+			ack r
+			order SQ "second" "urgent" "last" "new" "between" "lower" "lower still" "lowest"
+		`, (*env).idle),
 		check{ID: "E06", Name: "an end says what it did", Run: checkEnded},
 		check{ID: "X16", Name: "a worker's own readers are alive", Run: checkOwnTraces},
 		check{ID: "X17", Name: "everything is closed and opened again", Run: checkReopened},

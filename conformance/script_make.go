@@ -50,6 +50,7 @@ func (s *script) posting() (p parley.Posting, as, key string) {
 		"priority": func(v string) parley.PostOption { n, _ := strconv.Atoi(v); return parley.Priority(n) },
 		"after":    func(v string) parley.PostOption { return parley.After(s.value(v).(time.Duration)) },
 		"due":      func(v string) parley.PostOption { return parley.At(time.Now().Add(s.value(v).(time.Duration))) },
+		"raise":    func(string) parley.PostOption { return parley.RaiseKey() },
 		"key":      func(v string) parley.PostOption { key = s.unquoted(v); return parley.Key(key) },
 	} {
 		if v, ok := st.option(option); ok {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 // side is a variable for one side of a conversation.
@@ -230,15 +229,15 @@ var messageFields = map[string]func(m *parley.Message) any{
 }
 
 // sideFields are what can be asked of a side that is there.
-var sideFields = map[string]func(ep *backend.Endpoint) any{
-	"state":     func(ep *backend.Endpoint) any { return string(ep.State) },
-	"group":     func(ep *backend.Endpoint) any { return ep.Group },
-	"id":        func(ep *backend.Endpoint) any { return ep.Conversation },
-	"service":   func(ep *backend.Endpoint) any { return ep.Service },
-	"far":       func(ep *backend.Endpoint) any { return ep.FarService },
-	"initiator": func(ep *backend.Endpoint) any { return ep.Initiator },
-	"next":      func(ep *backend.Endpoint) any { return ep.NextSeq },
-	"priority":  func(ep *backend.Endpoint) any { return ep.Priority },
+var sideFields = map[string]func(ep *parley.Endpoint) any{
+	"state":     func(ep *parley.Endpoint) any { return string(ep.State) },
+	"group":     func(ep *parley.Endpoint) any { return ep.Group },
+	"id":        func(ep *parley.Endpoint) any { return ep.Conversation },
+	"service":   func(ep *parley.Endpoint) any { return ep.Service },
+	"far":       func(ep *parley.Endpoint) any { return ep.FarService },
+	"initiator": func(ep *parley.Endpoint) any { return ep.Initiator },
+	"next":      func(ep *parley.Endpoint) any { return ep.NextSeq },
+	"priority":  func(ep *parley.Endpoint) any { return ep.Priority },
 }
 
 // sideField reads a field of a side from the store.
@@ -289,7 +288,7 @@ func (s *script) sideField(v side, name string) any {
 }
 
 // status reads a side in the actor's transaction; nil if there is none.
-func (s *script) status(h parley.ID) (ep *backend.Endpoint) {
+func (s *script) status(h parley.ID) (ep *parley.Endpoint) {
 	s.Must(s.in(func(tx *parley.Tx) (err error) {
 		ep, err = tx.Conversation(h).Status(s.Ctx)
 		if errors.Is(err, parley.ErrNoConversation) {

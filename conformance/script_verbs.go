@@ -295,7 +295,7 @@ func init() {
 			})
 		},
 
-		// promote g [level 7] [sticky], promote key k [in CQ], demote g, unpark g
+		// promote g [level 7] [sticky] [until-empty], promote key k [in CQ], demote g, unpark g
 		"promote": func(s *script, st *scriptStep) error {
 			var o []parley.PromoteOption
 			if level, ok := st.option("level"); ok {
@@ -304,6 +304,9 @@ func init() {
 			}
 			if st.flag("sticky") {
 				o = append(o, parley.Sticky())
+			}
+			if st.flag("until-empty") {
+				o = append(o, parley.UntilEmpty())
 			}
 			if key, ok := st.option("key"); ok {
 				in, ok := st.option("in")

@@ -135,11 +135,8 @@ func (d *groupData) pageTitle() string { return "Group " + short(d.ID) }
 // Number is the group's place as people count.
 func (d *groupData) Number() int { return d.Place + 1 }
 
-// side is one side of a conversation, with the name of its queue.
-type side struct {
-	parley.ConversationStatus
-	QueueName string
-}
+// side is one side of a conversation.
+type side struct{ parley.ConversationStatus }
 
 // Sent is how many messages the side has sent.
 func (s side) Sent() int { return int(s.NextSeq) }
@@ -229,8 +226,8 @@ func (h *Handler) readGroup(ctx context.Context, q url.Values) (any, error) {
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
-	if d.Sides, err = h.sides(ctx, list); err != nil || !d.Peeked {
-		return d, err
+	if d.Sides = sidesOf(list); !d.Peeked {
+		return d, nil
 	}
 	return d, h.peek(ctx, d)
 }
@@ -244,22 +241,12 @@ func seenAt(q url.Values) int {
 	return n
 }
 
-// sides adds the names of queues.
-func (h *Handler) sides(ctx context.Context, list []parley.ConversationStatus) ([]side, error) {
-	queues, err := h.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
+func sidesOf(list []parley.ConversationStatus) []side {
 	sides := make([]side, len(list))
 	for i, c := range list {
-		sides[i].ConversationStatus = c
-		for _, q := range queues {
-			if q.ID == c.Queue {
-				sides[i].QueueName = q.Name
-			}
-		}
+		sides[i] = side{c}
 	}
-	return sides, nil
+	return sides
 }
 
 // messagesShown is how many messages of a group a page has.
@@ -331,11 +318,7 @@ func (h *Handler) readConversations(ctx context.Context, q url.Values) (any, err
 	if err != nil {
 		return nil, err
 	}
-	sides, err := h.sides(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	d.List = pairs(sides)
+	d.List = pairs(sidesOf(list))
 	if len(d.List) == conversationsShown {
 		d.Next = d.List[len(d.List)-1].ID.String()
 	}
@@ -384,11 +367,7 @@ func (h *Handler) readConversation(ctx context.Context, q url.Values) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	sides, err := h.sides(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	all := pairs(sides)
+	all := pairs(sidesOf(list))
 	if len(all) == 0 {
 		return nil, errNotThere
 	}
@@ -405,7 +384,7 @@ func (h *Handler) readConversation(ctx context.Context, q url.Values) (any, erro
 		for _, r := range kept[max(0, len(kept)-messagesShown):] {
 			m := r.Message
 			k.Messages = append(k.Messages, message{ID: m.ID, Type: m.Type, Seq: m.Seq, Bytes: len(m.Body), Sent: r.Sent,
-				Headers: m.Headers, Body: h.redacted(s.QueueName, m.Type, m.Body), Enqueued: m.Enqueued})
+				Headers: m.Headers, Body: h.redacted(s.Queue, m.Type, m.Body), Enqueued: m.Enqueued})
 		}
 		d.Kept = append(d.Kept, k)
 	}

@@ -184,14 +184,10 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 		if err != nil {
 			return err
 		}
-		sides, err := h.sides(ctx, list)
-		if err != nil {
-			return err
-		}
-		for _, s := range sides {
+		for _, s := range sidesOf(list) {
 			d.add("conversation", s.Handle.String(), fmt.Sprintf("%s with %s, %s", s.Service, s.FarService, s.StateName()), link("conversation", "id", s.Handle.String()))
 			if s.Group == id {
-				d.add("group", id.String(), "of queue "+s.QueueName, link("group", "queue", s.QueueName, "id", id.String()))
+				d.add("group", id.String(), "of queue "+s.Queue, link("group", "queue", s.Queue, "id", id.String()))
 			}
 		}
 	}

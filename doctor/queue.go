@@ -95,7 +95,7 @@ func (d *diagnosis) groups(ctx context.Context, q parley.QueueStatus) error {
 	return nil
 }
 
-func (d *diagnosis) group(g parley.GroupStatus, q parley.QueueStatus) {
+func (d *diagnosis) group(g backend.GroupStatus, q parley.QueueStatus) {
 	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
 	switch g.State {
 	case "parked":
@@ -136,7 +136,7 @@ func (d *diagnosis) one(ctx context.Context, id parley.ID) error {
 			group = c.Group
 		}
 		if c.Withheld > 0 {
-			if err := d.heldBack(ctx, parley.WithheldStream{From: c.Endpoint, Count: c.Withheld, Status: c.Status}); err != nil {
+			if err := d.heldBack(ctx, backend.WithheldStream{From: c.Endpoint, Count: c.Withheld, Status: c.Status}); err != nil {
 				return err
 			}
 		}
@@ -200,7 +200,7 @@ func (d *diagnosis) waits(ctx context.Context, group parley.ID) (known bool, err
 
 // stranded says so of messages that no receive finds. It looks again after a moment, since a group in
 // use may look so.
-func (d *diagnosis) stranded(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (bool, error) {
+func (d *diagnosis) stranded(ctx context.Context, g backend.GroupStatus, q parley.QueueStatus) (bool, error) {
 	for range 2 {
 		if g.Stranded == 0 {
 			return false, nil
@@ -242,7 +242,7 @@ func (d *diagnosis) isPost(ctx context.Context, q parley.QueueStatus, id parley.
 }
 
 // ready says whether a group can be received or is held by an open transaction.
-func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) error {
+func (d *diagnosis) ready(ctx context.Context, g backend.GroupStatus, q parley.QueueStatus) error {
 	obj := objGroup(g.Group) + " of " + objQueue(q.Name)
 	if d.be.Capabilities().HoldsInTransaction && !q.Disabled {
 		if free, err := d.free(ctx, g, q); err != nil || !free {
@@ -257,17 +257,17 @@ func (d *diagnosis) ready(ctx context.Context, g parley.GroupStatus, q parley.Qu
 }
 
 // before counts the groups before one, as far as that takes a moment.
-func (d *diagnosis) before(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (string, error) {
+func (d *diagnosis) before(ctx context.Context, g backend.GroupStatus, q parley.QueueStatus) (string, error) {
 	const most = 500
 	list, err := d.be.Groups(ctx, backend.GroupQuery{Queue: q.ID, Limit: most})
-	if n := slices.IndexFunc(list, func(x parley.GroupStatus) bool { return x.Group == g.Group }); n >= 0 {
+	if n := slices.IndexFunc(list, func(x backend.GroupStatus) bool { return x.Group == g.Group }); n >= 0 {
 		return strconv.Itoa(n), err
 	}
 	return fmt.Sprintf("%d or more", len(list)), err
 }
 
 // free tries to take a group, and says who may have it.
-func (d *diagnosis) free(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (bool, error) {
+func (d *diagnosis) free(ctx context.Context, g backend.GroupStatus, q parley.QueueStatus) (bool, error) {
 	tx, err := d.be.Begin(ctx)
 	if err != nil {
 		return false, err
@@ -320,7 +320,7 @@ func (d *diagnosis) queueOf(ctx context.Context, service string) (queue string, 
 	return d.catalog.Services[i].Queue, true, nil
 }
 
-func (d *diagnosis) heldBack(ctx context.Context, s parley.WithheldStream) error {
+func (d *diagnosis) heldBack(ctx context.Context, s backend.WithheldStream) error {
 	queue, known, err := d.queueOf(ctx, s.From.FarService)
 	if err != nil {
 		return err

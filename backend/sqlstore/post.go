@@ -38,7 +38,7 @@ func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) (
 // key after the others, and the rest, which are rarer, one by one.
 func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Posting) ([]backend.Posted, error) {
 	posted := make([]backend.Posted, len(posts))
-	if x := posts[0]; t.s.d.PostKeyed != nil && len(posts) == 1 && x.Key != "" && x.Unique == "" && x.Delay <= 0 {
+	if x := posts[0]; t.s.d.PostKeyed != nil && len(posts) == 1 && x.Key != "" && x.Unique == "" && x.Delay <= 0 && !x.Raise {
 		if done, err := t.s.d.PostKeyed(ctx, t, version, x); err != nil || done {
 			return posted, err
 		}
@@ -50,7 +50,7 @@ func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Postin
 	for _, i := range postOrder(posts) {
 		x := posts[i]
 		switch {
-		case x.Unique != "" || x.Delay > 0 || t.s.d.PostPlain == nil:
+		case x.Unique != "" || x.Delay > 0 || x.Raise || t.s.d.PostPlain == nil:
 			// A key's order is that of the call: what has been collected for it goes
 			// first.
 			if err := t.appendKeyed(ctx, keyed); err != nil {
@@ -200,7 +200,11 @@ func (t *Tx) postKeyed(ctx context.Context, p backend.Posting) error {
 			return err
 		}
 	}
-	return t.mark(ctx, *s)
+	if err := t.mark(ctx, *s); err != nil || !p.Raise {
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.MarkerRaise, p.Rank, s.Group, s.ID, p.Rank)
+	return err
 }
 
 // NewKeyStream is the stream of a key that has just been made.

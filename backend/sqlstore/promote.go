@@ -25,7 +25,40 @@ func (t *Tx) Promote(ctx context.Context, p backend.Promotion) error {
 	if queue == 0 {
 		return backend.ErrNoGroup
 	}
-	_, err = t.Exec(ctx, t.s.q.PromotionPut, p.Group, queue, p.Level, p.Sticky)
+	stays := onceServed
+	switch {
+	case p.Sticky:
+		stays = sticky
+	case p.UntilEmpty:
+		stays = untilEmpty
+	}
+	_, err = t.Exec(ctx, t.s.q.PromotionPut, p.Group, queue, p.Level, stays)
+	return err
+}
+
+// The values of the column sticky. Programs that do not know untilEmpty take it for sticky.
+const (
+	onceServed = iota
+	sticky
+	untilEmpty
+)
+
+// usePromotion removes the promotion that a hold came by, when it has come to its end, unless it has been
+// replaced or is being replaced: a delete would wait for that.
+func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
+	version := heldOf(h).version
+	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)
+	if err != nil || !locked {
+		return err
+	}
+	if heldOf(h).sticky {
+		if waits, err := t.Row(ctx, []any{new(int)}, t.s.q.GroupWaits, h.Group); err != nil || waits {
+			return err
+		}
+		_, err = t.Exec(ctx, t.s.q.PromotionEmpty, h.Group, version)
+		return err
+	}
+	_, err = t.Exec(ctx, t.s.q.PromotionDelete, h.Group, version)
 	return err
 }
 

@@ -15,7 +15,7 @@ type Settlement struct {
 	Posts    []Removal // without key
 	Failures []backend.Failure
 	Blocks   []Block
-	Used     []*backend.Hold // whose promotion is used up
+	Used     []*backend.Hold // that came by a promotion, which may end now
 
 	left map[*backend.Hold]bool // posts that stay
 }
@@ -70,6 +70,9 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 		deliver = SettleRows
 	}
 	if err := deliver(ctx, t, &s); err != nil {
+		return err
+	}
+	if err := t.usePromotions(ctx, &s); err != nil {
 		return err
 	}
 	for _, r := range s.Messages {
@@ -150,7 +153,7 @@ func (s *Settlement) add(o backend.Outcome) {
 		}
 		s.Blocks = append(s.Blocks, b)
 	}
-	if heldOf(o.Hold).version != 0 && !heldOf(o.Hold).sticky && len(o.Done)+len(o.Dead) > 0 {
+	if heldOf(o.Hold).version != 0 && len(o.Done)+len(o.Dead) > 0 {
 		s.Used = append(s.Used, o.Hold)
 	}
 }
@@ -327,6 +330,11 @@ func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// usePromotions ends promotions, when the messages of the settlement are removed.
+func (t *Tx) usePromotions(ctx context.Context, s *Settlement) error {
 	if s.Consumed && !t.Joined() {
 		// The transaction goes on as long as its user likes, and a promotion of the
 		// group must not wait for it meanwhile.
@@ -339,18 +347,6 @@ func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 		}
 	}
 	return nil
-}
-
-// usePromotion removes the promotion that a hold came by, unless it has been
-// replaced or is being replaced: a delete would wait for that.
-func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
-	version := heldOf(h).version
-	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)
-	if err != nil || !locked {
-		return err
-	}
-	_, err = t.Exec(ctx, t.s.q.PromotionDelete, h.Group, version)
-	return err
 }
 
 // finish puts the ready order right for the streams that messages were taken

@@ -41,7 +41,7 @@ type Statements struct {
 
 	// The ready order.
 	MarkerInsert, // nothing if it exists
-	MarkerDelete, MarkerSince, MarkerMove, MarkerRead,
+	MarkerDelete, MarkerSince, MarkerRaise, MarkerMove, MarkerRead,
 	MarkersAstray *Stmt // those with messages and no marker, or one of another time
 
 	// Messages that wait for their target.
@@ -78,7 +78,9 @@ type Statements struct {
 
 	// Promotions. PromotionTry locks one, if it has the version, without waiting.
 	PromotionPut, // insert or replace
-	PromotionTry, PromotionRead, PromotionDelete, PromotionDrop *Stmt
+	PromotionTry, PromotionRead, PromotionDelete, PromotionDrop,
+	PromotionEmpty, // if it lasts until the group is empty
+	GroupWaits *Stmt // a row if messages wait in a group
 
 	TimerPut, // insert or replace
 	TimerDelete,

@@ -125,9 +125,8 @@ func lastPlace[T any](list []T, of func(T) parley.Place) (last parley.Place) {
 	return last
 }
 
-// parkedGroup is a group with the name of its queue.
+// parkedGroup is a group with its first messages.
 type parkedGroup struct {
-	Queue string
 	parley.GroupStatus
 	First []*parley.Message `json:",omitempty"` // messages, where they are shown
 }
@@ -165,7 +164,7 @@ func parkedGroups(ctx context.Context, b *parley.Broker, f *filter) ([]parkedGro
 				}
 			}
 			delete(f.ids, g.Group)
-			found = append(found, parkedGroup{q.Name, g, nil})
+			found = append(found, parkedGroup{g, nil})
 		}
 	}
 	return found, errors.Join(err, f.missing("parked group"))

@@ -77,6 +77,9 @@ func groupRow(g parley.GroupStatus) []any {
 		if g.Sticky {
 			promoted += " sticky"
 		}
+		if g.UntilEmpty {
+			promoted += " until empty"
+		}
 	}
 	by := g.Owner
 	if g.Reason != "" {
@@ -167,7 +170,7 @@ func (f *chooses) is(g parley.GroupStatus) bool {
 }
 
 func (c *call) promote() *cobra.Command {
-	var sticky bool
+	var sticky, untilEmpty bool
 	var key string
 	var f chooses
 	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Put a group, the posts of a key, or many groups before all that are not promoted",
@@ -186,6 +189,9 @@ func (c *call) promote() *cobra.Command {
 			if sticky {
 				o = append(o, parley.Sticky())
 			}
+			if untilEmpty {
+				o = append(o, parley.UntilEmpty())
+			}
 			if key != "" {
 				return b.PromoteKey(ctx, args[0], key, o...)
 			}
@@ -203,8 +209,10 @@ func (c *call) promote() *cobra.Command {
 			return b.Promote(ctx, group, o...)
 		})
 	cmd.Flags().BoolVar(&sticky, "sticky", false, "keep it until demote")
+	cmd.Flags().BoolVar(&untilEmpty, "until-empty", false, "keep it until nothing waits in the group")
 	cmd.Flags().StringVar(&key, "key", "", "promote all posts under the `key`; the argument is their queue")
 	f.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("sticky", "until-empty")
 	cmd.MarkFlagsMutuallyExclusive("key", "prefix")
 	cmd.MarkFlagsMutuallyExclusive("key", "service")
 	cmd.MarkFlagsMutuallyExclusive("key", "older")

@@ -178,6 +178,7 @@ type promotion struct {
 	Queue  int64
 	Level  int
 	Sticky bool
+	Empty  bool  // it stays until the group is empty
 	Since  int64 // also tells it from the promotion that replaces it
 }
 
@@ -191,7 +192,7 @@ func (tx *Tx) Promote(ctx context.Context, p backend.Promotion) error {
 		if !ok {
 			return backend.ErrNoGroup
 		}
-		put(l, promotions, key(p.Group), promotion{g.Queue, p.Level, p.Sticky, l.next("serial")})
+		put(l, promotions, key(p.Group), promotion{g.Queue, p.Level, p.Sticky, p.UntilEmpty, l.next("serial")})
 		return nil
 	})
 }

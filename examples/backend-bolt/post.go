@@ -75,6 +75,11 @@ func (l *look) joinQueue(p post) {
 	if !has(l, streams, key(p.Stream)) {
 		l.putStream(p.Stream, stream{Accepted: true, Queue: p.Queue, Priority: p.Rank})
 	}
+	if s, _ := get(l, streams, key(p.Stream)); p.Raise && s.Priority < p.Rank {
+		l.unmark(p.Stream, &s)
+		s.Priority, s.Marked = p.Rank, false
+		l.putStream(p.Stream, s)
+	}
 	p.State, p.Until = "pending", time.Time{}
 	p.Seq = l.append(p.Stream, message{ID: p.ID, Kind: backend.KindUser, Type: p.Type, Headers: p.Headers}, l.text(p))
 	put(l, posts, key(p.ID), p)

@@ -102,7 +102,7 @@ func (h *Handle) Groups(ctx context.Context, q backend.GroupQuery) (page []backe
 func (l *look) groupStatus(id backend.ID, g group) backend.GroupStatus {
 	s := backend.GroupStatus{Group: id, Queue: g.Queue, Service: g.Service, Key: g.Key, Post: g.Post, State: "ready"}
 	if p, ok := get(l, promotions, key(id)); ok {
-		s.Promoted, s.Level, s.Sticky = true, p.Level, p.Sticky
+		s.Promoted, s.Level, s.Sticky, s.UntilEmpty = true, p.Level, p.Sticky, p.Empty
 	}
 	for _, stream := range l.homed(id) {
 		if _, m, ok := first(l, messages, key(stream)); ok {
@@ -303,7 +303,7 @@ func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) (p
 		for k, p := range scan(l, promotions, nil) {
 			if id := idAt(k, 0); bytes.Compare(id[:], after[:]) > 0 {
 				page = append(page, backend.PromotionStatus{
-					Group: id, Queue: p.Queue, Level: p.Level, Sticky: p.Sticky, Ended: l.deserted(id),
+					Group: id, Queue: p.Queue, Level: p.Level, Sticky: p.Sticky || p.Empty, Ended: l.deserted(id),
 				})
 			}
 		}

@@ -98,7 +98,7 @@ func (tx *Tx) acknowledge(l *look, hold *backend.Hold, m *backend.Message, retai
 		l.removeStream(m.Stream)
 	}
 	if since, ok := hold.Private.(int64); ok { // a promotion ends with the first that it served
-		if p, ok := get(l, promotions, key(hold.Group)); ok && p.Since == since && !p.Sticky {
+		if p, ok := get(l, promotions, key(hold.Group)); ok && p.Since == since && !p.Sticky && (!p.Empty || !l.waits(hold.Group)) {
 			remove(l, promotions, key(hold.Group))
 		}
 	}

@@ -69,6 +69,8 @@ const (
 	FaultLastPromotionFirst    Fault = "last-promotion-first"
 	FaultPromotionLostWhenHeld Fault = "promotion-lost-when-held"
 	FaultOneShotStays          Fault = "one-shot-stays"
+	FaultUntilEmptyEnds        Fault = "until-empty-ends"
+	FaultUntilEmptyStays       Fault = "until-empty-stays"
 	FaultOneShotLostByRollback Fault = "one-shot-lost-by-rollback"
 	FaultTimerTwice            Fault = "timer-twice"
 	FaultTimerToPeer           Fault = "timer-to-peer"
@@ -146,6 +148,8 @@ const (
 	FaultOrderWindow           Fault = "order-window"
 	FaultPromotionWindow       Fault = "promotion-window"
 	FaultRankOfHead            Fault = "rank-of-head"
+	FaultRaiseIgnored          Fault = "raise-ignored"
+	FaultRaiseLowers           Fault = "raise-lowers"
 	FaultEndOfStreamResent     Fault = "end-of-stream-resent"
 	FaultPoolOverstated        Fault = "pool-overstated"
 	FaultClaimCounts           Fault = "claim-counts"
@@ -216,6 +220,8 @@ var Faults = []FaultInfo{
 	{FaultLastPromotionFirst, "P08", "of equal promotions the latest is served first"},
 	{FaultPromotionLostWhenHeld, "P09", "a promotion of a group that is held is lost"},
 	{FaultOneShotStays, "P10", "a one-shot promotion stays when its group has been served"},
+	{FaultUntilEmptyEnds, "P18", "a promotion until a group is empty ends as a one-shot promotion does"},
+	{FaultUntilEmptyStays, "P18", "a promotion until a group is empty stays when it is"},
 	{FaultOneShotLostByRollback, "P10", "a one-shot promotion is gone though the claim was rolled back"},
 	{FaultTimerTwice, "T02", "a timer fires twice"},
 	{FaultTimerToPeer, "T01", "a timer fires on the other side"},
@@ -287,6 +293,8 @@ var Faults = []FaultInfo{
 	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
 	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 	{FaultRankOfHead, "P14", "a key has the rank of its first waiting post"},
+	{FaultRaiseIgnored, "P17", "a post that raises its key leaves the rank as it is"},
+	{FaultRaiseLowers, "P17", "a post that raises its key gives it a lower rank, too"},
 	{FaultEndOfStreamResent, "C06", "EndOfStream is sent again on the next dialog"},
 	{FaultPoolOverstated, "A05", "the pool says that it has one connection more than it has"},
 	{FaultClaimCounts, "X14", "a claim that is rolled back counts as an attempt"},

@@ -125,6 +125,12 @@ func (s *Store) join(tx *Tx, p post) {
 		p.Headers = ""
 	}
 	s.append(tx, p.stream, message{ID: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Headers: p.Headers})
+	st, _ := s.streams.get(tx, p.stream)
+	if p.Raise && s.fault != FaultRaiseIgnored && (st.priority < p.Rank || s.fault == FaultRaiseLowers) {
+		st.priority = p.Rank
+		s.streams.put(tx, p.stream, st)
+		s.remark(tx, p.stream)
+	}
 }
 
 // keyID is the id of the group and the stream of a key. Making it from the key

@@ -14,6 +14,7 @@ type promotion struct {
 	queue  int64
 	level  int
 	sticky bool
+	empty  bool  // it stays until the group is empty
 	since  int64 // first promoted, first served; also tells one from its replacement
 }
 
@@ -38,7 +39,7 @@ func (tx *Tx) Promote(ctx context.Context, p backend.Promotion) error {
 		return nil
 	}
 	s.serial++
-	s.promotions.put(tx, p.Group, promotion{queue: g.queue, level: p.Level, sticky: p.Sticky, since: s.serial})
+	s.promotions.put(tx, p.Group, promotion{queue: g.queue, level: p.Level, sticky: p.Sticky, empty: p.UntilEmpty, since: s.serial})
 	return nil
 }
 
@@ -84,6 +85,13 @@ func (s *Store) served(tx *Tx, id backend.ID, claimed promotion) {
 	}
 	if s.fault == FaultOneShotStays {
 		return
+	}
+	if now.empty && s.fault != FaultUntilEmptyEnds {
+		for _, stream := range s.homed(tx, id) {
+			if _, ok := s.oldest(tx, stream); ok || s.fault == FaultUntilEmptyStays {
+				return
+			}
+		}
 	}
 	s.promotions.delete(tx, id)
 }

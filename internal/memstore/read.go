@@ -144,7 +144,7 @@ func (h *Handle) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.Gr
 func (s *Store) groupStatus(id backend.ID, g group) (status backend.GroupStatus) {
 	status = backend.GroupStatus{Group: id, Queue: g.queue, Service: g.service, Key: g.key, Post: g.post, State: "ready"}
 	if p, ok := s.promotions.get(nil, id); ok {
-		status.Promoted, status.Level, status.Sticky = true, p.level, p.sticky
+		status.Promoted, status.Level, status.Sticky, status.UntilEmpty = true, p.level, p.sticky, p.empty
 	}
 	var first time.Time
 	for _, stream := range s.homed(nil, id) {
@@ -359,7 +359,7 @@ func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) ([
 	var list []backend.PromotionStatus
 	for id, p := range s.promotions.from(nil, after) {
 		if id != after {
-			list = append(list, backend.PromotionStatus{Group: id, Queue: p.queue, Level: p.level, Sticky: p.sticky, Ended: s.deserted(id)})
+			list = append(list, backend.PromotionStatus{Group: id, Queue: p.queue, Level: p.level, Sticky: p.sticky || p.empty, Ended: s.deserted(id)})
 		}
 	}
 	return list[:min(limited(limit), len(list))], nil

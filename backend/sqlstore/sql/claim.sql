@@ -51,6 +51,14 @@ SELECT 1 FROM parley_promotion {lock skip} WHERE {key group_id} AND version = ?
 SELECT level, version, sticky FROM parley_promotion {read skip} WHERE group_id = ?
 -- name: PromotionDelete
 DELETE FROM parley_promotion WHERE group_id = ? AND version = ?
+-- name: PromotionEmpty
+DELETE FROM parley_promotion WHERE group_id = ? AND version = ? AND sticky = 2
+-- name: GroupWaits
+-- A message that a sender has not committed may count or not, so no sender is waited for.
+SELECT 1
+  FROM parley_stream s {read dirty}
+ WHERE s.group_id = ?
+   AND EXISTS (SELECT 1 FROM parley_message m {read dirty} WHERE m.stream_id = s.stream_id)
 -- name: PromotionDrop
 DELETE FROM parley_promotion WHERE group_id = ?
 -- name: TimerPut

@@ -149,6 +149,9 @@ DELETE FROM parley_ready WHERE group_id = ? AND stream_id = ?
 -- name: MarkerSince
 UPDATE parley_ready SET since = ?
  WHERE group_id = ? AND stream_id = ? AND since <> ?
+-- name: MarkerRaise
+UPDATE parley_ready SET priority = ?
+ WHERE group_id = ? AND stream_id = ? AND priority < ?
 -- name: MarkerMove
 UPDATE parley_ready SET group_id = ?
  WHERE group_id = ? AND stream_id = ?

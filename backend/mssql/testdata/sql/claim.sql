@@ -30,6 +30,12 @@ SELECT 1 FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
    AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = r.stream_id)
  ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY
 
+-- name: GroupWaits
+SELECT 1
+  FROM parley_stream s WITH (READUNCOMMITTED)
+ WHERE s.group_id = @p1
+   AND EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) WHERE m.stream_id = s.stream_id)
+
 -- name: HeadPost
 SELECT post_id, priority, since
   FROM parley_post WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
@@ -90,6 +96,9 @@ DELETE FROM parley_promotion WHERE group_id = @p1 AND version = @p2
 
 -- name: PromotionDrop
 DELETE FROM parley_promotion WHERE group_id = @p1
+
+-- name: PromotionEmpty
+DELETE FROM parley_promotion WHERE group_id = @p1 AND version = @p2 AND sticky = 2
 
 -- name: PromotionPut
 SET XACT_ABORT OFF;

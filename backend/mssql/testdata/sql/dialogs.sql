@@ -107,6 +107,10 @@ SELECT @p1, @p2, @p3, @p4, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME(
 UPDATE parley_ready SET group_id = @p1
  WHERE group_id = @p2 AND stream_id = @p3
 
+-- name: MarkerRaise
+UPDATE parley_ready SET priority = @p1
+ WHERE group_id = @p2 AND stream_id = @p3 AND priority < @p4
+
 -- name: MarkerRead
 SELECT stream_id FROM parley_ready WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1 ORDER BY stream_id
 

@@ -68,6 +68,13 @@ SELECT 1 FROM parley_ready r
    AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
  LIMIT 1
 
+-- name: GroupWaits
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT 1
+  FROM parley_stream s
+ WHERE s.group_id = ?
+   AND (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id LIMIT 1) IS NOT NULL
+
 -- name: Head
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT v.catalog_version, q.enabled,
@@ -216,6 +223,10 @@ DELETE FROM parley_promotion WHERE group_id = ? AND version = ?
 -- name: PromotionDrop
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_promotion WHERE group_id = ?
+
+-- name: PromotionEmpty
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+DELETE FROM parley_promotion WHERE group_id = ? AND version = ? AND sticky = 2
 
 -- name: PromotionPut
 /*M! SET STATEMENT max_statement_time = 0 FOR */

@@ -135,6 +135,11 @@ VALUES (?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', U
 UPDATE parley_ready SET group_id = ?
  WHERE group_id = ? AND stream_id = ?
 
+-- name: MarkerRaise
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_ready SET priority = ?
+ WHERE group_id = ? AND stream_id = ? AND priority < ?
+
 -- name: MarkerRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT stream_id FROM parley_ready WHERE group_id = ? ORDER BY stream_id

@@ -251,6 +251,10 @@ VALUES ($1, $2, $3, $4, (extract(epoch FROM clock_timestamp()) * 1000000)::bigin
 UPDATE parley_ready SET group_id = $1
  WHERE group_id = $2 AND stream_id = $3
 
+-- name: MarkerRaise
+UPDATE parley_ready SET priority = $1
+ WHERE group_id = $2 AND stream_id = $3 AND priority < $4
+
 -- name: MarkerRead
 SELECT stream_id FROM parley_ready WHERE group_id = $1 ORDER BY stream_id
 

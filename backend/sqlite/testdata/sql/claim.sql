@@ -46,6 +46,12 @@ SELECT 1 FROM parley_ready r
    AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
  LIMIT 1
 
+-- name: GroupWaits
+SELECT 1
+  FROM parley_stream s
+ WHERE s.group_id = ?1
+   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id)
+
 -- name: HeadPost
 SELECT post_id, priority, since
   FROM parley_post
@@ -72,6 +78,9 @@ DELETE FROM parley_promotion WHERE group_id = ?1 AND version = ?2
 
 -- name: PromotionDrop
 DELETE FROM parley_promotion WHERE group_id = ?1
+
+-- name: PromotionEmpty
+DELETE FROM parley_promotion WHERE group_id = ?1 AND version = ?2 AND sticky = 2
 
 -- name: PromotionPut
 INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)

@@ -96,6 +96,10 @@ VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING
 UPDATE parley_ready SET group_id = ?1, held_until = 0
  WHERE group_id = ?2 AND stream_id = ?3
 
+-- name: MarkerRaise
+UPDATE parley_ready SET priority = ?1
+ WHERE group_id = ?2 AND stream_id = ?3 AND priority < ?4
+
 -- name: MarkerRead
 SELECT stream_id FROM parley_ready WHERE group_id = ?1 ORDER BY stream_id
 
