@@ -47,6 +47,25 @@
 // finds fewer messages than were delivered, fails with [ErrFenced] and changes
 // nothing.
 //
+// # Optional interfaces
+//
+// A backend states in [Capabilities] what it can do beyond [Backend]. Parley takes each of
+// these from there, and works without it:
+//
+//	Joiner              verbs in a transaction that the program began       broker.go (Join)
+//	Listener            wake-ups from other processes                       internal/wake/peers.go
+//	Watcher             a cheap question whether something is new           internal/wake/watch.go
+//	Pool                how many connections transactions can have          internal/consumer/admission.go, worker.go
+//	TransactionLimiter  how long the server lets a transaction be open      receive.go
+//	Logging             where to log what no caller sees                    broker.go (New)
+//	Migrator            migrations that wait, and report their steps        broker.go (Migrate), cmd/parley/migrate.go
+//	Printer             the SQL of a migration                              cmd/parley/migrate.go
+//	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
+//	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
+//
+// The parts [Locks], [Tasks] and [Recurring] of a Backend may return errors.ErrUnsupported, as
+// [Unimplemented] does: their packages then do so, too, and doctor and maintenance go on.
+//
 // # Connections
 //
 // Nothing waits without a limit for a connection of the store's pool while it has
@@ -60,7 +79,7 @@
 // # Stability
 //
 // Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
-// how, [Version] grows if a backend has to be changed, and [Register] refuses one that was
+// how, [Version] grows if a backend has to be changed, and [Register] refuses a backend
 // written for another version. What is new comes with a method in [Unimplemented] or
 // [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
 // own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major

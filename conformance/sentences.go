@@ -43,6 +43,7 @@ var sections = []section{
 		{"I4", "Within a stream, messages are received in the order in which they were sent, through rollback, retry, crash, batch, promotion, parking and Move."},
 		{"I5", "Verbs that need a group or stream held by another transaction or receiver wait a bounded time and then fail with ErrGroupBusy, and the transaction stays usable; opposite orders of locking never deadlock for ever."},
 		{"I6", "What a receiver writes and its acknowledgement commit together or not at all, also when its hold has been lost meanwhile."},
+		{"I7", "A transaction that the database has ended, or lost with its connection, before the commit is not reported as committed, and nothing of it remains, whatever is done in it after the loss."},
 	}},
 	{"Rules", []Sentence{
 		{"RA", "A claim locks a group and then looks at it anew: what was consumed before the lock is never delivered, and a settle that finds fewer messages than were delivered fails and changes nothing."},
@@ -117,6 +118,7 @@ var sections = []section{
 		{"P13", "A peer's promotion beyond what the service allows is refused and changes nothing, and works on the peer's own conversation only."},
 		{"P14", "A key has the rank of its first post as long as it has posts."},
 		{"P15", "A promotion of a key promotes all posts under it in their order, and no post of another key or queue; one of a key without posts is refused."},
+		{"P16", "A promotion by a function promotes the groups and posts that it chooses, however many, in the order in which they would have been received, and no others."},
 	}},
 	{"Timers and lifetime", []Sentence{
 		{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other."},
@@ -158,6 +160,7 @@ var sections = []section{
 		{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure; so does closing its Broker, without that time."},
 		{"W05", "A handler of groups gets what was delivered of a group in one call, in its order; all of it is acknowledged or none, and a failure counts for the first message."},
 		{"W06", "Of the queues that a worker serves none waits until the backlog of another one is handled."},
+		{"W07", "While several queues of a worker have messages, the shares of its batches that they have are in proportion to their weights."},
 	}},
 	{"Failure and poison", []Sentence{
 		{"X01", "A message that has failed as often as it may, or that its handler calls poison, is dealt with by the policy: its group is parked, it becomes a dead letter, or its conversation is ended with an error; a callback and the handler's error can choose."},
@@ -171,7 +174,7 @@ var sections = []section{
 		{"X09", "A message that kills its process is found out at the second death and dealt with as poison, unless MaxAttempts is below zero; its neighbours are handled."},
 		{"X10", "A key given to Once is new for one transaction that commits, in whatever process, and for no other before its time is over; what is rolled back was not recorded."},
 		{"X11", "Whatever the cause, a message that is handed out again and again is charged in the end: ten failures through no fault of its own count as one attempt."},
-		{"X12", "Whatever text the error of a handler has, none, a long one or one that is no UTF-8, its message is dealt with like any other, and the reason that is kept or told is never empty."},
+		{"X12", "Whatever text the error of a handler has, empty, long or not UTF-8, its message is dealt with like any other, and the reason that is stored or reported is never empty."},
 		{"X13", "A panic in what the application gives to a worker, or in the methods of its errors, ends neither the process nor other work; the log has its stack, and so has what is stored if it was the handler's."},
 		{"X14", "A store that takes nothing, full or read-only, is charged to no message: the worker pauses, logs that once, and goes on when the store does."},
 		{"X15", "When most handlers of a worker fail for one reason, the worker tries one message at a time with growing pauses, and goes on at full speed after the first success."},
@@ -202,9 +205,9 @@ var sections = []section{
 	{"Application locks", []Sentence{
 		{"L01", "Two owners hold an application lock together exactly as the matrix of its modes allows, and so do three."},
 		{"L02", "A request for an application lock that cannot be granted fails at once, or after its wait, and the transaction stays usable."},
-		{"L03", "An application lock is free when it has been released as often as it was taken, and releasing one that is not held is an error."},
+		{"L03", "An application lock is free when it has been released as often as it was taken, and releasing a lock that is not held is an error."},
 		{"L04", "Modes add up: after a release the owner still holds the union."},
-		{"L05", "A new request waits behind an incompatible one that came first."},
+		{"L05", "A new request waits behind an incompatible request that came first."},
 		{"L06", "The application locks of a transaction end with it, by commit or rollback; those of a session do not."},
 		{"L07", "The locks of a dead process are free when its lease is over; the fence of each later owner is greater, and a write under an earlier one is refused."},
 		{"L08", "Of owners that wait for each other one is told within a bounded time, and keeps what it has and its transaction; the others get what they wait for."},
@@ -235,15 +238,15 @@ var sections = []section{
 		{"C05", "When its dialog has been ended, is in error or is gone, a Sender goes on with a new one; after ten dialogs that do not take the message the send fails with ErrSenderFailed, which is logged."},
 		{"C06", "When a dialog fails with code -8489, -8462, -9719 or -28052, what it has not delivered is sent again, in order, on another one before it is ended; with any other code it becomes dead letters; both are logged."},
 		{"C07", "With Ordered, all messages of a key's dialog are received, and its target has ended, before the first message of the next one can be received."},
-		{"C08", "The dialogs of a sender that was killed are renewed and ended like those of one that lives."},
+		{"C08", "The dialogs of a killed sender are renewed and ended like those of a live sender."},
 	}},
 	{"Recurring work", []Sentence{
 		{"J01", "Each due time of a recurring job brings one message, however many processes look for it and whenever one dies: the message and the next due time are committed together."},
 		{"J02", "A recurring job that another process has in hand, or whose message cannot be posted, keeps no other one waiting; what goes wrong is shown with the job, and it goes on when that is over."},
 		{"J03", "No message of a recurring job is posted before its due time by the store's clock."},
 		{"J04", "Due times that were missed bring no message, one for all, or one each up to a thousand, the latest ones, as the job's policy says."},
-		{"J05", "While the previous message of a recurring job is pending a due time brings another one, none, or one that is handled after it, as the job's policy says."},
-		{"J06", "An older definition of a recurring job changes nothing and does not bring back one that was removed; another definition of the same revision, or one that makes no sense, is refused with a typed error and changes nothing."},
+		{"J05", "While the previous message of a recurring job is pending, a due time brings another message, none, or a message that is handled after it, as the job's policy says."},
+		{"J06", "An older definition of a recurring job changes nothing and does not bring back a removed job; another definition of the same revision, or an invalid one, is refused with a typed error and changes nothing."},
 		{"J07", "A recurring job that is paused brings no messages until it is resumed, and then from its next due time on; to run one now brings a message at once and leaves its due times as they are."},
 	}},
 	{"What operators see", []Sentence{

@@ -109,7 +109,7 @@ type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt
 	AdvanceKey, InsertKeyed, PlaceKey                  *sqlstore.Stmt
-	NewKeys, NewKey                                    *sqlstore.Stmt
+	NewKeys, NewKeysFree, NewKey                       *sqlstore.Stmt
 	BeginState, BeginGroups, NewEndpoints, NewDialogs  *sqlstore.Stmt
 	EndGuards, Closings, CloseSides, RemoveQuiet       *sqlstore.Stmt
 	Head, Promoted, Walk, Posts, PostsOnly, Flow       *sqlstore.Stmt

@@ -145,6 +145,7 @@ type Config struct {
 	Host     Host
 	Failures *failures.Count
 	Queues   []backend.Queue
+	Weights  []int // of the queues: turns in a round
 	Readers  int
 
 	ByLease        bool          // groups are held by lease, always
@@ -168,6 +169,7 @@ type Consumer struct {
 	Config
 	id      backend.ID
 	sources []*source
+	turns   []int // numbers of sources
 
 	events chan func(*fetcher) // for the fetch loop
 	poke   chan struct{}       // has it look
@@ -186,7 +188,7 @@ type Consumer struct {
 	mu      sync.Mutex
 	max     int   // readers
 	unfit   error // why it stopped by itself
-	turn    int   // of the sources
+	turn    int   // of turns
 	batches map[*batch]struct{}
 	slots   []backend.ID  // of records of batches that are not in use
 	alone   chan struct{} // has room for the one reader that handles a suspect
@@ -200,7 +202,7 @@ type Consumer struct {
 // New makes a Consumer, which works until ctx ends. Run starts it.
 func New(ctx context.Context, config Config) *Consumer {
 	c := &Consumer{
-		Config: config, id: backend.NewID(), max: config.Readers,
+		Config: config, id: backend.NewID(), max: config.Readers, turns: turns(config.Weights),
 		events: make(chan func(*fetcher)), poke: make(chan struct{}, 1),
 		gone: make(chan struct{}), ended: make(chan struct{}),
 		outage: newOutage(), slowdown: newSlowdown(),
