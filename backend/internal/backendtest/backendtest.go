@@ -44,6 +44,7 @@ var tests = []struct {
 	{"end in delivery", testEndInDelivery},
 	{"end undone", testEndUndone},
 	{"end both in delivery", testEndBothInDelivery},
+	{"ended later", testEndedLater},
 	{"notice", testNotice},
 	{"timer", testTimer},
 	{"posts", testPosts},
