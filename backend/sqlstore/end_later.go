@@ -40,9 +40,6 @@ func (t *Tx) endLater(e *side, end backend.End) bool {
 	}
 	x := SideEnd{Handle: e.handle, Far: e.far, Message: end.MessageID, Seq: s.Next,
 		Queue: s.Queue, Group: s.Group, Priority: s.Priority, Stands: t.sent[s.ID], inHand: l.unread()}
-	for _, u := range x.inHand {
-		t.touch(u.Stream)
-	}
 	t.ends = append(t.ends, x)
 	return true
 }
@@ -74,6 +71,7 @@ func (t *Tx) writeEnds(ctx context.Context, settled map[messageKey]bool) error {
 	}
 	var keys []messageKey
 	for k := range t.leaves() {
+		t.touch(k.stream) // again, if a savepoint took back what was done before
 		if !settled[k] {
 			keys = append(keys, k)
 			t.noteDropped(k)

@@ -50,6 +50,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	// In a joined transaction the user's code follows, and a sender that needs one of the guards
 	// would wait for it. JobMarkers sees to what is left over.
 	finish := !t.Joined() || t.s.d.Futile
+	defer func() { t.late = nil }() // if it fails they are to stay
 	if err := t.settle(ctx, outcomes, Settlement{Finished: finish}); err != nil || !finish {
 		return false, err
 	}
@@ -411,7 +412,7 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	if again, err = t.s.d.Finish(ctx, t, streams); err == nil {
-		t.touched, t.late, t.settled = nil, nil, true
+		t.touched, t.settled = nil, true
 	}
 	return again, err
 }

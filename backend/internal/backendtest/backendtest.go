@@ -57,6 +57,7 @@ var tests = []struct {
 	{"lease", testLease},
 	{"part of it", testPart},
 	{"fence", testFence},
+	{"settle fails", testSettleFails},
 	{"reclaim", testReclaim},
 	{"defer", testDefer},
 	{"park", testPark},

@@ -14,6 +14,8 @@ func testEndedLater(f *Fixture) {
 	x.seen()
 	x.savepoints()
 	x.ownSavepoints()
+	x.noMarkers()
+	x.meanwhile()
 }
 
 // ending ends conversations in the transactions of deliveries.
@@ -152,11 +154,16 @@ func (f ending) savepoints() {
 	f.Equal("state", f.endpoint(other.B.Handle).State, backend.Conversing)
 }
 
-// ownSavepoints: the application rolls back to its own savepoints.
-func (f ending) ownSavepoints() {
+func (f ending) engine(names ...string) bool {
+	f.Helper()
 	info, err := f.Backend.Info(f.Ctx)
 	f.OK(err)
-	if !slices.Contains([]string{"postgres", "mysql", "mariadb", "sqlite"}, info.Engine) {
+	return slices.Contains(names, info.Engine)
+}
+
+// ownSavepoints: the application rolls back to its own savepoints.
+func (f ending) ownSavepoints() {
+	if !f.engine("postgres", "mysql", "mariadb", "sqlite") {
 		return // it has none, or has other words for them
 	}
 	undone := func(tx backend.Tx, work func()) {
@@ -184,4 +191,46 @@ func (f ending) ownSavepoints() {
 	f.Equal("drained", f.Drain(f.QA), []string{})
 	f.None(f.Request(f.QB))
 	f.Equal("state", f.endpoint(d.B.Handle).State, backend.Conversing)
+}
+
+// noMarkers: what a transaction ends again, after a rollback to a savepoint, leaves no place in the order.
+func (f ending) noMarkers() {
+	if !f.engine("mysql", "mariadb", "sqlite") {
+		return // the others write an end at once
+	}
+	d, h := f.taken("9")
+	f.do(h, func(tx backend.Tx) {
+		f.end(tx, d.B.Handle)
+		f.OK(tx.Savepoint(f.Ctx, "p"))
+		f.ack(tx, h)
+		f.OK(tx.RollbackTo(f.Ctx, "p"))
+	})
+	f.Equal("drained", f.Drain(f.QA), []string{"<EndDialog>"})
+	markers := -1
+	f.Do(func(tx backend.Tx) error {
+		return tx.SQL().QueryRowContext(f.Ctx, "SELECT count(*) FROM parley_ready").Scan(&markers)
+	})
+	f.Equal("places in the order of streams without messages", markers, 0)
+}
+
+// meanwhile: what other transactions commit between the end and the commit.
+func (f ending) meanwhile() {
+	if !f.engine("postgres", "mysql", "mariadb") {
+		return // there is one writer, or it waits for readers
+	}
+	d, h := f.taken("10")
+	f.do(h, func(tx backend.Tx) {
+		f.end(tx, d.B.Handle)
+		f.Send(d.A.Handle, "too late") // it is not told of the end yet
+		f.ack(tx, h)
+	})
+	f.Equal("drained by a side that has ended", f.Drain(f.QB), []string{})
+	f.Equal("drained", f.Drain(f.QA), []string{"<EndDialog>"})
+	d, h = f.taken("11")
+	f.do(h, func(tx backend.Tx) {
+		f.end(tx, d.B.Handle)
+		f.Equal("the other side's end", f.End(backend.End{Handle: d.A.Handle}), backend.Ended{Queue: f.QB})
+		f.ack(tx, h)
+	})
+	f.Equal("drained after ends that crossed", append(f.Drain(f.QB), f.Drain(f.QA)...), []string{})
 }
