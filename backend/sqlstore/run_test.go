@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnswerOfAWriteIsReadToItsEnd cancels a verb whose first statement has changed rows
-// and returns them: the verb has to go on, or half of it would be left in a transaction
+// and returns them. The verb has to go on, or half of it would be left in a transaction
 // that can still commit.
 func TestAnswerOfAWriteIsReadToItsEnd(t *testing.T) {
 	db, err := sql.Open("sqlite", ":memory:")
