@@ -412,7 +412,7 @@ func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
 		err := b.InTx(ctx, f)
-		again := err != nil && (IsRetryable(err) || consumer.Is(b.be, err, ErrSerialization))
+		again := err != nil && (IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization))
 		if !again || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
 			return err
 		}
@@ -488,4 +488,4 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 // whatever is written: it is full, or read-only. A connection that broke does not
 // say so; that the next one cannot be opened does. It may be an error of a statement of
 // the application's own.
-func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.be, err) }
+func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.caps, err) }

@@ -31,6 +31,12 @@ type Capabilities struct {
 	Printer            Printer
 	Granter            Granter
 
+	// Classify wraps an error of the driver's, which a statement of the application's has
+	// returned, in that of this package which it amounts to. Parley asks it of the errors of
+	// handlers: one that lost against another transaction, or a full store, is not charged to
+	// the message.
+	Classify func(error) error
+
 	// IdleClosed returns how many connections the pool has closed so far only because it
 	// keeps few that are idle.
 	IdleClosed func() int64

@@ -14,6 +14,61 @@
 // never decides policy, starts no goroutine but its Listener's, and logs
 // nothing.
 //
+// # Parts
+//
+// A backend is a [Backend] and its transactions are [Tx]. Both are made of parts, each in a file:
+//
+//	part                       outside of transactions        in one
+//	the catalog                                               [TxCatalog]
+//	posts                                                     [TxPosts]
+//	receiving, the work due    [Claims], [Maintenance]        [TxClaims]
+//	conversations                                             [TxDialogs]
+//	what operators do          [Reader]                       [TxOperators]
+//	records of readers         [Workers]                      [TxWorkers]
+//	application locks          [Locks], [Session]             [TxLocks]
+//	tasks in phases            [Tasks]                        [TxTasks]
+//	recurring jobs             [Recurring]                    [TxRecurring]
+//
+// The last four may be missing. Embed [Unimplemented] and [UnimplementedTx]: what a backend
+// lacks returns errors.ErrUnsupported, the verbs that need it pass that on, and the maintenance,
+// the diagnosis and the conformance suite go without it. A backend has all of a part or nothing.
+//
+// # Capabilities
+//
+// What a backend can do besides is stated by [Backend.Capabilities], which Parley asks once, in
+// New. The answer must not change, and must be the same for all handles on a store:
+//
+//	field                what follows
+//	HoldsInTransaction   handlers may run while the transaction of their claim is open
+//	SingleWriter         a writer that waits inside a transaction fails with [ErrWouldDeadlock]
+//	Joiner               Broker.Join: sends in the application's own transactions
+//	Listener             receivers are woken from other processes at once
+//	Watcher              else Parley asks what is new, while receivers wait
+//	Pool                 what handlers hold leaves connections to everything else
+//	TransactionLimiter   workers hold by lease where the server ends transactions early
+//	Logging              the backend writes to the Broker's log
+//	Migrator             Migrate tells its steps, and waits for older programs
+//	Printer, Granter     the schema, and the rights of roles, as SQL to run by hand
+//	Classify             errors of the application's own statements are understood
+//	IdleClosed           a pool that keeps too few idle connections is reported
+//
+// Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes
+// everything on, and states what it adds or takes away by a method Capabilities of its own.
+//
+// # Calls
+//
+// The methods of a Backend may run at the same time, those of a Tx only one after the other (but
+// for Rollback). A method that returns an error which its comment names has changed nothing, and
+// the transaction goes on, unless the error's own comment says otherwise. After any other error,
+// that of a context too, the caller rolls the transaction back.
+//
+// Each method may also return [ErrClosed], [ErrTxDone], [ErrNotMigrated], [ErrConnection],
+// [ErrSerialization], [ErrDenied] and the error of its context, and one that writes [ErrReadOnly]
+// and [ErrNoSpace].
+//
+// A method waits for other transactions where its comment says so. Besides, it may wait for one
+// that changes the same thing, such as a promotion of the same group.
+//
 // # Words
 //
 // A stream is what is ordered: one direction of a conversation (named by the

@@ -58,7 +58,7 @@ func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
 			}
 			more = more || got.Contended
 			if t != nil {
-				t.spent = len(t.holds) < groups && !got.More && len(c.sources) == 1
+				t.outlook.spent = len(t.holds) < groups && !got.More && len(c.sources) == 1
 				return t, more, nil
 			}
 		}
@@ -129,7 +129,7 @@ func (c *Consumer) claim(s *source, r backend.ClaimRequest) (t *batch, got backe
 		return nil, got, err
 	}
 	t.begin(got, start, r.MaxMessages)
-	e.Messages = t.messages
+	e.Messages = t.got.messages
 	for _, h := range got.Holds {
 		e.IDs = appendIDs(e.IDs, h.Messages)
 	}
@@ -138,7 +138,7 @@ func (c *Consumer) claim(s *source, r backend.ClaimRequest) (t *batch, got backe
 		e.Err = err
 		return nil, got, err
 	}
-	t.claimed = time.Since(start)
+	t.got.took = time.Since(start)
 	return t, got, nil
 }
 
@@ -158,7 +158,7 @@ func (c *Consumer) take(
 			if !keep {
 				tx.Rollback(ctx)
 			}
-			if t.tx == nil {
+			if t.tx.work == nil {
 				t.dismiss()
 			}
 		}()
@@ -180,7 +180,7 @@ func (c *Consumer) take(
 			return tx.Commit(ctx)
 		case len(got.Holds) > 0:
 			keep = true
-			t.tx = tx
+			t.tx.work = tx
 		}
 		return nil
 	})
