@@ -1,0 +1,263 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// contractDeviations are for the checks of checks_contract.go.
+var contractDeviations = []*deviation{
+	{id: "B01", says: "a timer of a handle that is not there is set", by: unknownHandles,
+		swallows: map[string]error{"SetTimer": backend.ErrNoConversation}},
+	{id: "B01", says: "a notice to a handle that is not there is no error", by: unknownHandles,
+		swallows: map[string]error{"Notice": backend.ErrNoConversation}},
+	{id: "B01", says: "what an unknown handle withholds is delivered", by: unknownHandles,
+		swallows: map[string]error{"Deliver": backend.ErrNoConversation}},
+	{id: "B01", says: "what an unknown handle withholds is discarded", by: unknownHandles,
+		swallows: map[string]error{"Discard": backend.ErrNoConversation}},
+	{id: "B01", says: "what an unknown handle withholds is sent again", by: unknownHandles,
+		swallows: map[string]error{"Resend": backend.ErrNoConversation}},
+	{id: "B01", says: "the stream of a handle that is not there can be taken", by: unknownHandles,
+		swallows: map[string]error{"TryStream": backend.ErrNoConversation}},
+	{id: "B01", says: "a conversation that is not there is accepted", by: unknownHandles,
+		swallows: map[string]error{"Accept": backend.ErrNoConversation}},
+	{id: "B01", says: "a claim by a handle that is not there is an error", by: unknownHandles,
+		tx: func(tx backend.Tx) backend.Tx { return strictClaim{tx} }},
+	{id: "B01", says: "a claim by a side that has ended is an error", by: endedSides,
+		tx: func(tx backend.Tx) backend.Tx { return strictClaim{tx} }},
+	{id: "B01", says: "a timer of a side that has ended is set", by: endedSides,
+		swallows: map[string]error{"SetTimer": backend.ErrEnded}},
+	{id: "B01", says: "a side can end twice", by: endedSides, swallows: map[string]error{"EndDialog": backend.ErrEnded}},
+	{id: "B01", says: "what can never be delivered is withheld", by: endedSides,
+		tx: func(tx backend.Tx) backend.Tx { return withholdsAll{tx} }},
+	{id: "B01", says: "that the other side has ended goes before all other refusals", by: manyRefusals,
+		tx: func(tx backend.Tx) backend.Tx { return refusesFar{tx} }},
+	{id: "B05", says: "a hold that was lost is kept", by: lostLeases, swallows: map[string]error{"Keep": backend.ErrFenced}},
+	{id: "B05", says: "a heartbeat ends at the first lease that is lost", by: lostLeases, firstOnly: true},
+	{id: "D04", says: "without a target a delivery is an error", by: "what is withheld stays as long as there is no target",
+		tx: func(tx backend.Tx) backend.Tx { return deliversToTargets{tx} }},
+	{id: "E09", says: "an end that is discarded does not count", by: "an end that is discarded counts",
+		tx: func(tx backend.Tx) backend.Tx { return discardsMessages{tx} }},
+	{id: "F06", says: "a task that is retried has only its last attempt", by: "a task that is retried has all its attempts again",
+		tx: (&attempts{of: make(map[backend.ID]int)}).wrap},
+	{id: "F11", says: "a plan that is over is in its last phase", by: "a plan that is over has no phase",
+		progress: func(p *backend.Progress) {
+			if p.Over {
+				p.Phase = 3
+			}
+		}},
+	{id: "F11", says: "a plan that is not there is an empty list", swallows: map[string]error{"Plans": backend.ErrNoPlan}},
+	{id: "F11", says: "a finished task of another plan of the name is none", swallows: map[string]error{"NextFinished": backend.ErrNoPlan}},
+	{id: "G07", says: "a rollback does nothing when its context has ended", by: "a rollback under a context that has ended",
+		tx: func(tx backend.Tx) backend.Tx { return obedient{tx} }},
+	{id: "I5", says: "a group is busy for the transaction that has it", by: "a group that a transaction has is granted to it again",
+		tx: func(tx backend.Tx) backend.Tx { return &locksOnce{tx, make(map[backend.ID]bool)} }},
+	{id: "V05", says: "queues are listed in reverse", by: listsAsked, queues: slices.Reverse[[]backend.QueueStatus]},
+	{id: "V05", says: "each dead letter that is to be removed was there", by: listsAsked,
+		tx: func(tx backend.Tx) backend.Tx { return removesAll{tx} }},
+}
+
+const (
+	unknownHandles = "methods of a store on handles that are not there"
+	endedSides     = "methods of a store on a side that has ended"
+	manyRefusals   = "of several refusals the first wins"
+	lostLeases     = "methods of a store under a lost lease"
+	listsAsked     = "what operators list is what they asked for"
+)
+
+// swallow returns err unless it is one that the method swallows.
+func swallow(swallows map[string]error, method string, err error) error {
+	if kind := swallows[method]; kind != nil && errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+// swallowing returns no error where there is one of a kind.
+type swallowing struct {
+	backend.Tx
+	kinds map[string]error
+}
+
+func (t swallowing) SetTimer(ctx context.Context, h backend.ID, d time.Duration) error {
+	return swallow(t.kinds, "SetTimer", t.Tx.SetTimer(ctx, h, d))
+}
+
+func (t swallowing) Notice(ctx context.Context, n backend.Notice) error {
+	return swallow(t.kinds, "Notice", t.Tx.Notice(ctx, n))
+}
+
+func (t swallowing) Deliver(ctx context.Context, from backend.ID) (int, error) {
+	n, err := t.Tx.Deliver(ctx, from)
+	return n, swallow(t.kinds, "Deliver", err)
+}
+
+func (t swallowing) Discard(ctx context.Context, from backend.ID, reason string) (int, error) {
+	n, err := t.Tx.Discard(ctx, from, reason)
+	return n, swallow(t.kinds, "Discard", err)
+}
+
+func (t swallowing) Resend(ctx context.Context, from, to backend.ID, status string) (int, error) {
+	n, err := t.Tx.Resend(ctx, from, to, status)
+	return n, swallow(t.kinds, "Resend", err)
+}
+
+func (t swallowing) TryStream(ctx context.Context, h backend.ID) error {
+	return swallow(t.kinds, "TryStream", t.Tx.TryStream(ctx, h))
+}
+
+func (t swallowing) Accept(ctx context.Context, version int64, from backend.ID, target backend.Endpoint) (bool, error) {
+	made, err := t.Tx.Accept(ctx, version, from, target)
+	return made, swallow(t.kinds, "Accept", err)
+}
+
+func (t swallowing) EndDialog(ctx context.Context, end backend.End) (backend.Ended, error) {
+	done, err := t.Tx.EndDialog(ctx, end)
+	return done, swallow(t.kinds, "EndDialog", err)
+}
+
+func (t swallowing) Keep(ctx context.Context, h *backend.Hold, lease time.Duration, owner string) error {
+	return swallow(t.kinds, "Keep", t.Tx.Keep(ctx, h, lease, owner))
+}
+
+func (t swallowing) NextFinished(ctx context.Context, plan string, existing backend.ID) (*backend.TaskStatus, error) {
+	task, err := t.Tx.NextFinished(ctx, plan, existing)
+	return task, swallow(t.kinds, "NextFinished", err)
+}
+
+// over reports whether a side has ended.
+func over(e *backend.Endpoint) bool {
+	return e.State == backend.DisconnectedOutbound || e.State == backend.Closed
+}
+
+type strictClaim struct{ backend.Tx }
+
+func (t strictClaim) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	if !r.Handle.IsZero() {
+		e, err := t.Endpoint(ctx, r.Handle)
+		if err == nil && over(e) {
+			err = backend.ErrEnded
+		}
+		if err != nil {
+			return backend.Claim{}, err
+		}
+	}
+	return t.Tx.Claim(ctx, r)
+}
+
+type withholdsAll struct{ backend.Tx }
+
+func (t withholdsAll) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
+	sent, err := t.Tx.Withhold(ctx, messages, status)
+	if r := new(backend.Refused); errors.As(err, &r) {
+		return make([]backend.Sent, len(messages)), nil
+	}
+	return sent, err
+}
+
+type refusesFar struct{ backend.Tx }
+
+func (t refusesFar) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	sent, err := t.Tx.Send(ctx, version, messages)
+	if r := new(backend.Refused); errors.As(err, &r) {
+		for i, why := range r.Refusals {
+			e, _ := t.Endpoint(ctx, messages[i].From)
+			if e != nil && (why == backend.RefusedEnded && e.State == backend.Closed ||
+				why == backend.RefusedSealed && e.State == backend.DisconnectedInbound) {
+				r.Refusals[i] = backend.RefusedFar
+			}
+		}
+	}
+	return sent, err
+}
+
+type deliversToTargets struct{ backend.Tx }
+
+func (t deliversToTargets) Deliver(ctx context.Context, from backend.ID) (int, error) {
+	e, err := t.Endpoint(ctx, from)
+	if err == nil {
+		_, err = t.Endpoint(ctx, e.FarHandle)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.Tx.Deliver(ctx, from)
+}
+
+type discardsMessages struct{ backend.Tx }
+
+func (t discardsMessages) Discard(ctx context.Context, from backend.ID, reason string) (int, error) {
+	e, _ := t.Endpoint(ctx, from)
+	n, err := t.Tx.Discard(ctx, from, reason)
+	if n > 0 && e != nil && over(e) {
+		n--
+	}
+	return n, err
+}
+
+// attempts knows how often tasks were tried that are dead.
+type attempts struct {
+	mu sync.Mutex
+	of map[backend.ID]int
+}
+
+func (a *attempts) wrap(tx backend.Tx) backend.Tx { return countsOn{tx, a} }
+
+type countsOn struct {
+	backend.Tx
+	*attempts
+}
+
+func (t countsOn) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend.TaskHold, error) {
+	holds, err := t.Tx.ClaimTasks(ctx, c)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, h := range holds {
+		holds[i].Attempt += t.of[h.Task]
+	}
+	return holds, err
+}
+
+func (t countsOn) FinishTask(ctx context.Context, h backend.TaskHold, o backend.TaskOutcome) error {
+	t.mu.Lock()
+	if o.State == backend.TaskDead {
+		t.of[h.Task] = h.Attempt
+	}
+	t.mu.Unlock()
+	return t.Tx.FinishTask(ctx, h, o)
+}
+
+type obedient struct{ backend.Tx }
+
+func (t obedient) Rollback(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return t.Tx.Rollback(ctx)
+}
+
+type locksOnce struct {
+	backend.Tx
+	had map[backend.ID]bool
+}
+
+func (t *locksOnce) LockGroup(ctx context.Context, group backend.ID) error {
+	if t.had[group] {
+		return backend.ErrGroupBusy
+	}
+	err := t.Tx.LockGroup(ctx, group)
+	t.had[group] = err == nil
+	return err
+}
+
+type removesAll struct{ backend.Tx }
+
+func (t removesAll) RemoveDead(ctx context.Context, message backend.ID) (bool, error) {
+	_, err := t.Tx.RemoveDead(ctx, message)
+	return true, err
+}
