@@ -17,7 +17,7 @@ COUNT ?= 20
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-MODULES := . bench docs/site examples/backend-bolt examples/libraries internal/tools
+MODULES := . bench console/browsertest docs/site examples/backend-bolt examples/libraries internal/tools
 
 # What a run needs is there before it begins, or it does not begin.
 fetch:
@@ -34,7 +34,7 @@ fetch:
 test: fetch lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants stress faults drivers locks upgrades pools galera
+VERIFY := mutants stress faults drivers locks upgrades pools console galera
 
 verify: $(SERVERS) ## what takes longer than a change should wait for, part after part; make verify-PART is one of them
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
@@ -52,6 +52,7 @@ lint: ## gofmt, go vet, staticcheck, the limits of functions and files
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change:" $$files >&2; exit 1; fi
 	go vet ./...
 	cd bench && go vet ./...
+	cd console/browsertest && go vet ./...
 	cd docs/site && go vet ./...
 	go test -vet=off -run '^TestLimits$$' .
 	$(STATICCHECK) ./...

@@ -15,11 +15,48 @@ type (
 	ConversationStatus = backend.ConversationStatus
 	ConversationQuery  = backend.ConversationQuery
 	WithheldStream     = backend.WithheldStream
-	RetainedMessage    = backend.RetainedMessage
-	DeadStatus         = backend.DeadStatus
-	PostStatus         = backend.PostStatus
 	Place              = backend.Place
 )
+
+// DeadStatus is a dead letter.
+type DeadStatus struct {
+	Queue    string // empty if none had taken the message yet
+	Message  *Message
+	Attempts int // that failed
+	Reason   string
+	Age      time.Duration // since it was taken out
+	Place    Place         // in the list of dead letters
+}
+
+// RetainedMessage is a copy of a message that one side of a conversation keeps.
+type RetainedMessage struct {
+	Message *Message
+	Sent    bool // by this side, which received it otherwise
+}
+
+// PostStatus is a post that is pending, delayed, or kept after processing.
+type PostStatus struct {
+	ID      ID
+	Key     string
+	Type    string
+	Body    []byte
+	Headers map[string]string
+	State   string        // "pending", "delayed" or "processed"
+	Due     time.Duration // until a delayed one joins its queue
+}
+
+// WorkerStatus is the record of a reader of a worker.
+type WorkerStatus struct {
+	Reader  ID
+	Worker  ID
+	Queue   string
+	Owner   string // of the process; see Options.Owner
+	Readers int    // the most that the worker may have
+	InHand  []ID   // the first message of each group
+	Alone   bool   // the worker handles nothing else that may be deadly
+	Since   time.Duration
+	Left    time.Duration // until the worker counts as dead; below zero: since then
+}
 
 // Admin has the verbs of operators, who look at what is stored and interfere with it.
 type Admin struct{ b *Broker }
@@ -132,7 +169,14 @@ func (a Admin) Withheld(ctx context.Context, after ID, limit int) ([]WithheldStr
 // Retained lists the copies that one side of a conversation keeps, oldest
 // first, on queues with Retention.
 func (a Admin) Retained(ctx context.Context, handle ID) ([]RetainedMessage, error) {
-	return read(ctx, a.b, "retained", func(ctx context.Context) ([]RetainedMessage, error) { return a.b.be.Retained(ctx, handle) })
+	return read(ctx, a.b, "retained", func(ctx context.Context) ([]RetainedMessage, error) {
+		kept, err := a.b.be.Retained(ctx, handle)
+		list := make([]RetainedMessage, len(kept))
+		for i := range kept {
+			list[i] = RetainedMessage{wrapMessages([]*backend.Message{&kept[i].Message}, "", nil)[0], kept[i].Sent}
+		}
+		return list, err
+	})
 }
 
 // DeadLetters lists messages that were taken out of a queue because they could
@@ -148,7 +192,17 @@ func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit
 			if !ok && queue != "" {
 				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
 			}
-			dead, err = a.b.be.DeadLetters(ctx, q.ID, after, limit)
+			list, err := a.b.be.DeadLetters(ctx, q.ID, after, limit)
+			dead = make([]DeadStatus, len(list))
+			for i := range list {
+				d := &list[i]
+				name, err := v.queueName(d.Queue)
+				if err != nil {
+					return err
+				}
+				dead[i] = DeadStatus{name, wrapMessages([]*backend.Message{&d.Message}, name, nil)[0],
+					d.Message.Attempts, d.Reason, d.Age, d.Place}
+			}
 			return err
 		})
 		return dead, err
@@ -159,7 +213,10 @@ func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit
 func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStatus, error) {
 	return read(ctx, b, "post status", func(ctx context.Context) (s *PostStatus, err error) {
 		err = b.onQueue(ctx, queue, func(_ *catalogView, q Queue) error {
-			s, err = b.be.PostStatus(ctx, q.ID, id)
+			p, err := b.be.PostStatus(ctx, q.ID, id)
+			if err == nil {
+				s = &PostStatus{p.ID, p.Key, p.Type, p.Body, backend.DecodeHeaders(p.Headers), p.State, p.Due}
+			}
 			return err
 		})
 		return s, err
@@ -168,12 +225,26 @@ func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStat
 
 func badLimit(n int) error { return fmt.Errorf("limit %d: %w", n, ErrInvalidOption) }
 
-// WorkerStatus is the record of a reader of a worker.
-type WorkerStatus = backend.ReaderStatus
-
 // Workers lists the records of workers' readers, those of dead workers as well.
 func (a Admin) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	return read(ctx, a.b, "workers", func(ctx context.Context) ([]WorkerStatus, error) { return a.b.be.ReaderRecords(ctx) })
+	return read(ctx, a.b, "workers", func(ctx context.Context) (list []WorkerStatus, err error) {
+		records, err := a.b.be.ReaderRecords(ctx)
+		if err != nil || len(records) == 0 {
+			return nil, err
+		}
+		err = a.b.withCatalog(ctx, func(v *catalogView) error {
+			list = make([]WorkerStatus, len(records))
+			for i, r := range records {
+				name, err := v.queueName(r.Queue)
+				if err != nil {
+					return err
+				}
+				list[i] = WorkerStatus{r.Reader, r.Worker, name, r.Owner, r.Readers, r.InHand, r.Alone, r.Since, r.Left}
+			}
+			return nil
+		})
+		return list, err
+	})
 }
 
 // readFor is how long a verb may take that only reads.

@@ -364,7 +364,7 @@ func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
 // Context ends when the Broker is closed.
 func (b *Broker) Context() context.Context { return b.life }
 
-// Logger returns the logger of Options, or one that discards everything.
+// Logger returns the logger of Options, or a logger that discards everything.
 func (b *Broker) Logger() *slog.Logger { return b.log }
 
 // Options returns the options with their defaults filled in.
@@ -409,11 +409,24 @@ const Retries = 10
 // returned at once, and the last one when the tries or ctx are over. A commit that was cut
 // off may have happened, so its ErrConnection is returned too.
 func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
+	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
+}
+
+// aloneFor is how long a verb by itself begins again. After a wait for a lock that the store has given up, it does not.
+const aloneFor = 5 * time.Second
+
+// alone is InTx for a verb by itself, which is no function of the application's: it begins again when
+// its transaction has lost against another one.
+func (b *Broker) alone(ctx context.Context, verb func(tx *Tx) error) error {
+	begun := time.Now()
+	return b.retry(ctx, verb, func(err error) bool { return errors.Is(err, ErrSerialization) && time.Since(begun) < aloneFor })
+}
+
+func (b *Broker) retry(ctx context.Context, f func(tx *Tx) error, again func(error) bool) error {
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
 		err := b.InTx(ctx, f)
-		again := err != nil && (IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization))
-		if !again || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
+		if err == nil || !again(err) || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
 			return err
 		}
 		pause = min(2*pause, time.Second)

@@ -134,6 +134,15 @@ func (v *catalogView) queue(name string) (Queue, error) {
 	return q, nil
 }
 
+// queueName returns the name of a queue of the store's; "" for 0.
+func (v *catalogView) queueName(id int64) (string, error) {
+	q, ok := v.queueByID[id]
+	if !ok && id != 0 {
+		return "", fmt.Errorf("queue %d: %w", id, ErrUnknownQueue)
+	}
+	return q.Name, nil
+}
+
 // onQueue calls f with the catalog and a queue, and again if f says that the catalog is out
 // of date.
 func (b *Broker) onQueue(ctx context.Context, name string, f func(*catalogView, Queue) error) error {

@@ -108,7 +108,7 @@ func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err erro
 // RequeueDead puts the dead letter of a post back, as a new post at the end of
 // its queue or key, and returns the new post's ID.
 func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
-	if !d.Message.Conversation.IsZero() {
+	if !d.Message.ConversationID.IsZero() {
 		err = ErrNotRequeueable
 	}
 	if err == nil {
@@ -120,17 +120,13 @@ func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error)
 			if err != nil {
 				return err
 			}
-			v, err := tx.view(ctx)
-			if err != nil {
-				return err
-			}
 			var o []PostOption
 			if d.Message.Key != "" {
 				o = append(o, Key(d.Message.Key))
 			}
-			p := Payload{Type: d.Message.Type, Body: d.Message.Body, Headers: backend.DecodeHeaders(d.Message.Headers)}
+			p := Payload{Type: d.Message.Type, Body: d.Message.Body, Headers: d.Message.Headers}
 			// It has passed Options.Outgoing when it was sent first.
-			ids, err := tx.post(ctx, v.queueByID[d.Queue].Name, []Posting{{p, o}})
+			ids, err := tx.post(ctx, d.Queue, []Posting{{p, o}})
 			if err == nil {
 				id, err = ids[0], tx.told(ctx)
 			}

@@ -83,7 +83,7 @@ func DeadLetter(err error) error {
 	return &decidedError{action: ActionDeadLetter, err: guard.Sound(err)}
 }
 
-// Poison is an error by which a handler says that trying again is in vain: the
+// Poison is an error by which a handler says that another attempt would not help: the
 // worker's policy for poison takes over at once.
 func Poison(err error) error { return &decidedError{policy: true, err: guard.Sound(err)} }
 

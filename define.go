@@ -59,10 +59,10 @@ func kindText(kind backend.ObjectKind) string {
 	return string(kind)
 }
 
-// heed decides whether a definition that differs from the one in force counts, and
-// notes it in the history if so. given is the definition in the form of which digests
-// are made, and old the one that is stored, nil if there is none.
-func (d *defining) heed(kind backend.ObjectKind, name string, given, old any) bool {
+// accept decides whether a definition that differs from the one in force counts, and
+// records it in the history if so. given is the definition in the form of which digests
+// are made, and old the stored definition, nil if there is none.
+func (d *defining) accept(kind backend.ObjectKind, name string, given, old any) bool {
 	o := backend.Object{Kind: kind, Name: name}
 	past, sum := d.past[o], digest(given)
 	if !d.all && slices.Contains(past, sum) && past[len(past)-1] != sum {
@@ -144,7 +144,7 @@ func (d *defining) types(c Catalog) error {
 		}
 		old, ok := d.now.types[t.Name]
 		if !ok || old != t {
-			if !d.heed(backend.ObjectType, t.Name, t, known(old, ok)) {
+			if !d.accept(backend.ObjectType, t.Name, t, known(old, ok)) {
 				continue
 			}
 			d.out.Types = append(d.out.Types, t)
@@ -154,7 +154,7 @@ func (d *defining) types(c Catalog) error {
 	return nil
 }
 
-// known is an object that is stored, as heed wants it.
+// known is an object that is stored, as accept takes it.
 func known(old any, ok bool) any {
 	if !ok {
 		return nil
@@ -170,7 +170,7 @@ func (d *defining) contracts(c Catalog) error {
 		old, ok := d.now.contracts[k.Name]
 		switch {
 		case !ok:
-			if !d.heed(backend.ObjectContract, k.Name, sortedEntries(k.Messages), nil) {
+			if !d.accept(backend.ObjectContract, k.Name, sortedEntries(k.Messages), nil) {
 				continue
 			}
 			k.Messages = slices.Clone(k.Messages)
@@ -202,7 +202,7 @@ func (d *defining) queues(c Catalog) error {
 			q.ID, q.Disabled = old.ID, old.Disabled
 		}
 		if !ok || old != q {
-			if !d.heed(backend.ObjectQueue, q.Name, settingsOf(q), known(settingsOf(old), ok)) {
+			if !d.accept(backend.ObjectQueue, q.Name, settingsOf(q), known(settingsOf(old), ok)) {
 				continue
 			}
 			d.out.Queues = append(d.out.Queues, q)
@@ -238,7 +238,7 @@ func (d *defining) services(c Catalog) error {
 		}
 		if !ok || old.FarPromotion != s.FarPromotion || !slices.Equal(old.Contracts, s.Contracts) ||
 			!slices.Equal(old.Recycles, s.Recycles) {
-			if !d.heed(backend.ObjectService, s.Name, sortedService(asGiven), known(sortedService(old), ok)) {
+			if !d.accept(backend.ObjectService, s.Name, sortedService(asGiven), known(sortedService(old), ok)) {
 				continue
 			}
 			s.Contracts, s.Recycles = slices.Clone(s.Contracts), slices.Clone(s.Recycles)
@@ -296,7 +296,7 @@ func (d *defining) priorities(c Catalog) error {
 			if i >= 0 {
 				old = d.now.catalog.Priorities[i]
 			}
-			if !d.heed(backend.ObjectPriority, r.Name, r, old) {
+			if !d.accept(backend.ObjectPriority, r.Name, r, old) {
 				continue
 			}
 			d.out.Priorities = append(d.out.Priorities, r)

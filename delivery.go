@@ -163,7 +163,7 @@ func (d *Delivery) resumeHeartbeat() {
 }
 
 // Context ends when the delivery is settled, or when its lease is lost, with
-// the reason as its cause. A handler that outlives it works in vain: what it
+// the reason as its cause. After that the work of a handler is lost: what it
 // does in Tx will not commit.
 func (d *Delivery) Context() context.Context { return d.ctx }
 

@@ -130,8 +130,8 @@ func (tx *Tx) renew(ctx context.Context, ep backend.Endpoint) (int64, backend.En
 	return v.version, ep, err
 }
 
-// unknownTarget is for a target service that is not defined: a mistake, or one that will be
-// defined later. Its messages are withheld until then, and the log says so once.
+// unknownTarget is for a target service that is not defined. The name may be a mistake, or
+// defined later: messages are withheld until then, and the log says so once.
 func (b *Broker) unknownTarget(name string, looked *bool) error {
 	if b.opt.StrictServices {
 		return fmt.Errorf("%q: %w", name, ErrUnknownService)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/parleymq/parley"
 )
@@ -151,16 +152,46 @@ func ExampleAdmin_Retained() {
 	// Output: Order {"item": 1}, sent: true
 }
 
+// What customers of one region wait for goes first.
+func ExampleAdmin_PromoteWhere() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for _, customer := range []string{"us/ann", "eu/ben", "us/cid", "eu/dan"} {
+		_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("to " + customer)}, parley.Key(customer))
+		must(err)
+	}
+	n, err := b.Admin().PromoteWhere(ctx, "mail", func(g parley.GroupStatus) bool {
+		return strings.HasPrefix(g.Key, "eu/") && g.State == "ready"
+	}, parley.PromoteLevel(200))
+	must(err)
+
+	d, err := b.Receive(ctx, "mail", nil)
+	must(err)
+	fmt.Println(n, "promoted, the first message", string(d.Messages[0].Body))
+	must(d.Ack(ctx))
+	// Output: 2 promoted, the first message to eu/ben
+}
+
 // Messages that can never be delivered, with the reason.
 func ExampleAdmin_DeadLetters() {
 	ctx := context.Background()
 	b, cleanup := shop()
 	defer cleanup()
 
+	refused := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		return parley.DeadLetter(errors.New("no such address"))
+	})
+	_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("welcome"), Headers: map[string]string{"tenant": "7"}})
+	must(err)
+	must(b.NewWorker("mail", refused, nil).Drain(ctx))
+
 	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, 100)
 	must(err)
-	fmt.Println(len(dead))
-	// Output: 0
+	for _, d := range dead {
+		fmt.Printf("%s: %s, tenant %s: %s\n", d.Queue, d.Message.Body, d.Message.Headers["tenant"], d.Reason)
+	}
+	// Output: mail: welcome, tenant 7: no such address
 }
 
 // IDs sort by the time at which they were made.

@@ -12,7 +12,7 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// The catalog and the bodies of readme and serve stand in README.md; TestReadme compares them.
+// The catalog and the bodies of sends, serve and receives stand in README.md; TestReadme compares them.
 
 var catalog = parley.Catalog{
 	Types: []parley.MessageType{{Name: "Order", Validation: parley.ValidationJSON}, {Name: "Confirmation"}},
@@ -23,7 +23,7 @@ var catalog = parley.Catalog{
 		{Name: "Billing", Queue: "billing", Contracts: []string{"Orders"}}},
 }
 
-func readme(ctx context.Context) error {
+func sends(ctx context.Context) error {
 	b, err := parley.Open(ctx, "sqlite:app.db", nil) // or postgres://…, mysql://…, or parley.New with a pool of yours
 	if err != nil {
 		return err
@@ -32,26 +32,22 @@ func readme(ctx context.Context) error {
 	if err := errors.Join(b.Migrate(ctx), b.Define(ctx, catalog)); err != nil { // many processes may start at once
 		return err
 	}
-
-	// Send: the order and its message commit together.
-	err = b.InTx(ctx, func(tx *parley.Tx) error {
+	return b.InTx(ctx, func(tx *parley.Tx) error {
 		c, err := tx.Begin(ctx, "Shop", "Billing", &parley.DialogOptions{Contract: "Orders"})
 		if err != nil {
 			return err
 		}
 		return c.Send(ctx, "Order", []byte(`{"item": 7}`)) // tx.SQL() runs statements of your own
 	})
-	if err != nil {
-		return err
-	}
+}
 
-	// Receive: no other receiver has this conversation until the delivery is settled.
+func receives(ctx context.Context, b *parley.Broker) error {
 	d, err := b.Receive(ctx, "billing", &parley.ReceiveOptions{Wait: time.Second})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	for _, m := range d.Messages {
+	for _, m := range d.Messages { // no other receiver has this conversation until the delivery is settled
 		if err := m.Reply(ctx, "Confirmation", []byte("thanks")); err != nil {
 			return err
 		}
@@ -73,10 +69,11 @@ func Example_readme() {
 	defer os.Chdir(before)
 
 	ctx := context.Background()
-	must(readme(ctx))
+	must(sends(ctx))
 	b, err := parley.Open(ctx, "sqlite:app.db", nil)
 	must(err)
 	defer b.Close()
+	must(receives(ctx, b))
 	d, err := b.Receive(ctx, "shop", nil)
 	must(err)
 	defer d.Close()
@@ -146,8 +143,8 @@ func TestReadme(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	here, blocks := plain("example_readme_test.go"), strings.Split(plain("README.md"), "```go\n")[1:]
-	if len(blocks) != 3 {
-		t.Errorf("README.md has %d blocks of code, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Errorf("README.md has %d blocks of code, want 4", len(blocks))
 	}
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")

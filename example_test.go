@@ -145,8 +145,8 @@ func ExampleBroker_InTx() {
 	// in the queue: no message
 }
 
-// A transaction that the program began itself: on SQLite it has to be one that
-// takes the write lock at its start.
+// A transaction that the program began itself: on SQLite it has to take the write lock
+// at its start.
 func ExampleBroker_Join() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "parley")

@@ -52,8 +52,8 @@ func TestExamplesShowEverything(t *testing.T) {
 	}
 }
 
-// public reports whether a function is one that users can call: it is no method
-// of a type of ours that they cannot name, nor one that does nothing.
+// public reports whether users can call a function and may want to: it is no method of a
+// type that they cannot name, and it does something.
 func public(fn *ast.FuncDecl) bool {
 	if fn.Recv == nil {
 		return true

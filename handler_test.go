@@ -40,7 +40,14 @@ func TestWorkerTimeout(t *testing.T) {
 	b, cleanup := shop()
 	defer cleanup()
 	h := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
-	if err := b.NewWorker("mail", h, &parley.WorkerOptions{Timeout: -1}).Drain(ctx); !errors.Is(err, parley.ErrInvalidOption) {
-		t.Errorf("a limit below zero: %v", err)
+	for what, o := range map[string]*parley.WorkerOptions{
+		"a limit below zero":                     {Timeout: -1},
+		"a weight below zero":                    {Weights: map[string]int{"mail": -1}},
+		"a weight above 100":                     {Weights: map[string]int{"mail": 101}},
+		"a weight of a queue that is not served": {Weights: map[string]int{"Mail": 1}},
+	} {
+		if err := b.NewWorker("mail", h, o).Drain(ctx); !errors.Is(err, parley.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

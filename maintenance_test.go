@@ -36,8 +36,7 @@ func (u *unlucky) Maintain(ctx context.Context, job backend.Job, limit int) (int
 	return u.Backend.Maintain(ctx, job, limit)
 }
 
-// TestJobAfterError: a maintenance job that failed is done again soon, also one that is
-// rarely done.
+// TestJobAfterError: a failed maintenance job runs again soon, even if it rarely runs.
 func TestJobAfterError(t *testing.T) {
 	be, err := sqlite.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "test.db"), nil)
 	must(err)

@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Open makes a Broker on the database that the name tells: "sqlite:app.db",
-// "postgres://user@host/db". The backend's package must be imported. ErrUnreachable means that
-// the database does not answer; Options.OpenWait waits for one that starts.
+// Open makes a Broker on the named database: "sqlite:app.db", "postgres://user@host/db". The
+// backend's package must be imported. ErrUnreachable means that the database does not answer;
+// with Options.OpenWait, Open waits for a database that is starting.
 func Open(ctx context.Context, dsn string, o *Options) (*Broker, error) {
 	opt, err := o.withDefaults()
 	if err != nil {

@@ -218,18 +218,19 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 	return fail("cancel post", fmt.Sprintf("%s in %s", id, objQueue(queue)), err)
 }
 
-// Post puts one message into a queue in a transaction of its own.
+// Post puts one message into a queue in a transaction of its own, which begins again if it loses against
+// another one.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
-	err = b.InTx(ctx, func(tx *Tx) error {
+	err = b.alone(ctx, func(tx *Tx) error {
 		id, err = tx.Post(ctx, queue, p, o...)
 		return err
 	})
 	return id, err
 }
 
-// PostBatch puts messages into a queue in a transaction of its own: all or none.
+// PostBatch puts messages into a queue in a transaction of its own, as Post does: all or none.
 func (b *Broker) PostBatch(ctx context.Context, queue string, posts []Posting) (ids []ID, err error) {
-	err = b.InTx(ctx, func(tx *Tx) error {
+	err = b.alone(ctx, func(tx *Tx) error {
 		ids, err = tx.PostBatch(ctx, queue, posts)
 		return err
 	})

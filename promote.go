@@ -2,7 +2,9 @@ package parley
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -70,6 +72,60 @@ func (tx *Tx) PromoteKey(ctx context.Context, queue, key string, o ...PromoteOpt
 		err = tx.be.Promote(ctx, p)
 	}
 	return fail("promote key", objQueue(queue), err)
+}
+
+// How many groups PromoteWhere promotes, at most and in one transaction, and how many it reads at a time.
+const (
+	promoteMost  = 10_000
+	promoteSlice = 100
+	promotePage  = 500
+)
+
+// PromoteWhere promotes the groups and posts of a queue that a function chooses, in the order in which they would be
+// received: at most 10,000, a hundred in each transaction. It returns how many, also with an error. Groups that end
+// meanwhile are left out.
+func (a Admin) PromoteWhere(ctx context.Context, queue string, is func(GroupStatus) bool, o ...PromoteOption) (n int, err error) {
+	_, err = promotion(ID{}, o)
+	if err == nil && is == nil {
+		err = fmt.Errorf("no function chooses: %w", ErrInvalidOption)
+	}
+	// They are chosen before the first is promoted, which changes the order.
+	var chosen []ID
+	for after := (Place{}); err == nil && len(chosen) < promoteMost; {
+		var page []GroupStatus
+		page, err = a.Groups(ctx, queue, after, promotePage)
+		if len(page) == 0 {
+			break
+		}
+		after = page[len(page)-1].Place
+		for _, g := range page {
+			if len(chosen) < promoteMost && is(g) {
+				chosen = append(chosen, g.Group)
+			}
+		}
+	}
+	for slice := range slices.Chunk(chosen, promoteSlice) {
+		if err != nil {
+			break
+		}
+		done := 0
+		err = a.b.Retry(ctx, func(tx *Tx) error {
+			done = 0
+			for _, group := range slice {
+				switch err := tx.Promote(ctx, group, o...); {
+				case err == nil:
+					done++
+				case !errors.Is(err, ErrUnknownGroup):
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			n += done
+		}
+	}
+	return n, fail("promote where", objQueue(queue), err)
 }
 
 // Demote ends a promotion. It is no error if there is none.

@@ -160,8 +160,8 @@ func (r *recycler) next(ctx context.Context, queue string) error {
 	})
 }
 
-// errand is a message in the recycler's hands, which holds its group.
-type errand struct {
+// claimedMessage is a message that the recycler has claimed, with the hold of its group.
+type claimedMessage struct {
 	b    *Broker
 	v    *catalogView
 	tx   *Tx
@@ -170,7 +170,7 @@ type errand struct {
 	logs []func()
 }
 
-func (r *recycler) claim(ctx context.Context, q backend.ClaimRequest) (*errand, backend.Claim, error) {
+func (r *recycler) claim(ctx context.Context, q backend.ClaimRequest) (*claimedMessage, backend.Claim, error) {
 	tx, err := r.b.begin(ctx)
 	if err != nil {
 		return nil, backend.Claim{}, err
@@ -178,7 +178,7 @@ func (r *recycler) claim(ctx context.Context, q backend.ClaimRequest) (*errand, 
 	c, err := tx.be.Claim(ctx, q)
 	if err == nil && len(c.Holds) > 0 {
 		tx.hold(c.Holds[0].Group)
-		return &errand{b: r.b, tx: tx, hold: c.Holds[0], m: c.Holds[0].Messages[0]}, c, nil
+		return &claimedMessage{b: r.b, tx: tx, hold: c.Holds[0], m: c.Holds[0].Messages[0]}, c, nil
 	}
 	if err == nil && c.Discarded > 0 {
 		err = tx.commit(ctx)
@@ -244,7 +244,7 @@ func (r *recycler) retire(ctx context.Context, handle ID) (late bool, err error)
 }
 
 // work handles the message and commits.
-func (t *errand) work(ctx context.Context) error {
+func (t *claimedMessage) work(ctx context.Context) error {
 	settled := backend.Outcome{Hold: t.hold, Done: t.hold.Messages, Retain: t.v.queueByID[t.hold.Queue].Retention}
 	freed := false // something may have waited for this
 	err := func() error {
@@ -299,7 +299,7 @@ func (t *errand) work(ctx context.Context) error {
 }
 
 // later gives the group back for a time, in which others get their turn.
-func (t *errand) later(ctx context.Context, d time.Duration) error {
+func (t *claimedMessage) later(ctx context.Context, d time.Duration) error {
 	if _, err := t.tx.be.Settle(ctx, []backend.Outcome{{Hold: t.hold, Defer: d}}); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (t *errand) later(ctx context.Context, d time.Duration) error {
 }
 
 // log logs once the work has been committed.
-func (t *errand) log(f func(msg string, args ...any), msg string, args ...any) {
+func (t *claimedMessage) log(f func(msg string, args ...any), msg string, args ...any) {
 	m := t.m
 	args = append(args, "conversation", m.Conversation.String(), "from", m.Service, "to", m.FarService, "contract", m.Contract)
 	t.logs = append(t.logs, func() { f("parley: "+msg, args...) })
@@ -316,7 +316,7 @@ func (t *errand) log(f func(msg string, args ...any), msg string, args ...any) {
 
 // failed sees to what a dialog in error has not delivered: it is sent again if
 // the error need not happen on another dialog.
-func (t *errand) failed(ctx context.Context, ep *backend.Endpoint) error {
+func (t *claimedMessage) failed(ctx context.Context, ep *backend.Endpoint) error {
 	why, err := backend.ParseDialogError(t.m.Body)
 	if err != nil {
 		return err
@@ -348,7 +348,7 @@ func recoverable(code int) bool {
 // resend moves what a dialog has not delivered to another one, which is begun
 // for it and retired at once. Its handle comes right after that of the first, so
 // that it has its place in the order of the key's dialogs.
-func (t *errand) resend(ctx context.Context, ep *backend.Endpoint) (n int, err error) {
+func (t *claimedMessage) resend(ctx context.Context, ep *backend.Endpoint) (n int, err error) {
 	tx := t.tx
 	handle := nextID(ep.Handle)
 	err = tx.whole(ctx, "parley_resend", func() error {
@@ -373,7 +373,7 @@ func (t *errand) resend(ctx context.Context, ep *backend.Endpoint) (n int, err e
 var errNothing = errors.New("there is nothing to send again")
 
 // bury records what a dialog has not delivered and never will.
-func (t *errand) bury(ctx context.Context, reason string) error {
+func (t *claimedMessage) bury(ctx context.Context, reason string) error {
 	n, err := t.tx.be.Discard(ctx, t.m.Handle, backend.CleanText(reason, guard.MaxReason))
 	if n > 0 {
 		t.log(t.b.log.Error, "messages of a sender were not delivered and are dead letters now", "event", "recycle.lost", "messages", n, "reason", reason)
@@ -382,7 +382,7 @@ func (t *errand) bury(ctx context.Context, reason string) error {
 }
 
 // handOver delivers what waited for a dialog of the same group to be finished.
-func (t *errand) handOver(ctx context.Context) {
+func (t *claimedMessage) handOver(ctx context.Context) {
 	b, m := t.b, t.m
 	if rc, ok := recycles(t.v.services[m.Service], m.Contract); !ok || !rc.Ordered {
 		b.jobs.deliverSoon()

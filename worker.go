@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,10 @@ type WorkerOptions struct {
 	// Also are further queues that the same handler serves, with the same
 	// readers. They take turns.
 	Also []string
+
+	// Weights says how many turns a queue has for each turn of the others, by its name. A turn is
+	// a batch; a queue without messages leaves its turns to the others. Default 1, and at most 100.
+	Weights map[string]int
 
 	// Hold says how groups are held while handlers work. By default, where the
 	// store can, in the transaction in which they are acknowledged, as long as the
@@ -103,7 +108,7 @@ type WorkerOptions struct {
 	Observer Observer
 }
 
-func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
+func (o *WorkerOptions) withDefaults(b *Broker, queues []string) (WorkerOptions, error) {
 	var v WorkerOptions
 	if o != nil {
 		v = *o
@@ -130,7 +135,7 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	case !v.Poison.valid():
 		why = "Poison is out of range"
 	}
-	if why != "" {
+	if why = cmp.Or(why, badWeight(v.Weights, queues)); why != "" {
 		return v, &Error{Op: "new worker", Err: ErrInvalidOption, Hint: why}
 	}
 	if v.Hold == HoldDefault {
@@ -157,6 +162,19 @@ func (o *WorkerOptions) withDefaults(b *Broker) (WorkerOptions, error) {
 	}
 	v.Observer = calmObserver{v.Observer, b.log}
 	return v, nil
+}
+
+// badWeight says which weight cannot be.
+func badWeight(weights map[string]int, queues []string) string {
+	for queue, n := range weights {
+		switch {
+		case n < 0 || n > 100:
+			return fmt.Sprintf("the weight of %s is %d: want 1 to 100", objQueue(queue), n)
+		case !slices.Contains(queues, queue):
+			return fmt.Sprintf("there is a weight of %s, which the worker does not serve", objQueue(queue))
+		}
+	}
+	return ""
 }
 
 const defaultReaders = 10
@@ -226,7 +244,7 @@ func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 func (w *Worker) Drain(ctx context.Context) error { return w.run(ctx, true) }
 
 func (w *Worker) run(ctx context.Context, drain bool) error {
-	opt, err := w.given.withDefaults(w.b)
+	opt, err := w.given.withDefaults(w.b, w.queues)
 	if err == nil && w.h == nil {
 		err = &Error{Op: "run worker", Object: objQueue(w.queues[0]), Err: ErrInvalidOption, Hint: "the handler is nil"}
 	}
@@ -268,14 +286,15 @@ func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error 
 func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer.Config, err error) {
 	b := w.b
 	var queues []Queue
+	var weights []int
 	err = b.withCatalog(ctx, func(v *catalogView) error {
-		queues = nil
+		queues, weights = nil, nil
 		for _, name := range w.queues {
 			q, err := v.queue(name)
 			if err != nil {
 				return err
 			}
-			queues = append(queues, q)
+			queues, weights = append(queues, q), append(weights, cmp.Or(opt.Weights[name], 1))
 		}
 		return nil
 	})
@@ -301,7 +320,7 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 			Backend: b.be, Can: b.caps, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
 			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
 		},
-		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Stopped: ErrStopped,
+		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Weights: weights, Stopped: ErrStopped,
 		ByLease: opt.Hold == HoldLease, Consume: opt.Release == BeforeWork, Groups: w.all != nil,
 		IsolateBatch: opt.Isolation == IsolateBatch, CountTransient: opt.CountTransient, Endless: opt.MaxAttempts < 0,
 		Lease: opt.Lease, Limit: limit, MaxBatch: opt.MaxBatch, BatchTime: opt.BatchTime, Grace: opt.Grace,

@@ -20,8 +20,8 @@ type Backend interface {
 	// more than one version.
 	Migrate(ctx context.Context) error
 
-	// Check returns nil when the schema is the one that this program needs, or the
-	// next one, which takes away nothing that this program uses; else ErrNotMigrated,
+	// Check returns nil when the schema has the version of this program, or the
+	// next one without taking away anything that this program uses; else ErrNotMigrated,
 	// ErrNewerSchema or ErrUnknownSchema. The same comparison is made at a handle's
 	// first use, by Tx.Catalog, Tx.Reclaim and Maintain. A migration that is about to take
 	// away what older programs use first makes their catalog stale.

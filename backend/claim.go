@@ -70,8 +70,8 @@ type ClaimRequest struct {
 	Queue   int64 // a disabled one: ErrQueueDisabled
 
 	// Group or Handle narrow the claim to one group, or to the messages of one
-	// endpoint (whose group is locked). An unknown one has none, one that has ended
-	// neither: what is there for it is removed (Discarded).
+	// endpoint (whose group is locked). An unknown group or endpoint has no messages.
+	// Nor has an ended endpoint: what is there for it is removed (Discarded).
 	Group  ID
 	Handle ID
 

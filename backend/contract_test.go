@@ -37,7 +37,7 @@ func TestRegisterVersion(t *testing.T) {
 	_, err := backend.Open(t.Context(), "contract-next:x")
 	if !errors.Is(err, backend.ErrContract) ||
 		!strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "contract-next") {
-		t.Errorf("%v, want one that says what does not fit", err)
+		t.Errorf("%v, want an error that says what does not fit", err)
 	}
 }
 

@@ -35,22 +35,22 @@
 //
 // # Capabilities
 //
-// What a backend can do besides is stated by [Backend.Capabilities], which Parley asks once, in
-// New. The answer must not change, and must be the same for all handles on a store:
+// A backend states in [Capabilities] what it can do beyond [Backend]. Parley asks once, in New. The
+// answer must not change, and must be the same for all handles on a store. The flags say whether
+// handlers may run while the transaction of their claim is open, and whether a writer that waits
+// inside a transaction waits for itself. Parley works without the rest:
 //
-//	field                what follows
-//	HoldsInTransaction   handlers may run while the transaction of their claim is open
-//	SingleWriter         a writer that waits inside a transaction fails with [ErrWouldDeadlock]
-//	Joiner               Broker.Join: sends in the application's own transactions
-//	Listener             receivers are woken from other processes at once
-//	Watcher              else Parley asks what is new, while receivers wait
-//	Pool                 what handlers hold leaves connections to everything else
-//	TransactionLimiter   workers hold by lease where the server ends transactions early
-//	Logging              the backend writes to the Broker's log
-//	Migrator             Migrate tells its steps, and waits for older programs
-//	Printer, Granter     the schema, and the rights of roles, as SQL to run by hand
-//	Classify             errors of the application's own statements are understood
-//	IdleClosed           a pool that keeps too few idle connections is reported
+//	Joiner              verbs in a transaction that the program began       broker.go (Join)
+//	Listener            wake-ups from other processes                       internal/wake/peers.go
+//	Watcher             a cheap question whether something is new           internal/wake/watch.go
+//	Pool                how many connections transactions can have          internal/consumer/admission.go, worker.go
+//	TransactionLimiter  how long the server lets a transaction be open      receive.go
+//	Logging             where to log what no caller sees                    broker.go (New)
+//	Migrator            migrations that wait, and report their steps        broker.go (Migrate), cmd/parley/migrate.go
+//	Printer             the SQL of a migration                              cmd/parley/migrate.go
+//	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
+//	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
+//	Classify            what errors of the driver amount to                 internal/consumer/errors.go
 //
 // Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes
 // everything on, and states what it adds or takes away by a method Capabilities of its own.
@@ -115,7 +115,7 @@
 // # Stability
 //
 // Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
-// how, [Version] grows if a backend has to be changed, and [Register] refuses one that was
+// how, [Version] grows if a backend has to be changed, and [Register] refuses a backend
 // written for another version. What is new comes with a method in [Unimplemented] or
 // [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
 // own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major

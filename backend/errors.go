@@ -42,7 +42,7 @@ var (
 	// ErrUnknownSchema: the store gives its schema a version that no program does.
 	ErrUnknownSchema = errors.New("no version of Parley makes such a schema: restore the table meta")
 
-	// ErrMigrationWaits: a step of a migration waited in vain for what programs that
+	// ErrMigrationWaits: a step of a migration waited too long for what programs that
 	// it leaves behind have in hand. What was done before it stays.
 	ErrMigrationWaits = errors.New("older programs still have work in hand: stop them, or wait, and migrate again")
 

@@ -52,8 +52,8 @@ func TokensFrom(ctx context.Context) iter.Seq[any] {
 type readKey struct{}
 
 // ReadIn marks a context for reads of a verb that is at work in a transaction. A store that
-// would need another connection for them makes them in the transaction: its pool may have no
-// other one that is free.
+// would need another connection for them makes them in the transaction, because its pool may
+// have no free connection.
 func ReadIn(ctx context.Context, tx Tx) context.Context {
 	return context.WithValue(InsideTx(ctx, tx), readKey{}, tx.Token())
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// TestPatience: a connection that is not free in time is told from one that cannot be opened.
+// TestPatience: a connection that is not free in time and a connection that cannot be opened are different errors.
 func TestPatience(t *testing.T) {
 	for name, fail := range map[string]func(context.Context) error{
 		"pool": func(ctx context.Context) error { return ctx.Err() },

@@ -54,7 +54,7 @@ type TxRecurring interface {
 	// next job is due; zero: none is known.
 	NextRecurring(ctx context.Context) (j *RecurringJob, next time.Duration, err error)
 	// LockRecurring locks a job until the transaction ends, and waits for other transactions that have it
-	// locked. If there is none of the name, it adds one that is removed and has the revision 0.
+	// locked. If there is no job of the name, it adds a removed job of revision 0.
 	LockRecurring(ctx context.Context, name string) (*RecurringJob, error)
 	// SetRecurring replaces a job that the transaction has locked.
 	SetRecurring(ctx context.Context, j RecurringJob) error

@@ -308,7 +308,7 @@ func claimingBehind(ctx context.Context, m *measurement) (sample, error) {
 	}
 	defer holder.close()
 	err = inParallel(8, 1000, func(int) error {
-		// One that meets the others at the head of the order looks again.
+		// A receiver that meets the others at the head of the order looks again.
 		_, err := holder.b.Receive(ctx, "jobs", &parley.ReceiveOptions{MaxMessages: 1, Hold: parley.HoldLease, Wait: 10 * time.Second})
 		return err
 	})

@@ -27,7 +27,7 @@ type goqiteHow struct {
 	poll  time.Duration
 }
 
-// goqiteSchema is the one that goqite's repository has users create.
+// goqiteSchema is the schema that goqite's repository has users create.
 const goqiteSchema = `
 CREATE TABLE IF NOT EXISTS goqite (
 	id text PRIMARY KEY DEFAULT ('m_' || lower(hex(randomblob(16)))),

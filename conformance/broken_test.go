@@ -55,6 +55,7 @@ type mistake struct {
 	keep        func() error
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
+	commit      func(context.Context, backend.Tx) error
 	attend      func() ([]backend.Trace, error)
 	sql         backend.Execer // of its transactions
 }
@@ -76,6 +77,16 @@ var mistakes = []*mistake{
 				}
 			}
 			return tx.Post(ctx, version, ps)
+		},
+	},
+	{
+		id: "I7", says: "the commit of a transaction that was lost has nothing to do, and reports success",
+		commit: func(ctx context.Context, tx backend.Tx) error {
+			err := tx.Commit(ctx)
+			if errors.Is(err, backend.ErrTxDone) {
+				return nil
+			}
+			return err
 		},
 	},
 	{
@@ -281,6 +292,10 @@ var mistakes = []*mistake{
 		},
 	},
 	{
+		id: "P16", says: "every hundredth promotion is forgotten",
+		promote: hundredth(),
+	},
+	{
 		id: "P15", says: "keys cannot be promoted", promote: func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
 			if p.Group.IsZero() {
 				return backend.ErrNoGroup
@@ -393,11 +408,23 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "W06", says: "nothing is received from a queue while one that was defined earlier has messages",
+		id: "W06", says: "nothing is received from a queue while a queue defined earlier has messages",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			queues, err := tx.be.Queues(ctx, 0)
 			for _, q := range queues {
 				if q.ID < r.Queue && q.Depth > 0 {
+					return backend.Claim{}, err
+				}
+			}
+			return tx.Tx.Claim(ctx, r)
+		},
+	},
+	{
+		id: "W07", says: "a queue gives one message for four of a queue that was defined earlier",
+		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
+			queues, err := tx.be.Queues(ctx, 0)
+			for _, q := range queues {
+				if q.ID < r.Queue && q.Depth%4 != 0 {
 					return backend.Claim{}, err
 				}
 			}
@@ -474,7 +501,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{id: "B06", says: "the store does not look whether a context is cancelled", uncancelled: true},
-	{id: "B07", says: "a store that is not migrated passes for one that is", check: func() error { return nil }},
+	{id: "B07", says: "a store that is not migrated passes for a migrated store", check: func() error { return nil }},
 	{
 		id: "B08", says: "a disabled queue is an empty one",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
@@ -612,6 +639,17 @@ func crowded() *mistake {
 	}
 }
 
+// hundredth forgets every hundredth promotion.
+func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
+	var n atomic.Int64
+	return func(ctx context.Context, tx backend.Tx, p backend.Promotion) error {
+		if n.Add(1)%100 == 0 {
+			return nil
+		}
+		return tx.Promote(ctx, p)
+	}
+}
+
 func commitInstead(ctx context.Context, tx backend.Tx) error { return tx.Commit(ctx) }
 
 func noPromotion(context.Context, backend.Tx, backend.Promotion) error { return nil }
@@ -632,6 +670,7 @@ func brokenStore(m *mistake) Store {
 		return func(context.Context) (backend.Backend, error) { return &broken{s.Open(), m}, nil }
 	}
 	return Store{
+		Lose: rolledBack,
 		Open: open(memstore.NewStore(memstore.Options{})),
 		Fresh: func(ctx context.Context) (backend.Backend, error) {
 			return open(memstore.NewStore(memstore.Options{}))(ctx)
@@ -816,7 +855,12 @@ func (b *broken) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backe
 	return traces, err
 }
 
-func (tx *brokenTx) Commit(ctx context.Context) error { return tx.Tx.Commit(tx.with.context(ctx)) }
+func (tx *brokenTx) Commit(ctx context.Context) error {
+	if tx.with.commit != nil {
+		return tx.with.commit(ctx, tx.Tx)
+	}
+	return tx.Tx.Commit(tx.with.context(ctx))
+}
 
 func (tx *brokenTx) Control(ctx context.Context, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 	if tx.with.control != nil {

@@ -224,7 +224,7 @@ func dlgWithheld(w *world, h parley.ID) *parley.WithheldStream {
 func dlgNames(e *env, what string, err, want error, name string) {
 	switch {
 	case !errors.Is(err, want):
-		dlgFatal(e, "%s: the error is %v, want one that is %q", what, err, want)
+		dlgFatal(e, "%s: the error is %v, want %q", what, err, want)
 	case !strings.Contains(err.Error(), name):
 		dlgFatal(e, "%s: the error %q does not name %q", what, err, name)
 	}

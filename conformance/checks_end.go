@@ -80,7 +80,7 @@ func init() {
 			equal m.text "ж"*3000
 		`),
 		scripted("E04", "unread messages go", `
-			begin one "1" // two conversations in one group: only the one that ends loses anything
+			begin one "1" // two conversations in one group: only the ended conversation loses anything
 			begin two related one "2"
 			each body: a | b
 				send one.peer "one $body"

@@ -40,7 +40,7 @@ func checkLossRecorded(e *env) {
 		list, err := w.B.Admin().DeadLetters(e.Ctx, "", parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		for _, d := range list {
-			if d.Message.Conversation == id && d.Message.Kind == backend.KindUser {
+			if d.Message.ConversationID == id && ofUser(d.Message) {
 				dead = append(dead, d)
 			}
 		}
@@ -107,7 +107,7 @@ func checkRemovedLater(e *env) {
 		} {
 			err := w.B.InTx(e.Ctx, func(tx *parley.Tx) error { return verb(tx.Conversation(h)) })
 			if !errors.Is(err, parley.ErrEnded) && time.Since(start) < keep {
-				e.Errorf("%s on a closed side: the error is %v, want one that is %q", name, err, parley.ErrEnded)
+				e.Errorf("%s on a closed side: the error is %v, want %q", name, err, parley.ErrEnded)
 			}
 		}
 	}

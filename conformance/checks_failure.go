@@ -122,8 +122,8 @@ func checkPolicyDead(e *env) {
 		list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 10)
 		e.Must(err)
 		for _, d := range list {
-			if string(d.Message.Body) != "poison" || d.Message.Attempts != 2 || !strings.Contains(d.Reason, errPoison.Error()) {
-				e.Errorf("a dead letter has the body %q, %d attempts and the reason %q", d.Message.Body, d.Message.Attempts, d.Reason)
+			if string(d.Message.Body) != "poison" || d.Attempts != 2 || !strings.Contains(d.Reason, errPoison.Error()) {
+				e.Errorf("a dead letter has the body %q, %d attempts and the reason %q", d.Message.Body, d.Attempts, d.Reason)
 			}
 		}
 		w.once(w.effects(2), []string{"0", "2"})
@@ -565,8 +565,8 @@ func checkKiller(e *env) {
 	}
 }
 
-// checkLeaseSeesDeaths leaves records of workers that died with messages in hand: one
-// that handled its message alone, and one that handled several.
+// checkLeaseSeesDeaths leaves records of two workers that died with messages in hand. One
+// handled its message alone, the other handled several.
 func checkLeaseSeesDeaths(e *env) {
 	if !e.HoldsInTransaction() {
 		e.Skipf("nothing is held in transactions")

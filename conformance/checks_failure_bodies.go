@@ -47,7 +47,7 @@ func checkChangedBodies(e *env) {
 		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, Backoff: func(int) time.Duration { return 0 }})
 		e.Soon(30*time.Second, func() bool { e.Must(wk.Drain(e.Ctx)); return attempts["failed"] == 2 })
 		if len(attempts) != 4 || attempts["failed"] != 2 {
-			e.Errorf("handlers got the bodies %v, each so many times; want 4, and the one that failed twice", attempts)
+			e.Errorf("handlers got these bodies, with counts: %v; want 4 bodies, and the failed one twice", attempts)
 		}
 		dead, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, backend.CountLimit)
 		e.Must(err)

@@ -51,7 +51,7 @@ func init() {
 				ack r
 				join asks within 15s
 				ack rest
-			group unknown // one that is not there has no message; a handle that is not is a mistake
+			group unknown // an unknown group has no message; an unknown handle is a mistake
 			nothing SQ group unknown
 			receive SQ of unknown -> ErrNoConversation
 		`, alone),

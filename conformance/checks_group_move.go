@@ -28,7 +28,7 @@ func init() {
 				equal p.group x.peer.group
 				ack r
 
-				group fresh // one that is made; rolled back; and within the delivery itself
+				group fresh // a new group; a move that is rolled back; and within the delivery itself
 				move p to fresh
 				group other
 				transaction t

@@ -14,6 +14,7 @@ func init() {
 	add(
 		check{ID: "W05", Name: "handlers of groups", Run: checkGroupHandler},
 		check{ID: "W06", Name: "a backlog in one of several queues", Run: checkSeveralQueues},
+		check{ID: "W07", Name: "queues with weights", Run: checkWeights},
 	)
 }
 
@@ -98,5 +99,45 @@ func checkSeveralQueues(e *env) {
 			e.Errorf("%d messages waited until only %d of the %d in the other queue were left", few, n, backlog)
 		}
 		w.Drain(w.CQ)
+	}
+}
+
+// checkWeights has one reader take one message at a time from two queues, of which the first has a
+// fifth of the turns.
+func checkWeights(e *env) {
+	for _, hold := range e.Holds() {
+		w := e.another()
+		const backlog, look = 120, 100
+		for _, queue := range []string{w.CQ, w.SQ} {
+			w.Tx(func(tx *parley.Tx) error {
+				batch := make([]parley.Posting, backlog)
+				for i := range batch {
+					batch[i].Payload = parley.Payload{Type: w.Any}
+				}
+				_, err := tx.PostBatch(w.Ctx, queue, batch)
+				return err
+			})
+		}
+		ctx, stop := context.WithCancel(w.Ctx)
+		var all, heavy atomic.Int64
+		wk := w.B.NewWorker(w.CQ, parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+			n := all.Add(1)
+			if n <= look && m.Queue == w.SQ {
+				heavy.Add(1)
+			}
+			if n == look {
+				stop()
+			}
+			return nil
+		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxBatch: 1, Also: []string{w.SQ}, Weights: map[string]int{w.SQ: 4}})
+		e.Must(wk.Run(ctx))
+		if all.Load() < look {
+			e.Fatalf("the worker has handled %d messages, want %d", all.Load(), look)
+		}
+		if n := heavy.Load(); n < 70 || n > 90 {
+			e.Errorf("%d of %d messages came from the queue that has four turns of five", n, look)
+		}
+		w.Drain(w.CQ)
+		w.Drain(w.SQ)
 	}
 }

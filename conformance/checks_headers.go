@@ -89,9 +89,7 @@ func checkHeaders(e *env) {
 			id := w.headedPost(want, "body", o...)
 			s, err := w.B.PostStatus(e.Ctx, w.SQ, id)
 			e.Must(err)
-			if s.Headers != backend.EncodeHeaders(want) {
-				e.Errorf("%s: its status has the headers %q, want %q", how, s.Headers, backend.EncodeHeaders(want))
-			}
+			sameHeaders(e, how+"'s status", s.Headers, want)
 			w.takeHeaded(how, want)
 		}
 	}
@@ -241,8 +239,11 @@ func checkHeadersDead(e *env) {
 			e.Fatalf("%d dead letters, want 3", len(list))
 		}
 		for _, d := range list {
-			sameHeaders(e, "of a dead letter", backend.DecodeHeaders(d.Message.Headers), traced)
-			if d.Message.Conversation.IsZero() {
+			sameHeaders(e, "of a dead letter", d.Message.Headers, traced)
+			if d.Queue != w.SQ || d.Message.Queue != w.SQ {
+				e.Errorf("a dead letter is of queue %q, and its message of %q, want %q", d.Queue, d.Message.Queue, w.SQ)
+			}
+			if d.Message.ConversationID.IsZero() {
 				_, err := w.B.Admin().RequeueDead(e.Ctx, d)
 				e.Must(err)
 			}
@@ -267,7 +268,7 @@ func checkHeadersDead(e *env) {
 		list, err := w.B.Admin().DeadLetters(e.Ctx, "", parley.Place{}, backend.CountLimit)
 		e.Must(err)
 		return slices.ContainsFunc(list, func(d parley.DeadStatus) bool {
-			return d.Message.Type == w.Ask && maps.Equal(backend.DecodeHeaders(d.Message.Headers), traced)
+			return d.Message.Type == w.Ask && maps.Equal(d.Message.Headers, traced)
 		})
 	})
 	if !ok {
@@ -291,7 +292,7 @@ func checkHeadersKept(e *env) {
 					e.Errorf("a side keeps %d copies, want 2", len(copies))
 				}
 				for _, c := range copies {
-					sameHeaders(e, "of a copy", backend.DecodeHeaders(c.Message.Headers), traced)
+					sameHeaders(e, "of a copy", c.Message.Headers, traced)
 				}
 			}
 		}
@@ -299,7 +300,7 @@ func checkHeadersKept(e *env) {
 	for _, id := range ids {
 		s, err := w.B.PostStatus(e.Ctx, w.SQ, id)
 		e.Must(err)
-		if s.State != "processed" || !maps.Equal(backend.DecodeHeaders(s.Headers), traced) {
+		if s.State != "processed" || !maps.Equal(s.Headers, traced) {
 			e.Errorf("a post that was processed is %s, with the headers %q", s.State, s.Headers)
 		}
 	}

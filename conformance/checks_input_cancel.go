@@ -41,7 +41,7 @@ func init() {
 // inpCancelled ends the check unless an error is the context's own.
 func inpCancelled(e *env, what string, err, want error) {
 	if !errors.Is(err, want) {
-		dlgFatal(e, "%s: the error is %v, want one that is %q", what, err, want)
+		dlgFatal(e, "%s: the error is %v, want %q", what, err, want)
 	}
 }
 
@@ -478,7 +478,7 @@ func checkCancelledDelivery(e *env) {
 				} else {
 					for _, v := range working {
 						if err := v.do(cancelled, d, m); !errors.Is(err, context.Canceled) && !(v.name == "On" && err == nil) && !(v.name == "Tx" && err == nil) {
-							e.Errorf("%s: the error is %v, want one that is %q", v.name, err, context.Canceled)
+							e.Errorf("%s: the error is %v, want %q", v.name, err, context.Canceled)
 						}
 					}
 				}

@@ -34,7 +34,7 @@ func init() {
 		scripted("B01", "groups that are not there", `
 			begin d "0"
 			group nowhere
-			each g: nowhere | d.group // one that is not there, or is another queue's, is one without messages
+			each g: nowhere | d.group // an unknown group, or a group of another queue, has no messages
 				each hold: every hold
 					receive SQ group $g $hold -> ErrNoMessage
 					receive SQ group $g $hold wait 30ms -> ErrNoMessage

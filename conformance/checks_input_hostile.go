@@ -161,7 +161,7 @@ func checkHostileValues(e *env) {
 				continue // words like any other
 			}
 			if err := tx.Savepoint(e.Ctx, bad); !errors.Is(err, parley.ErrInvalidName) {
-				e.Errorf("savepoint %q: the error is %v, want one that is %q", bad, err, parley.ErrInvalidName)
+				e.Errorf("savepoint %q: the error is %v, want %q", bad, err, parley.ErrInvalidName)
 			}
 		}
 		for _, word := range []string{"select", "table", "to", "null", "user", "transaction", "_", strings.Repeat("a", 60)} {
@@ -179,7 +179,7 @@ func checkHostileValues(e *env) {
 			e.Errorf("the key %q came back as %q", zero, m.Key)
 		}
 	} else if !errors.Is(err, parley.ErrInvalidOption) {
-		e.Errorf("the key %q: the error is %v, want none or one that is %q", zero, err, parley.ErrInvalidOption)
+		e.Errorf("the key %q: the error is %v, want none or %q", zero, err, parley.ErrInvalidOption)
 	}
 }
 

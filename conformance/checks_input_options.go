@@ -58,17 +58,17 @@ func checkReceiveOptions(e *env) {
 		o.Wait = 5 * time.Second
 		_, err := w.B.Receive(e.Ctx, w.SQ, &o)
 		if !errors.Is(err, parley.ErrInvalidOption) {
-			e.Errorf("receive with %+v: the error is %v, want one that is %q", o, err, parley.ErrInvalidOption)
+			e.Errorf("receive with %+v: the error is %v, want %q", o, err, parley.ErrInvalidOption)
 		}
 		o.Wait = 0
 		w.Tx(func(tx *parley.Tx) error {
 			_, err := tx.Receive(e.Ctx, w.SQ, &o)
 			if !errors.Is(err, parley.ErrInvalidOption) {
-				e.Errorf("receive in a transaction with %+v: the error is %v, want one that is %q", o, err, parley.ErrInvalidOption)
+				e.Errorf("receive in a transaction with %+v: the error is %v, want %q", o, err, parley.ErrInvalidOption)
 			}
 			_, err = tx.GetGroup(e.Ctx, w.SQ, &o)
 			if !errors.Is(err, parley.ErrInvalidOption) {
-				e.Errorf("get a group with %+v: the error is %v, want one that is %q", o, err, parley.ErrInvalidOption)
+				e.Errorf("get a group with %+v: the error is %v, want %q", o, err, parley.ErrInvalidOption)
 			}
 			return nil
 		})
@@ -91,7 +91,7 @@ func checkOtherOptions(e *env) {
 	w.Tx(func(tx *parley.Tx) error {
 		bad := func(what string, err error) {
 			if !errors.Is(err, parley.ErrInvalidOption) {
-				e.Errorf("%s: the error is %v, want one that is %q", what, err, parley.ErrInvalidOption)
+				e.Errorf("%s: the error is %v, want %q", what, err, parley.ErrInvalidOption)
 			}
 		}
 		for what, o := range map[string]parley.DialogOptions{
@@ -149,7 +149,7 @@ func checkOperatorOptions(e *env) {
 	w := e.World()
 	bad := func(what string, err error) {
 		if !errors.Is(err, parley.ErrInvalidOption) {
-			e.Errorf("%s: the error is %v, want one that is %q", what, err, parley.ErrInvalidOption)
+			e.Errorf("%s: the error is %v, want %q", what, err, parley.ErrInvalidOption)
 		}
 	}
 	for _, n := range []int{-1, 0} {

@@ -136,11 +136,11 @@ func checkTxDone(e *env) {
 		e.Is(err, result)
 		for _, v := range inpTxVerbs(w) {
 			if err := v.do(e.Ctx, over, h); !errors.Is(err, parley.ErrTxDone) {
-				e.Errorf("%s in a transaction that was %s: the error is %v, want one that is %q", v.name, how, err, parley.ErrTxDone)
+				e.Errorf("%s in a transaction that was %s: the error is %v, want %q", v.name, how, err, parley.ErrTxDone)
 			}
 		}
 		if err := conv.Send(e.Ctx, w.Ask, nil); !errors.Is(err, parley.ErrTxDone) {
-			e.Errorf("Send on a conversation of a transaction that was %s: the error is %v, want one that is %q", how, err, parley.ErrTxDone)
+			e.Errorf("Send on a conversation of a transaction that was %s: the error is %v, want %q", how, err, parley.ErrTxDone)
 		}
 	}
 	dlgBodies(w, w.SQ, nil, "0")
@@ -163,7 +163,7 @@ func checkSettled(e *env) {
 				if v.name == "Rollback" { // so that `defer d.Close()` is always right
 					e.Must(err)
 				} else if !errors.Is(err, parley.ErrSettled) {
-					e.Errorf("%s after %s: the error is %v, want one that is %q", v.name, first.name, err, parley.ErrSettled)
+					e.Errorf("%s after %s: the error is %v, want %q", v.name, first.name, err, parley.ErrSettled)
 				}
 			}
 			e.Is(d.Return(e.Ctx), parley.ErrSettled)
@@ -194,7 +194,7 @@ func checkSettled(e *env) {
 		if v.name == "Rollback" {
 			e.Must(err)
 		} else if !errors.Is(err, parley.ErrSettled) {
-			e.Errorf("%s on a delivery that was released before the work: the error is %v, want one that is %q", v.name, err, parley.ErrSettled)
+			e.Errorf("%s on a delivery that was released before the work: the error is %v, want %q", v.name, err, parley.ErrSettled)
 		}
 	}
 	dlgQuiet(w, w.SQ, w.CQ)
@@ -209,7 +209,7 @@ func checkClosed(e *env) {
 	e.Must(b.Close())
 	for _, v := range inpBrokerVerbs(w, h) {
 		if err := v.do(e.Ctx, b); !errors.Is(err, parley.ErrClosed) {
-			e.Errorf("%s of a closed broker: the error is %v, want one that is %q", v.name, err, parley.ErrClosed)
+			e.Errorf("%s of a closed broker: the error is %v, want %q", v.name, err, parley.ErrClosed)
 		}
 	}
 	e.Is(b.Migrate(e.Ctx), parley.ErrClosed)
@@ -229,7 +229,7 @@ func checkClosed(e *env) {
 		"Commit":    func() error { return over.Commit(e.Ctx) },
 	} {
 		if err := do(); !errors.Is(err, parley.ErrTxDone) {
-			e.Errorf("%s in a transaction of the backend's that has ended: the error is %v, want one that is %q",
+			e.Errorf("%s in a transaction of the backend's that has ended: the error is %v, want %q",
 				verb, err, parley.ErrTxDone)
 		}
 	}
@@ -258,10 +258,10 @@ func checkClosedAtWork(e *env) {
 		time.Sleep(30 * time.Millisecond) // it waits by now; if not, it is refused at once
 		e.Must(b.Close())
 		if err := wait(); !errors.Is(err, parley.ErrClosed) {
-			e.Errorf("a receiver that waits: the error is %v, want one that is %q", err, parley.ErrClosed)
+			e.Errorf("a receiver that waits: the error is %v, want %q", err, parley.ErrClosed)
 		}
 		if err := d.Ack(e.Ctx); !errors.Is(err, parley.ErrSettled) && !errors.Is(err, parley.ErrClosed) && !errors.Is(err, parley.ErrTxDone) {
-			e.Errorf("Ack after Close: the error is %v, want one that is %q", err, parley.ErrClosed)
+			e.Errorf("Ack after Close: the error is %v, want %q", err, parley.ErrClosed)
 		}
 		if err := m.Reply(e.Ctx, w.Tell, nil); err == nil {
 			e.Errorf("Reply after Close works")
@@ -283,7 +283,7 @@ func checkClosedAtWork(e *env) {
 		return nil
 	})
 	if !errors.Is(err, parley.ErrClosed) && !errors.Is(err, parley.ErrTxDone) {
-		e.Errorf("commit after Close: the error is %v, want one that is %q", err, parley.ErrTxDone)
+		e.Errorf("commit after Close: the error is %v, want %q", err, parley.ErrTxDone)
 	}
 	w.Send(h, w.Ask, "1")
 	dlgBodies(w, w.SQ, nil, "0", "1")

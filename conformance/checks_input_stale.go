@@ -50,7 +50,7 @@ func inpStale(w *world, b *parley.Broker) (client parley.ID, d *parley.Delivery)
 // lost its lease.
 func inpFenced(e *env, name string, err error) {
 	if !errors.Is(err, parley.ErrFenced) {
-		dlgFatal(e, "%s under a lost lease: the error is %v, want one that is %q", name, err, parley.ErrFenced)
+		dlgFatal(e, "%s under a lost lease: the error is %v, want %q", name, err, parley.ErrFenced)
 	}
 }
 
@@ -177,7 +177,7 @@ func checkStaleTold(e *env) {
 	select {
 	case <-stale.Context().Done():
 		if cause := context.Cause(stale.Context()); !errors.Is(cause, parley.ErrFenced) {
-			e.Errorf("the cause is %v, want one that is %q", cause, parley.ErrFenced)
+			e.Errorf("the cause is %v, want %q", cause, parley.ErrFenced)
 		}
 	case <-time.After(slow.By(15 * time.Second)):
 		e.late()

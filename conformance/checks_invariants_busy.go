@@ -149,7 +149,7 @@ func checkInvOppositeGroups(e *env) {
 	}
 	for i, err := range errs {
 		if err != nil && !parley.IsRetryable(err) {
-			e.Errorf("transaction %d failed with %v, want one that is retryable", i, err)
+			e.Errorf("transaction %d failed with %v, want a retryable error", i, err)
 		}
 	}
 	if errs[0] != nil && errs[1] != nil { // alone it works
@@ -196,7 +196,7 @@ func checkInvOppositeSenders(e *env) {
 			continue
 		}
 		if !parley.IsRetryable(err) {
-			e.Errorf("sender %d failed with %v, want one that is retryable", i, err)
+			e.Errorf("sender %d failed with %v, want a retryable error", i, err)
 		}
 		e.Must(send(e.Ctx, w.B, i, func() {}))
 	}

@@ -95,7 +95,7 @@ func checkLockSessionEnds(e *env) {
 	fence(lckGet(e, waiter, name, backend.LockX))
 	e.Must(waiter.Unlock(e.Ctx, name))
 
-	// One that is renewed lives on; then it is not.
+	// A renewed session lives on; then it is renewed no more.
 	const lease = 500 * time.Millisecond
 	mortal, err := be.OpenSession(e.Ctx, lease, "conformance, mortal")
 	e.Must(err)
@@ -147,7 +147,7 @@ func checkLockFence(e *env) {
 	e.Is(write(first), backend.ErrFenced)
 	e.Must(write(second))
 
-	// One that is under way makes the others wait for its end.
+	// A write that is in flight makes the others wait for its end.
 	if !e.ManyWriters() {
 		return
 	}

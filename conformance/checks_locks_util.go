@@ -120,7 +120,7 @@ func lckGrantedSoon(e *env, c <-chan lckGranted) backend.Grant {
 		e.Fatalf("a request that waited got %v, want it granted", r.err)
 	}
 	if !r.g.Waited {
-		e.Errorf("a request that waited was granted as one that did not")
+		e.Errorf("a request that waited was granted with Waited false")
 	}
 	e.Within(queSlow, time.Since(start), "a request was granted %v after it could be")
 	return r.g

@@ -13,7 +13,7 @@ func init() {
 		check{ID: "L02", Name: "a refused request fails in its time", Run: checkLockTimeout},
 		check{ID: "L02", Name: "a refused request leaves the transaction usable", Run: checkLockTxUsable},
 		check{ID: "L02", Name: "a waiting request is granted when it can be, and leaves no trace when it gives up", Run: checkLockWaits},
-		check{ID: "L05", Name: "no request passes an incompatible one that waits", Run: checkLockFairness},
+		check{ID: "L05", Name: "no request passes an incompatible waiting request", Run: checkLockFairness},
 	)
 }
 
@@ -76,7 +76,7 @@ func checkLockWaits(e *env) {
 	a, b, c := lckSession(e, be), lckSession(e, e.Handle()), lckSession(e, e.Handle())
 	name := e.Name("lock")
 	if g := lckGet(e, a, name, backend.LockX); g.Waited {
-		e.Errorf("a lock that was free was granted as one that had to be waited for")
+		e.Errorf("a lock that was free was granted with Waited true")
 	}
 	granted := lckWait(e, be, b, name, backend.LockX, 20*time.Second)
 	e.Must(a.Unlock(e.Ctx, name))

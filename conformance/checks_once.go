@@ -18,8 +18,8 @@ func init() {
 	)
 }
 
-// onceOf says what a transaction of its own is told about a key, and ends it. One
-// that loses against another is run again.
+// onceOf asks about a key in a new transaction, and ends it. If the transaction loses
+// against another one, it runs again.
 func onceOf(e *env, b *parley.Broker, key string, end error) bool {
 	var fresh bool
 	try := func() error {

@@ -18,7 +18,7 @@ func init() {
 					within c 3300ms
 					ack r
 
-			transaction t // one that was rolled back does not come
+			transaction t // a post that was rolled back does not come
 			t: post SQ after 20ms "undone"
 			rollback t
 			post SQ after 150ms "delayed"

@@ -188,8 +188,8 @@ func checkWakeInProcess(e *env) {
 		}
 		queWoken(e, c, since, queSlow, body)
 	}
-	// A message of another queue wakes no receiver here, and one that is rolled
-	// back wakes none either.
+	// A message of another queue wakes no receiver here, nor does a message that is
+	// rolled back.
 	looks.n.Store(0)
 	c := queReceive(e, b, w.SQ, 300*time.Millisecond)
 	e.Soon(queSlow, func() bool { return looks.n.Load() > 0 })

@@ -38,7 +38,7 @@ func recSend(w *world, b *parley.Broker, s *parley.Sender, body string) error {
 	})
 }
 
-// recMust is recSend for one that must not fail.
+// recMust is recSend for bodies whose send must not fail.
 func recMust(w *world, b *parley.Broker, s *parley.Sender, bodies ...string) {
 	for _, body := range bodies {
 		if err := recSend(w, b, s, body); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 func init() {
@@ -139,6 +138,11 @@ func retWorld(e *env) *world {
 	})
 }
 
+// ofUser reports whether a program has sent a message, and not the broker itself.
+func ofUser(m *parley.Message) bool {
+	return m.Type != parley.EndDialog && m.Type != parley.ErrorMessageType && m.Type != parley.DialogTimer
+}
+
 // retCopies returns the copies that a side keeps of messages of users, as
 // "sent 0 body" or "received 0 body": the sent ones first, each kind in its
 // order.
@@ -151,7 +155,7 @@ func retCopies(w *world, h parley.ID) []string {
 	for _, r := range list {
 		m := r.Message
 		switch {
-		case m.Kind != backend.KindUser:
+		case !ofUser(m):
 		case r.Sent:
 			sent = append(sent, fmt.Sprintf("sent %d %s", m.Seq, m.Body))
 		default:
@@ -170,9 +174,9 @@ func retSame(w *world, h parley.ID, ms []*parley.Message) {
 			continue
 		}
 		m := ms[r.Message.Seq]
-		if r.Message.ID != m.ID || r.Message.Type != m.Type || r.Message.Conversation != m.ConversationID {
+		if r.Message.ID != m.ID || r.Message.Type != m.Type || r.Message.ConversationID != m.ConversationID {
 			dlgFatal(w.env, "the copy of message %s of %s is %s, of type %q of %s",
-				m.ID, m.ConversationID, r.Message.ID, r.Message.Type, r.Message.Conversation)
+				m.ID, m.ConversationID, r.Message.ID, r.Message.Type, r.Message.ConversationID)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func checkRuleCount(e *env) {
 			s.sent(st, "m0", "m1")
 			h := s.found(hold, what).want(what, "m0", "m1")
 
-			// One that never was, beside one that is there.
+			// A message that never existed, beside an existing message.
 			wrong := *h.Messages[1]
 			wrong.ID, wrong.Seq = parley.NewID(), wrong.Seq+1000
 			key := e.Name(what)

@@ -27,7 +27,7 @@ func init() {
 			start promotes for 3s other: promote p level 9
 			join promotes
 			commit t
-			receive SQ as r // the later promotion is the one that counts
+			receive SQ as r // the later promotion counts
 			equal r.promoted true
 			equal r.level 9
 			ack r

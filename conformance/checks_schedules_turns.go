@@ -119,7 +119,7 @@ func checkNextFinished(e *env) {
 		}
 		given[t.ID] = t
 	}
-	// One that is rolled back was not given.
+	// A task whose transaction is rolled back was not given.
 	e.Soon(queLost, func() bool {
 		var t *phases.TaskStatus
 		err := b.InTx(e.Ctx, func(tx *parley.Tx) (err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// noTimerIsLeft proves that no timer is due on the initiators' queue in the next moment: one that
-// is set now comes first.
+// noTimerIsLeft proves that no timer is due on the initiators' queue in the next moment: a timer
+// that is set now comes first.
 const noTimerIsLeft = `
 			begin last
 			clock lastset

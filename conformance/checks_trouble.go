@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 func init() {
@@ -343,7 +342,7 @@ func checkLongTexts(e *env) {
 	}
 	list, err := w.B.Admin().DeadLetters(e.Ctx, w.SQ, parley.Place{}, 100)
 	e.Must(err)
-	if len(list) != len(oddTexts) || slices.ContainsFunc(list, func(d backend.DeadStatus) bool { return aReason(d.Reason) != "" }) {
+	if len(list) != len(oddTexts) || slices.ContainsFunc(list, func(d parley.DeadStatus) bool { return aReason(d.Reason) != "" }) {
 		e.Errorf("of %d messages that were skipped %d are dead letters, or their reasons cannot be had", len(oddTexts), len(list))
 	}
 	owner := strings.Repeat("\x00\xffж", 5000)

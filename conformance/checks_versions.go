@@ -78,7 +78,7 @@ func (v *versioned) broker() *parley.Broker {
 func (v *versioned) refused(b *parley.Broker, want error) {
 	for _, verb := range inpBrokerVerbs(inpNowhere(v.e, b), parley.NewID()) {
 		if err := verb.do(v.e.Ctx, b); !errors.Is(err, want) {
-			v.e.Errorf("%s: the error is %v, want one that is %q", verb.name, err, want)
+			v.e.Errorf("%s: the error is %v, want %q", verb.name, err, want)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func checkOtherSchemas(e *env) {
 			"catalog": func() error { _, err := running.B.Catalog(e.Ctx); return err }(),
 		} {
 			if !errors.Is(err, x.want) {
-				e.Errorf("schema %d for programs from %d on: %s: the error is %v, want one that is %q", x.schema, x.min, what, err, x.want)
+				e.Errorf("schema %d for programs from %d on: %s: the error is %v, want %q", x.schema, x.min, what, err, x.want)
 			}
 		}
 	}

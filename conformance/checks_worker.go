@@ -157,14 +157,14 @@ func checkNoHandler(e *env) {
 	}
 	for _, d := range dead() {
 		if d.Message.Type != w.Ask || !contains(d.Reason, w.Ask) {
-			e.Errorf("a dead letter of type %q has the reason %q, want one that names the type", d.Message.Type, d.Reason)
+			e.Errorf("a dead letter of type %q has the reason %q, want a reason that names the type", d.Message.Type, d.Reason)
 		}
 	}
 	r.Stop()
 }
 
 // checkHandlerElsewhere is a deployment: a worker that does not know a type leaves its
-// messages to one that does, and counts no attempt.
+// messages to a worker that knows it, and counts no attempt.
 func checkHandlerElsewhere(e *env) {
 	w := e.World()
 	w.Dialog("0", "1") // of type Ask

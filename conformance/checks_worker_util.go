@@ -35,7 +35,7 @@ func (w *world) workWith(b *parley.Broker, o *parley.WorkerOptions, h parley.Han
 		defer close(over)
 		r.end <- r.Run(ctx)
 	}()
-	w.Cleanup(func() { // the broker may be one that others use
+	w.Cleanup(func() { // others may use the broker, too
 		cancel()
 		select {
 		case <-over:

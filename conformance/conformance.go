@@ -69,6 +69,10 @@ type Store struct {
 	// backend has no Capabilities.Pool.
 	Limit func(ctx context.Context, conns int) (backend.Backend, error)
 
+	// Lose are ways in which the database ends a transaction, or loses it with its connection, without the
+	// store's doing. LoseBySQL makes them of a statement. None: the checks of that are skipped.
+	Lose []func(ctx context.Context, tx backend.Tx)
+
 	// Versions, if set, returns a store of its own that is migrated, and whose schema
 	// can be given any version, for the checks of programs and schemas that do not
 	// belong together. The suite uninstalls it.
@@ -151,7 +155,7 @@ type check struct {
 	ID   string // of the sentence
 	Name string // unique, says what is checked
 	Run  func(e *env)
-	// Limit is how long the check may run. Default one minute. One that needs more is left out
+	// Limit is how long the check may run. Default one minute. A check that needs more is left out
 	// by -short.
 	Limit time.Duration
 

@@ -61,7 +61,7 @@ func (e *env) Must(err error) {
 func (e *env) Is(err, want error) {
 	if !errors.Is(err, want) {
 		_, file, line, _ := runtime.Caller(1)
-		e.fail(at(file, line) + fmt.Sprintf("the error is %v, want one that is %q", err, want))
+		e.fail(at(file, line) + fmt.Sprintf("the error is %v, want %q", err, want))
 		runtime.Goexit()
 	}
 }
@@ -73,7 +73,7 @@ func (e *env) Logf(format string, args ...any) {
 	e.log = append(e.log, fmt.Sprintf(format, args...))
 }
 
-// Skipf ends the check as one that this store cannot be asked.
+// Skipf ends the check: it does not apply to this store.
 func (e *env) Skipf(format string, args ...any) {
 	e.mu.Lock()
 	e.skipped = fmt.Sprintf(format, args...)

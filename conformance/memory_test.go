@@ -13,6 +13,7 @@ import (
 func memoryStore(fault memstore.Fault) Store {
 	s := memstore.NewStore(memstore.Options{Fault: fault})
 	return Store{
+		Lose:  rolledBack,
 		Open:  func(context.Context) (backend.Backend, error) { return s.Open(), nil },
 		Limit: func(_ context.Context, conns int) (backend.Backend, error) { return s.Limit(conns), nil },
 		Fresh: func(context.Context) (backend.Backend, error) {
@@ -27,6 +28,9 @@ func memoryStore(fault memstore.Fault) Store {
 		},
 	}
 }
+
+// rolledBack is the loss of a transaction in memory.
+var rolledBack = []func(context.Context, backend.Tx){func(ctx context.Context, tx backend.Tx) { tx.Rollback(ctx) }}
 
 // divided is a number of stores among which Run divides the checks, most of which wait.
 func divided(n int, store func() Store) Store {

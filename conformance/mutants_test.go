@@ -82,7 +82,7 @@ func (m mutant) catch(t *testing.T) (by, why string) {
 			continue
 		}
 		tried++
-		c.Limit = 20 * time.Second // a fault may well make a check wait in vain
+		c.Limit = 20 * time.Second // a fault may well make a check wait for its whole limit
 		res := r.run(t.Context(), c)
 		if res.Failed == "" {
 			continue

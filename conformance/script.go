@@ -227,7 +227,7 @@ func (s *script) do(words []string) {
 	s.note()
 }
 
-// check compares the error of a step with the one that is expected.
+// check compares the error of a step with the expected error.
 func (s *script) check(err error) {
 	st := s.step
 	want, isError := error(nil), false
@@ -241,7 +241,7 @@ func (s *script) check(err error) {
 		s.failf("%s does not return what is expected, %q", st.verb, st.want)
 	case isError && st.want[0] == "Busy" && invBusy(s.env, err):
 	case isError && !errors.Is(err, want):
-		s.failf("the error is %v, want one that is %q", err, want)
+		s.failf("the error is %v, want %q", err, want)
 	}
 	if err == nil {
 		return
@@ -340,7 +340,7 @@ func (s *script) as() *world {
 	return &w
 }
 
-// in calls f in the actor's transaction, or in one that is committed at once.
+// in calls f in the actor's transaction, or in a transaction that is committed at once.
 func (s *script) in(f func(tx *parley.Tx) error) error {
 	b := s.broker()
 	if tx := s.txs[s.step.actor]; tx != nil {

@@ -35,7 +35,7 @@ var scriptCases = []struct {
 	{"quiet", begun + `quiet CQ SQ`, `line 2, quiet CQ SQ: received`},
 	{"equal", begun + `equal d.state DI`, `line 2, equal d.state DI: they are "CO" and "DI"`},
 	{"differ", begun + `differ d.id d.peer.id`, `line 2, differ d.id d.peer.id: they are both`},
-	{"error that does not come", begun + `end d -> ErrEnded`, `line 2, end d -> ErrEnded: the error is <nil>, want one that is`},
+	{"error that does not come", begun + `end d -> ErrEnded`, `line 2, end d -> ErrEnded: the error is <nil>, want "`},
 	{"another error", begun + `send d Tell "x" -> ErrEnded`, `the error is parley: send`},
 	{"name", begun + `send d Tell "x" -> ErrTypeNotAllowed naming SQ`, `does not name`},
 	{"error", begun + `send d Tell "x"`, `line 2, send d Tell "x": parley: send`},
@@ -77,8 +77,8 @@ var scriptCases = []struct {
 	{"field", begun + "equal d.colour 1", `has no field "colour"`},
 }
 
-// TestScript: a script that is right passes, and one that is wrong fails at its line, with what
-// led to it.
+// TestScript: a right script passes. A wrong script fails at its line, and the report says what
+// led to the failure.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	r, err := newRunner(t.Context(), memoryStore(""))

@@ -191,7 +191,7 @@ func (s *script) field(v any, name string) any {
 	return got
 }
 
-// postField reads a field of a post from the store; the state of one that is not there is "none".
+// postField reads a field of a post from the store; the state of a missing post is "none".
 func (s *script) postField(p post, name string) any {
 	if name == "group" {
 		groups, err := s.B.Admin().Groups(s.Ctx, p.queue, parley.Place{}, 100)

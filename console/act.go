@@ -37,6 +37,9 @@ func init() {
 		"promote": {action: Promote, params: []string{"id", "queue", "at", "level", "sticky"}, title: "Promote group %s",
 			text:   "The group comes before all that are not promoted, and before those with a lower level. Its messages keep their order.",
 			button: "Promote", do: (*Handler).promote},
+		"move": {action: Promote, params: []string{"id", "queue", "at", "before"}, title: "Move group %s",
+			text:   "The group is promoted to the place before another one, until its messages have been received. Groups ahead of it that are not promoted are promoted too, in their order, with the lowest level.",
+			button: "Move", do: (*Handler).move},
 		"demote": {action: Demote, params: []string{"id", "queue", "at"}, title: "Demote group %s",
 			text: "The promotion ends. The group goes back to the place that its priority and age give it.", button: "Demote",
 			do: byID("demoted", func(h *Handler, ctx context.Context, _ string, id parley.ID) error { return h.b.Demote(ctx, id) })},
@@ -54,7 +57,7 @@ func init() {
 		"bury": {action: Discard, params: []string{"id", "queue"}, title: "Discard dead letter %s",
 			text: "The message is removed. No copy is kept.", button: "Discard", lost: true, do: (*Handler).bury},
 		"cancel": {action: Cancel, params: []string{"id", "queue"}, title: "Cancel post %s",
-			text: "The post is removed before it is handled. One that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
+			text: "The post is removed before it is handled. A post that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
 			do: byID("cancelled", func(h *Handler, ctx context.Context, queue string, id parley.ID) error {
 				return h.b.CancelPost(ctx, queue, id)
 			})},
@@ -148,13 +151,7 @@ func (h *Handler) promote(ctx context.Context, q url.Values) (string, error) {
 	if err := h.b.Promote(ctx, id, o...); err != nil {
 		return "", err
 	}
-	said := fmt.Sprintf("%s is promoted with level %d.", id, level)
-	const nearby = 200
-	list, _, err := h.groupsAfter(ctx, q.Get("queue"), "", parley.Place{}, nearby)
-	if i := slices.IndexFunc(list, func(g parley.GroupStatus) bool { return g.Group == id }); err == nil && i >= 0 {
-		said += fmt.Sprintf(" Its place is %d now.", i+1)
-	}
-	return said, nil
+	return fmt.Sprintf("%s is promoted with level %d.", id, level) + h.placeNow(ctx, q), nil
 }
 
 // retryAll retries what the page of blocked groups shows for the same filter.
@@ -184,7 +181,7 @@ func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) 
 	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 	n := 0
 	for _, x := range list {
-		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.Conversation.IsZero() {
+		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.ConversationID.IsZero() {
 			continue
 		}
 		switch _, err := h.b.Admin().RequeueDead(ctx, x); {
@@ -260,7 +257,8 @@ type actData struct {
 	Lost                    bool
 	Facts                   []fact
 	Fields                  []fact // of the form, as the link has them
-	Level                   string // nil if the verb has none
+	Level                   string // empty if the verb has none
+	Choices                 []choice
 	Back                    string
 }
 
@@ -314,11 +312,17 @@ func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
 			if d.Level == "" {
 				d.Level = strconv.Itoa(parley.DefaultLevel)
 			}
-		} else if name != "sticky" && q.Get(name) != "" {
+		} else if name != "sticky" && name != "before" && q.Get(name) != "" {
 			d.Fields = append(d.Fields, fact{name, q.Get(name)})
 		}
 	}
-	if d.Facts, err = h.facts(ctx, q); err != nil {
+	d.Facts, err = h.preview(ctx, q)
+	if err == nil && slices.Contains(v.params, "before") {
+		var more []fact
+		d.Choices, more, err = h.choices(ctx, q)
+		d.Facts = append(d.Facts, more...)
+	}
+	if err != nil {
 		t := explained(err)
 		h.problem(w, r, t.Status, err)
 		return
@@ -335,8 +339,8 @@ func referer(r *http.Request) string {
 	return u.Path[strings.LastIndex(u.Path, "/")+1:] + "?" + u.RawQuery
 }
 
-// facts says what something will be done to, as it is now.
-func (h *Handler) facts(ctx context.Context, q url.Values) (list []fact, err error) {
+// preview says what something will be done to, as it is now.
+func (h *Handler) preview(ctx context.Context, q url.Values) (list []fact, err error) {
 	add := func(name, format string, args ...any) { list = append(list, fact{name, fmt.Sprintf(format, args...)}) }
 	if name := q.Get("queue"); name != "" {
 		row, err := h.queueRow(ctx, name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/consoletest"
 	"github.com/parleymq/parley/recurring"
 )
 
@@ -60,7 +61,7 @@ func TestActs(t *testing.T) {
 
 func testActs(t *testing.T, store string) {
 	b := open(t, store)
-	f := fill(t, b, plainTexts)
+	f := consoletest.Fill(t, b, consoletest.Plain)
 	ctx := t.Context()
 	var log bytes.Buffer
 	s := writer(t, b, console.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -86,18 +87,18 @@ func testActs(t *testing.T, store string) {
 		want func() any
 		is   any
 	}{
-		{of("promote", f.keyed), []string{"level", "120", "sticky", "1"}, func() any { return state("mail", f.keyed) }, "ready 1 true 120"},
-		{of("demote", f.keyed), nil, func() any { return state("mail", f.keyed) }, "ready 1 false 0"},
-		{of("promote", f.keyed) + "&level=7", []string{"level", "7"}, func() any { return state("mail", f.keyed) }, "ready 1 true 7"},
-		{of("retry", f.parked), nil, func() any { return state("mail", f.parked) }, "ready 1 false 0"},
+		{of("promote", f.Keyed), []string{"level", "120", "sticky", "1"}, func() any { return state("mail", f.Keyed) }, "ready 1 true 120"},
+		{of("demote", f.Keyed), nil, func() any { return state("mail", f.Keyed) }, "ready 1 false 0"},
+		{of("promote", f.Keyed) + "&level=7", []string{"level", "7"}, func() any { return state("mail", f.Keyed) }, "ready 1 true 7"},
+		{of("retry", f.Parked), nil, func() any { return state("mail", f.Parked) }, "ready 1 false 0"},
 		{of("cancel", delayed), []string{"sure", "1"}, func() any { return state("mail", delayed) }, "gone"},
-		{of("requeue", f.dead), nil, func() any { return dead() }, 0},
+		{of("requeue", f.Dead), nil, func() any { return dead() }, 0},
 		{"act?do=enable&queue=legacy", nil, func() any { return queue() }, false},
 		{"act?do=disable&queue=legacy", nil, func() any { return queue() }, true},
 		{"act?do=pause&job=digest", nil, func() any { return job() }, "paused"},
 		{"act?do=resume&job=digest", nil, func() any { return job() }, "active"},
 		{"act?do=run&job=digest", nil, func() any { return must(b.Admin().Queues(ctx, "mail"))[0].Depth }, 4},
-		{"act?do=skip-tasks&plan=nightly&task=" + f.task.String(), nil, func() any { return strings.Contains(s.page("/plan?name=nightly"), "skipped") }, true},
+		{"act?do=skip-tasks&plan=nightly&task=" + f.Task.String(), nil, func() any { return strings.Contains(s.page("/plan?name=nightly"), "skipped") }, true},
 		{"act?do=cancel-tasks&plan=nightly", []string{"sure", "1"}, func() any { return strings.Contains(s.page("/plan?name=nightly"), "cancelled") }, true},
 	} {
 		answer, text := s.confirmed(step.link, step.more...)
@@ -179,8 +180,8 @@ func TestBlockedActs(t *testing.T) {
 	}
 }
 
-// TestFarGroups: a group far down the order is found by the place that its link has, and one that has moved to the top,
-// too.
+// TestFarGroups: a group far down the order is found by the place in its link, and so is a group that has moved to the
+// top.
 func TestFarGroups(t *testing.T) {
 	b := open(t, "memory")
 	ctx := t.Context()
@@ -266,7 +267,7 @@ func TestManyActs(t *testing.T) {
 // TestNothingIsDoneUnasked: without Write, with a form of another site, by a link alone, or against Authorize.
 func TestNothingIsDoneUnasked(t *testing.T) {
 	b := open(t, "memory")
-	f := fill(t, b, plainTexts)
+	f := consoletest.Fill(t, b, consoletest.Plain)
 	version := func() string {
 		return fmt.Sprint(must(b.Admin().Groups(t.Context(), "mail", parley.Place{}, 100)), must(b.Admin().Queues(t.Context()))[1].Disabled)
 	}
@@ -281,7 +282,7 @@ func TestNothingIsDoneUnasked(t *testing.T) {
 	}})
 	every := writer(t, b, console.Options{})
 	for _, verb := range []string{"promote", "demote", "retry", "skip", "discard", "requeue", "bury", "cancel", "enable", "disable", "run", "pause", "resume", "retry-tasks", "skip-tasks", "cancel-tasks", "retry-all", "requeue-all"} {
-		form := url.Values{"do": {verb}, "queue": {"mail"}, "id": {f.parked.String()}, "job": {"digest"}, "plan": {"nightly"}, "sure": {"1"}}
+		form := url.Values{"do": {verb}, "queue": {"mail"}, "id": {f.Parked.String()}, "job": {"digest"}, "plan": {"nightly"}, "sure": {"1"}}
 		for name, s := range map[string]*site{"a console that only looks": only, "a person who may not": some} {
 			if answer, text := s.post("/act", form); answer.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: %s: %s\n%s", name, verb, answer.Status, text)
@@ -314,8 +315,8 @@ func TestNothingIsDoneUnasked(t *testing.T) {
 			}
 		}
 	}
-	for _, form := range []url.Values{{}, {"do": {"rm"}}, {"do": {"retry"}}, {"do": {"retry"}, "id": {"x"}}, {"do": {"promote"}, "id": {f.keyed.String()}, "level": {"x"}},
-		{"do": {"promote"}, "id": {f.keyed.String()}, "level": {"256"}}, {"do": {"skip-tasks"}, "plan": {"nightly"}, "task": {"x"}}} {
+	for _, form := range []url.Values{{}, {"do": {"rm"}}, {"do": {"retry"}}, {"do": {"retry"}, "id": {"x"}}, {"do": {"promote"}, "id": {f.Keyed.String()}, "level": {"x"}},
+		{"do": {"promote"}, "id": {f.Keyed.String()}, "level": {"256"}}, {"do": {"skip-tasks"}, "plan": {"nightly"}, "task": {"x"}}} {
 		if answer, text := every.post("/act", form); answer.StatusCode < 400 {
 			t.Errorf("%v: %s\n%s", form, answer.Status, text)
 		}
@@ -325,19 +326,19 @@ func TestNothingIsDoneUnasked(t *testing.T) {
 // TestBackWithFilters: after an action people are where they were, with their filters.
 func TestBackWithFilters(t *testing.T) {
 	b := open(t, "memory")
-	f := fill(t, b, plainTexts)
+	f := consoletest.Fill(t, b, consoletest.Plain)
 	h := must(console.New(b, &console.Options{Write: true, Authorize: func(*http.Request, console.Action, string) error { return nil }}))
 	mux := http.NewServeMux()
 	mux.Handle("/ops/", http.StripPrefix("/ops", h))
 	s := serveHandler(t, mux)
 	for from, want := range map[string]string{s.URL + "/ops/parked?queue=mail&state=parked": "./parked?queue=mail&amp;state=parked", s.URL + "/ops/": "./",
 		"https://evil.example/parked?queue=mail": "./", "": "./"} {
-		_, text := s.get("/ops/act?do=retry&queue=mail&id="+f.parked.String(), func(r *http.Request) { r.Header.Set("Referer", from) })
+		_, text := s.get("/ops/act?do=retry&queue=mail&id="+f.Parked.String(), func(r *http.Request) { r.Header.Set("Referer", from) })
 		if !strings.Contains(text, `name="back" value="`+want+`"`) {
 			t.Errorf("from %s the form leads to\n%s", from, mainOf(text))
 		}
 	}
-	answer, _ := s.post("/ops/act", url.Values{"do": {"retry"}, "queue": {"mail"}, "id": {f.parked.String()}, "back": {"./parked?queue=mail&state=parked"}})
+	answer, _ := s.post("/ops/act", url.Values{"do": {"retry"}, "queue": {"mail"}, "id": {f.Parked.String()}, "back": {"./parked?queue=mail&state=parked"}})
 	if to := answer.Header.Get("Location"); to != "./parked?queue=mail&state=parked" {
 		t.Errorf("back to %q", to)
 	}

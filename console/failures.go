@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 )
 
 // blockedGroup is a parked or deferred group, with its queue.
@@ -149,10 +148,8 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[int64]string)
 	for _, row := range queues {
 		d.Queues = append(d.Queues, row.Name)
-		names[row.ID] = row.Name
 	}
 	after, err := placeOf(q.Get("after"))
 	if err != nil {
@@ -174,9 +171,9 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 			break
 		}
 		last = x.Place
-		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: names[x.Queue], Type: m.Type, Key: m.Key, Conversation: m.Handle,
-			Bytes: len(m.Body), Body: h.redacted(names[x.Queue], m.Type, m.Body), Headers: backend.DecodeHeaders(m.Headers),
-			Attempts: m.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
+		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: x.Queue, Type: m.Type, Key: m.Key, Conversation: m.Conversation,
+			Bytes: len(m.Body), Body: h.redacted(x.Queue, m.Type, m.Body), Headers: m.Headers,
+			Attempts: x.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
 	}
 	return d, nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/consoletest"
 )
 
 // routes are all that the console answers.
@@ -21,7 +22,7 @@ var routes = []string{"/", "/queue?name=mail", "/group?queue=mail&id=x", "/conve
 // TestAuthorize: each route asks, and shows nothing when it is refused.
 func TestAuthorize(t *testing.T) {
 	b := open(t, "memory")
-	f := fill(t, b, plainTexts)
+	f := consoletest.Fill(t, b, consoletest.Plain)
 	asked := map[string]bool{}
 	refuse := false
 	s := serve(t, b, &console.Options{Authorize: func(r *http.Request, a console.Action, target string) error {
@@ -31,9 +32,9 @@ func TestAuthorize(t *testing.T) {
 		}
 		return nil
 	}})
-	s.page(fmt.Sprintf("/group?queue=mail&id=%s&peek=1", f.parked))
+	s.page(fmt.Sprintf("/group?queue=mail&id=%s&peek=1", f.Parked))
 	s.page("/queue?name=mail")
-	for _, want := range []string{"peek " + f.parked.String(), "view mail"} {
+	for _, want := range []string{"peek " + f.Parked.String(), "view mail"} {
 		if !asked[want] {
 			t.Errorf("Authorize was not asked for %q, but for %v", want, asked)
 		}
@@ -139,7 +140,7 @@ func TestToken(t *testing.T) {
 // TestHeaders: pages carry what keeps other sites, and what is written in messages, from acting in them.
 func TestHeaders(t *testing.T) {
 	b := open(t, "memory")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	s := serve(t, b, nil)
 	for _, path := range append(routes, "/static/console.css", "/static/console.js", "/enter") {
 		if strings.HasPrefix(path, "/stream") {
@@ -163,7 +164,7 @@ func TestHeaders(t *testing.T) {
 // TestTheme: the choice stays, and its form leads back to the console and nowhere else.
 func TestTheme(t *testing.T) {
 	b := open(t, "memory")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	s := serve(t, b, nil)
 	for back, want := range map[string]string{"queue?name=mail&state=parked": "./queue?name=mail&state=parked", "": "./", "plans": "./plans",
 		"//evil.example": "./", "https://evil.example/queue": "./", "queue?name=a%0d%0ab": "./queue?name=a%0D%0Ab", "enter": "./", "queue?name=mail&x=y": "./queue?name=mail"} {

@@ -47,7 +47,7 @@ func (h *Handler) gauges(ctx context.Context) ([]byte, error) {
 		{"parley_leased_groups", "Groups held by lease.", func(q queueRow) float64 { return float64(q.Leased) }},
 		{"parley_deferred_groups", "Groups that are put off.", func(q queueRow) float64 { return float64(q.Deferred) }},
 		{"parley_parked_groups", "Groups that wait for an operator.", func(q queueRow) float64 { return float64(q.Parked) }},
-		{"parley_dead_letters", "Dead letters, among the newest 100 of all queues.", func(q queueRow) float64 { return float64(dead[q.ID]) }},
+		{"parley_dead_letters", "Dead letters, among the newest 100 of all queues.", func(q queueRow) float64 { return float64(dead[q.Name]) }},
 		{"parley_readers", "Handlers that live workers may run at once.", func(q queueRow) float64 { return float64(q.Readers) }},
 		{"parley_groups_in_hand", "Groups that live workers have in hand, or had last.", func(q queueRow) float64 { return float64(q.InHand) }},
 		{"parley_disabled", "1 if the queue is disabled.", func(q queueRow) float64 { return float64(number01(q.Disabled)) }},

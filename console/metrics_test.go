@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/consoletest"
 )
 
 func TestMetrics(t *testing.T) {
 	b := open(t, "sqlite")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	const odd = "a\"b\\c\nd"
 	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: odd}}}); err != nil {
 		t.Fatal(err)

@@ -74,23 +74,21 @@ func (h *Handler) readWorkers(ctx context.Context, _ url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[int64]string)
 	d := &workersData{}
 	for _, q := range queues {
-		names[q.ID] = q.Name
 		if q.Readers == 0 && q.Depth > 0 {
 			d.Unserved = append(d.Unserved, q)
 		}
 	}
-	d.Processes = processes(list, names)
+	d.Processes = processes(list)
 	return d, nil
 }
 
 // processes puts the records of readers together by worker and queue, and these by process.
-func processes(list []parley.WorkerStatus, names map[int64]string) (all []process) {
+func processes(list []parley.WorkerStatus) (all []process) {
 	type key struct {
 		worker parley.ID
-		queue  int64
+		queue  string
 	}
 	rows := make(map[key]*workerRow)
 	owners := make(map[key]string)
@@ -98,7 +96,7 @@ func processes(list []parley.WorkerStatus, names map[int64]string) (all []proces
 		k := key{w.Worker, w.Queue}
 		row := rows[k]
 		if row == nil {
-			row = &workerRow{Worker: w.Worker, Queue: names[w.Queue], Signed: w.Since, Dead: -w.Left}
+			row = &workerRow{Worker: w.Worker, Queue: w.Queue, Signed: w.Since, Dead: -w.Left}
 			rows[k], owners[k] = row, w.Owner
 		}
 		row.Readers = max(row.Readers, w.Readers)

@@ -134,7 +134,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 		list := make([]queueRow, len(queues))
 		for i, q := range queues {
 			row := queueRow{QueueStatus: q, Samples: kept[q.ID], Waited: h.waits.of(q.Name, now)}
-			row.Readers, row.InHand = readers(workers, q.ID)
+			row.Readers, row.InHand = readers(workers, q.Name)
 			if n := len(row.Samples); n > 1 {
 				from := row.Samples[max(0, n-5)] // over some samples, so that it is calm
 				row.Known, row.Change = true, float64(q.Depth-from.depth)/now.Sub(from.at).Seconds()
@@ -146,7 +146,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 }
 
 // readers sums up the live workers of a queue.
-func readers(workers []parley.WorkerStatus, queue int64) (readers, inHand int) {
+func readers(workers []parley.WorkerStatus, queue string) (readers, inHand int) {
 	highest := make(map[parley.ID]int)
 	for _, w := range workers {
 		if w.Queue == queue && w.Left > 0 {
@@ -188,13 +188,13 @@ type overviewData struct {
 const deadSeen = 100
 
 // deadCount counts dead letters, up to deadSeen, by queue.
-func (h *Handler) deadCount(ctx context.Context) (map[int64]int, error) {
-	return cached(ctx, &h.cache, "dead", stale, func() (map[int64]int, error) {
+func (h *Handler) deadCount(ctx context.Context) (map[string]int, error) {
+	return cached(ctx, &h.cache, "dead", stale, func() (map[string]int, error) {
 		dead, err := h.b.Admin().DeadLetters(ctx, "", parley.Place{}, deadSeen)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
 		}
-		count := make(map[int64]int)
+		count := make(map[string]int)
 		for _, d := range dead {
 			count[d.Queue]++
 		}
@@ -222,8 +222,8 @@ func (h *Handler) readOverview(ctx context.Context, _ url.Values) (any, error) {
 			o.Oldest, o.OldestIn = q.Oldest, q.Name
 		}
 		change, known = change+q.Change, known || q.Known
-		o.Dead += dead[q.ID]
-		o.Notices = append(o.Notices, q.notices(dead[q.ID])...)
+		o.Dead += dead[q.Name]
+		o.Notices = append(o.Notices, q.notices(dead[q.Name])...)
 	}
 	o.DeadLimit = o.Dead >= deadSeen
 	o.Change = queueRow{Change: change, Known: known}.Rate()
@@ -241,7 +241,7 @@ func (q queueRow) notices(dead int) (list []notice) {
 		add(true, "queue", "name", "Queue %s is disabled: nothing is received from it", q.Name)
 	}
 	if q.Depth > 0 && q.Readers == 0 && !q.Disabled {
-		add(true, "why", "what", "No worker serves queue %s, where %s messages wait", q.Name, number(q.Depth))
+		add(true, "why", "what", "No worker serves queue %s, where %s %s", q.Name, plural(q.Depth, "message"), waitOrWaits(q.Depth))
 	}
 	if q.Parked > 0 {
 		add(true, "parked", "queue", "%s in %s %s parked", plural(q.Parked, "group"), q.Name, are(q.Parked))

@@ -257,6 +257,8 @@ func explained(err error) *trouble {
 		t.Status = http.StatusBadRequest
 	case errors.Is(err, parley.ErrUnknownQueue), errors.Is(err, phases.ErrNoPlan), errors.Is(err, errNotThere):
 		t.Status = http.StatusNotFound
+	case errors.Is(err, errMoved), errors.Is(err, parley.ErrGroupBusy):
+		t.Status = http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		t.Status, t.Hint = http.StatusServiceUnavailable, "The database did not answer in time. The page tries again; a narrower filter reads less."
 	case errors.Is(err, errors.ErrUnsupported):

@@ -309,7 +309,7 @@ type conversationsData struct {
 	Next  string // the id behind which the next page begins
 }
 
-// conversationPair is both sides of a conversation, or the one that there is.
+// conversationPair is both sides of a conversation, or the side that is left.
 type conversationPair struct {
 	ID    parley.ID
 	Sides []side
@@ -405,7 +405,7 @@ func (h *Handler) readConversation(ctx context.Context, q url.Values) (any, erro
 		for _, r := range kept[max(0, len(kept)-messagesShown):] {
 			m := r.Message
 			k.Messages = append(k.Messages, message{ID: m.ID, Type: m.Type, Seq: m.Seq, Bytes: len(m.Body), Sent: r.Sent,
-				Headers: backend.DecodeHeaders(m.Headers), Body: h.redacted(s.QueueName, m.Type, m.Body), Enqueued: m.Enqueued})
+				Headers: m.Headers, Body: h.redacted(s.QueueName, m.Type, m.Body), Enqueued: m.Enqueued})
 		}
 		d.Kept = append(d.Kept, k)
 	}

@@ -13,23 +13,15 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/consoletest"
 	"github.com/parleymq/parley/internal/slow"
 )
-
-// empty says what each view shows of an empty store.
-var empty = map[string]string{
-	"/": "No queue is defined yet", "/conversations": "No conversation is open", "/parked": "No group is parked", "/dead": "There are no dead letters",
-	"/plans": "There is no plan", "/recurring": "There is no recurring job", "/locks": "No application lock is held", "/workers": "No worker runs",
-	"/catalog": "Nothing is defined yet", "/doctor": "Nothing stands in the way", "/why": "Give the id of", "/search": "Give an id",
-	"/search?q=x": "Nothing was found", "/locks?prefix=x": "No lock has this prefix", "/parked?reason=x": "No blocked group fits", "/dead?type=x": "No dead letter fits",
-	"/conversations?after=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": "There are no later conversations", "/why?what=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": "nothing with this id waits",
-}
 
 func TestEmptyStore(t *testing.T) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
 			s := serve(t, open(t, store), nil)
-			for path, want := range empty {
+			for path, want := range consoletest.Empty {
 				if text := s.page(path); !strings.Contains(text, want) {
 					t.Errorf("%s does not say %q:\n%s", path, want, mainOf(text))
 				}
@@ -45,57 +37,13 @@ func mainOf(text string) string {
 	return text
 }
 
-// pagesOf are all pages about what fill has made, with some texts that each must have.
-func pagesOf(f filled, say texts) map[string][]string {
-	q := func(view string, params ...string) string {
-		v := url.Values{}
-		for i := 0; i < len(params); i += 2 {
-			v.Set(params[i], params[i+1])
-		}
-		return "/" + view + "?" + v.Encode()
-	}
-	orders, mail := say("orders"), say("mail")
-	return map[string][]string{
-		"/":                      {orders, mail, "1 group in " + mail + " is parked", "1 dead letter of " + mail, "is disabled"},
-		q("queue", "name", mail): {say("customer-7"), "promoted 100", "parked", "put off for another", say("no such address")},
-		q("queue", "name", mail, "state", "held"):                       {"No group is held"},
-		q("queue", "name", mail, "state", "parked"):                     {say("customer") + "0"},
-		q("queue", "name", orders):                                      {"held by shop-1/4711", "lease ends in"},
-		q("group", "queue", mail, "id", f.parked.String()):              {say("no such address"), "Look at the first 50"},
-		q("group", "queue", mail, "id", f.parked.String(), "peek", "1"): {say("Welcome"), "Bodies are not shown", say("no such address")},
-		q("group", "queue", mail, "id", f.keyed.String(), "peek", "1"):  {say("Welcome"), say("customer-7")},
-		q("group", "queue", orders, "id", f.held.String(), "peek", "1"): {"A receiver holds the group now", say("Shop")},
-		"/conversations": {say("Shop"), say("Billing"), say("Orders"), "conversing"},
-		q("conversation", "id", f.handle.String()):              {say("Shop"), say("Billing"), say("Orders"), "initiator", "target"},
-		q("conversation", "id", f.handle.String(), "kept", "1"): {say("Order"), say("trace"), say("abc"), "sent"},
-		"/parked": {say("customer") + "0", say("customer") + "2", say("no such address")},
-		q("parked", "queue", mail, "state", "deferred"): {say("customer") + "2"},
-		"/dead": {say("gone for good"), say("Welcome"), f.dead.String()},
-		q("dead", "type", say("Welcome"), "reason", "GONE"): {f.dead.String()},
-		"/plans":                            {say("nightly"), "halted", say("the month's end"), say("the disk is full")},
-		q("plan", "name", say("nightly")):   {"Phase 100", "Phase 200", "the plan is halted", say("extract"), say("report"), say("the disk is full"), "<svg"},
-		"/recurring":                        {"digest", "0 7 * * * Europe/Berlin", "up to 1 min later", say("Welcome")},
-		"/locks":                            {say("stock/7"), say("ann"), say("bob"), "waits: Shared", "Exclusive"},
-		"/workers":                          {"messages wait in " + mail},
-		"/catalog":                          {say("Order"), say("Orders"), say("Billing"), "to level 50", say("important")},
-		"/doctor":                           {"group.parked", "queue.disabled", "plan.halted"},
-		q("why", "what", f.parked.String()): {"group.parked", say("no such address")},
-		q("why", "what", f.task.String()):   {"task.over"},
-		q("why", "what", f.dead.String()):   {"message.dead", say("gone for good")},
-		q("search", "q", f.handle.String()): {"conversation?id=", "Why is it stuck?"},
-		q("search", "q", f.dead.String()):   {"dead letter"},
-		q("search", "q", say("customer-7")): {"key"},
-		q("search", "q", "nightly"):         {say("nightly")},
-	}
-}
-
 func TestFilledStore(t *testing.T) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
 			b := open(t, store)
-			f := fill(t, b, plainTexts)
+			f := consoletest.Fill(t, b, consoletest.Plain)
 			s := serve(t, b, nil)
-			for path, wants := range pagesOf(f, plainTexts) {
+			for path, wants := range consoletest.Pages(f, consoletest.Plain) {
 				text := mainOf(s.page(path))
 				for _, want := range wants {
 					if !strings.Contains(strings.ReplaceAll(text, "&#39;", "'"), want) {
@@ -116,16 +64,16 @@ func TestFilledStore(t *testing.T) {
 // TestBodies: bodies come by Redact alone.
 func TestBodies(t *testing.T) {
 	b := open(t, "memory")
-	f := fill(t, b, plainTexts)
+	f := consoletest.Fill(t, b, consoletest.Plain)
 	s := serve(t, b, &console.Options{Redact: func(queue, typ string, body []byte) string {
 		return fmt.Sprintf("%s/%s/%s", queue, typ, strings.ReplaceAll(string(body), "secret", "******"))
 	}})
-	for _, path := range []string{"/dead", fmt.Sprintf("/group?queue=mail&id=%s&peek=1", f.parked)} {
+	for _, path := range []string{"/dead", fmt.Sprintf("/group?queue=mail&id=%s&peek=1", f.Parked)} {
 		if text := s.page(path); !strings.Contains(text, "mail/Welcome/****** body") || strings.Contains(text, "secret") {
 			t.Errorf("%s:\n%s", path, mainOf(text))
 		}
 	}
-	if text := s.page(fmt.Sprintf("/conversation?id=%s&kept=1", f.handle)); !strings.Contains(text, "/Order/{") {
+	if text := s.page(fmt.Sprintf("/conversation?id=%s&kept=1", f.Handle)); !strings.Contains(text, "/Order/{") {
 		t.Errorf("kept copies:\n%s", mainOf(text))
 	}
 }
@@ -133,7 +81,7 @@ func TestBodies(t *testing.T) {
 // TestRedactPanics: what is wrong with Redact ends no page, and no program whose pages are open.
 func TestRedactPanics(t *testing.T) {
 	b := open(t, "memory")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	s := serve(t, b, &console.Options{Interval: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Redact: func(string, string, []byte) string { panic("no") }})
 	events, _ := s.listen("/stream?view=dead")
@@ -145,7 +93,7 @@ func TestRedactPanics(t *testing.T) {
 // TestLinks follows all links of all pages, from below a path that only a proxy knows.
 func TestLinks(t *testing.T) {
 	b := open(t, "sqlite")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	h, err := console.New(b, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +133,7 @@ func TestLinks(t *testing.T) {
 // TestWrongInput: parameters that make no sense are answered, not obeyed.
 func TestWrongInput(t *testing.T) {
 	b := open(t, "memory")
-	fill(t, b, plainTexts)
+	consoletest.Fill(t, b, consoletest.Plain)
 	s := serve(t, b, nil)
 	for path, want := range map[string]int{
 		"/queue": 404, "/queue?name=none": 404, "/queue?name=mail&from=-1": 400, "/queue?name=mail&from=x": 400, "/queue?name=mail&after=x": 400,

@@ -199,7 +199,7 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 		return err
 	}
 	for i, x := range dead {
-		if x.Message.ID != id && x.Message.Group != id && x.Message.Handle != id {
+		if x.Message.ID != id && x.Message.Group != id && x.Message.Conversation != id {
 			continue
 		}
 		after := ""

@@ -22,7 +22,7 @@ func (d *diagnosis) queue(q parley.QueueStatus) {
 	alive, dead := 0, deadWorkers{}
 	for _, w := range d.workers {
 		switch {
-		case w.Queue != q.ID:
+		case w.Queue != q.Name:
 		case w.Left < 0:
 			dead.add(w)
 		default:
@@ -253,7 +253,7 @@ func (d *diagnosis) free(ctx context.Context, g parley.GroupStatus, q parley.Que
 	}
 	var who []string
 	for _, w := range d.workers {
-		if w.Queue == q.ID && w.Left >= 0 && len(w.InHand) > 0 && !slices.Contains(who, w.Owner) {
+		if w.Queue == q.Name && w.Left >= 0 && len(w.InHand) > 0 && !slices.Contains(who, w.Owner) {
 			who = append(who, w.Owner)
 		}
 	}

@@ -88,7 +88,7 @@ func BrokerOptions(v parley.Options) Option { return func(o *options) { o.broker
 // poison. MaxReaders is 1 unless it is set.
 func WorkerOptions(v parley.WorkerOptions) Option { return func(o *options) { o.worker = v } }
 
-// DrainLimit is how many messages Drain handles before it takes a handler for one that never ends. Default 1000.
+// DrainLimit is how many messages Drain handles before it ends the test. Default 1000.
 func DrainLimit(messages int) Option { return func(o *options) { o.limit = messages } }
 
 // New makes a kit, which ends with the test.

@@ -424,7 +424,7 @@ func TestFaults(t *testing.T) {
 		is(t, r, parleytest.NotCommitted, true, 1)
 		kit.AssertPosted("mail", parleytest.Value(Receipts, Receipt{Order: "7"}))
 		if n := len(kit.Posted("orders")); n != 1 {
-			t.Errorf("%d orders wait, want the one that failed to send", n)
+			t.Errorf("%d orders wait, want only the order whose mail failed", n)
 		}
 
 		seen := error(nil)
@@ -486,7 +486,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%d messages, want 20 orders and 20 receipts", n)
 		}
 		if all := kit.Posted("orders"); len(all) != 1 || all[0].State != "delayed" {
-			t.Errorf("there are %v, want the one that is delayed", all)
+			t.Errorf("there are %v, want only the delayed order", all)
 		}
 		if n := kit.Drain(t.Context(), mux, "orders", "mail"); n != 0 {
 			t.Errorf("%d messages of empty queues", n)

@@ -70,7 +70,7 @@ func (k *Kit) put(m *parley.Message) place {
 	}
 	if m.Attempt > 1 || m.LastError != "" {
 		err = k.Broker.InTx(k.own, func(tx *parley.Tx) error { return k.fail(tx, m, p) })
-		k.must("make a message one that has failed", err)
+		k.must("give a message its earlier failures", err)
 	}
 	return p
 }

@@ -67,6 +67,9 @@ func TestPoolClosed(t *testing.T) {
 // TestPoolWithDeafHandlers: a handler that does not look at its context keeps neither Run nor
 // Close from returning, its task is another pool's at once, and it can commit nothing more.
 func TestPoolWithDeafHandlers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for handlers that do not end")
+	}
 	ctx := t.Context()
 	for _, how := range []string{"stopped", "closed"} {
 		b, cleanup := open()

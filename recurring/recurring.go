@@ -53,8 +53,8 @@ type Job struct {
 	// Name is the job's name, of 1 to 100 characters.
 	Name string
 
-	// Revision counts the definitions of the job. A program that defines a lower one than the stored one changes
-	// nothing, and one that defines the same with other contents gets ErrRevision. Zero means 1.
+	// Revision counts the definitions of the job. A definition of a lower revision than the stored one changes
+	// nothing. A different definition of the same revision gets ErrRevision. Zero means 1.
 	Revision int64
 
 	Queue string // where messages are posted

@@ -16,8 +16,8 @@ import (
 const (
 	// atOnce is how many due times of a job are dealt with in one transaction.
 	atOnce = 100
-	// patience is how long posting for a job may take, so that another transaction in its way, such as one that
-	// acknowledges the previous message and stays open, does not stop the other jobs.
+	// patience is how long posting for a job may take. A transaction in its way, such as an open
+	// acknowledgement of the previous message, must not stop the other jobs.
 	patience = 10 * time.Second
 )
 

@@ -201,8 +201,8 @@ func until(t times, first, last time.Time) (list []time.Time) {
 	}
 }
 
-// outstanding returns the due times of a job that is claimed for which messages are to be posted now, and the first
-// one that is to be dealt with after that.
+// outstanding returns the due times of a claimed job for which messages are to be posted now, and the due time that
+// comes next.
 func outstanding(j Status, t times) (list []time.Time, next time.Time) {
 	now := j.Now.Add(-jitter(j))
 	if now.Before(j.Due) {

@@ -110,8 +110,8 @@ func newStore(ctx context.Context) *Store {
 	return New(nil)
 }
 
-// open opens what a name tells: memory: is a store of its own, memory:name one that all
-// handles of that name share, until the last of them closes.
+// open opens the store of a name. memory: is a private store. All handles of memory:name
+// share one store until the last of them closes.
 func open(ctx context.Context, dsn string) (*Handle, error) {
 	name := strings.TrimPrefix(dsn, "memory:")
 	if strings.ContainsAny(name, "?/") {

@@ -130,8 +130,8 @@ func (l *applocks) run(ctx context.Context, text, name string, args ...any) (cod
 	return code, err
 }
 
-// gone makes the error of a session's connection that is no more one that says so:
-// whatever the server has not said itself, it can no longer be asked about.
+// gone returns ErrFenced for an error of a session whose connection is lost: an error that
+// the server has not sent itself. The server can no longer be asked about the locks.
 func gone(err error) error {
 	if number(err) == 0 || errors.Is(classify(err), backend.ErrConnection) {
 		return sqlstore.Classified(backend.ErrFenced, err)

@@ -27,8 +27,8 @@ func (c candidate) promoted() bool { return c.what < 2 }
 // place is where it stands in its order.
 func (c candidate) place() int64 { return sqlstore.Place(c.priority, c.since) }
 
-// claim is a walk that locks nothing, one statement that locks what ranks first, and
-// one that reads its messages. It looks at the head of the orders only, and farther
+// claim is a walk that locks nothing, a statement that locks what ranks first, and a
+// statement that reads its messages. It looks at the head of the orders only, and farther
 // back, page by page, if all of that is in flight.
 func (s *server) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
 	if !r.Group.IsZero() || !r.Handle.IsZero() {

@@ -34,7 +34,7 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, o mssql.Options) {
 		return func(ctx context.Context) (backend.Backend, error) { return mssql.Open(ctx, dsn, &o) }
 	}
 	conformance.RunMatching(t, conformance.Store{
-		Process: dsn, Disposable: true, Open: at(dsn), Fresh: at(fresh),
+		Process: dsn, Disposable: true, Lose: conformance.LoseBySQL("SET XACT_ABORT ON; THROW 51000, N'lost', 1"), Open: at(dsn), Fresh: at(fresh),
 		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
 			o := o
 			o.MaxConns = conns

@@ -18,7 +18,7 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 //
 // READPAST: "not read rows that are locked by other transactions". It skips
 // only what is locked in a mode that is incompatible with the one asked for: a
-// reader does not skip a group that is claimed (U), only one that is changed (X).
+// reader skips a group that is changed (X), but not a group that is claimed (U).
 // It skips row locks, but waits for page locks: these are off. It "can only be
 // specified in transactions operating at the READ COMMITTED or REPEATABLE READ
 // isolation levels", hence ErrIsolation.

@@ -7,7 +7,7 @@ import (
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
 
-// TestGolden holds the statements against testdata/statements.txt, see [backendtest.Golden].
+// TestGolden compares the statements with testdata/sql, see [backendtest.Golden].
 func TestGolden(t *testing.T) {
 	db, err := sql.Open("sqlserver", "sqlserver://nowhere")
 	if err != nil {

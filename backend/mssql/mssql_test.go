@@ -20,7 +20,7 @@ func address(t testing.TB) string {
 	return backendtest.Server(t, "mssql", "PARLEY_TEST_MSSQL", "the sqlserver:// URL of a SQL Server for tests")
 }
 
-// prefix returns one that is the test's own.
+// prefix returns a prefix for the tables of one test.
 func prefix(testing.TB) string { return backendtest.Name() + "_" }
 
 // connect opens a pool as an application would.

@@ -92,7 +92,7 @@ func TestRowsOfSilentSessions(t *testing.T) {
 var several = regexp.MustCompile(`;|\bIF\b|\bBEGIN\b`)
 
 // TestStatementsCount: @@ROWCOUNT is that of the last statement, which may be a SET or an IF.
-// One that consists of several and returns no rows sets @rows, or its number is not used.
+// A text of several statements that returns no rows sets @rows, or its number is not used.
 func TestStatementsCount(t *testing.T) {
 	unused := map[string]bool{"FailurePut": true, "PromotionPut": true, "TimerPut": true, "Append": true}
 	all := allStatements(t)

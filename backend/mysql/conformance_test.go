@@ -29,6 +29,7 @@ func checked(t *testing.T, server string) conformance.Store {
 	return conformance.Store{
 		Process:    dsn,
 		Disposable: true,
+		Lose:       conformance.LoseBySQL("KILL CONNECTION_ID()"),
 		Open:       func(ctx context.Context) (backend.Backend, error) { return mysql.Open(ctx, dsn, nil) },
 		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
 			return mysql.Open(ctx, dsn, &mysql.Options{MaxConns: conns})

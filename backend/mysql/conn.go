@@ -186,7 +186,7 @@ func (p *pool) guarded(ctx context.Context, s *session, work func(context.Contex
 // then, as if it had found nothing.
 var errInterrupted = errors.New("interrupted")
 
-// query is guarded for a query. One that was interrupted has not happened.
+// query is guarded for a query. An interrupted query has not happened.
 func (p *pool) query(ctx context.Context, s *session, run func(context.Context) (*sql.Rows, error)) (rows *sql.Rows, err error) {
 	err = p.guarded(ctx, s, func(ctx context.Context) error {
 		var err error
@@ -202,7 +202,7 @@ func (p *pool) query(ctx context.Context, s *session, run func(context.Context) 
 	return rows, err
 }
 
-// change is guarded for a change. One that was interrupted may have happened.
+// change is guarded for a change. An interrupted change may have happened.
 func (p *pool) change(ctx context.Context, s *session, run func(context.Context) (sql.Result, error)) (res sql.Result, err error) {
 	var failed error
 	err = p.guarded(ctx, s, func(ctx context.Context) error {

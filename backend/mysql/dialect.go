@@ -108,7 +108,7 @@ func lookups(text string) string {
 type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt
-	NewKeys, NewKey                                    *sqlstore.Stmt
+	NewKeys, NewKeysFree, NewKey                       *sqlstore.Stmt
 	BeginState, NewEndpoints, NewDialogs               *sqlstore.Stmt
 	Head, Promoted, Walk, Posts, PostsOnly, Flow       *sqlstore.Stmt
 	ReadyAfter, PostAfter                              *sqlstore.Stmt

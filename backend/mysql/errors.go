@@ -84,6 +84,10 @@ func classify(err error) error {
 	return nil
 }
 
+// wouldWait reports whether a statement that does not wait has met a lock. MariaDB says that as it says that a wait
+// has been too long.
+func wouldWait(err error) bool { return number(err) == 3572 || number(err) == 1205 }
+
 // endsTransaction reports whether an error may have ended the transaction, so
 // that a further statement would be one by itself. After a lock wait InnoDB
 // rolls back the transaction only with innodb_rollback_on_timeout; it is given

@@ -9,9 +9,9 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// timeouts returns the session's limits for transactions, in seconds: what MariaDB has
-// for idle ones, and the time that a connection may be idle at all, which both servers
-// apply to one that is inside a transaction, too.
+// timeouts returns the session's limits for transactions, in seconds: MariaDB's for idle
+// transactions, and the time that a connection may be idle. Both servers apply the latter
+// inside a transaction, too.
 func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
 	conn, _, err := p.conn(ctx)
 	if err != nil {

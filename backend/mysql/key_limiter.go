@@ -10,8 +10,8 @@ import (
 
 // A keyInsertLimiter lets one transaction of a pool at a time insert a key. Of two that wait
 // in their INSERTs for a third one InnoDB makes a deadlock when that one rolls back:
-// each then has a shared lock on the gap that the other wants to insert into. It is
-// no lock that anything depends on, and is had for one statement.
+// each then has a shared lock on the gap that the other wants to insert into. The turn is
+// no lock that anything depends on, and lasts for one statement.
 type keyInsertLimiter struct {
 	mu   sync.Mutex
 	busy map[sqlstore.Key]chan struct{} // closed when it is free
@@ -29,7 +29,7 @@ func (g *keyInsertLimiter) enter(ctx context.Context, key sqlstore.Key) (leave f
 	for {
 		other := g.take(key, mine)
 		if other == nil {
-			return func() { g.leave(key, mine) }
+			return func() { g.leave(mine, key) }
 		}
 		select {
 		case <-other:
@@ -39,6 +39,18 @@ func (g *keyInsertLimiter) enter(ctx context.Context, key sqlstore.Key) (leave f
 			return func() {}
 		}
 	}
+}
+
+// enterAll marks the keys if no other transaction inserts one of them, and returns how to let others.
+func (g *keyInsertLimiter) enterAll(keys []sqlstore.Key) (leave func(), ok bool) {
+	mine := make(chan struct{})
+	for i, k := range keys {
+		if g.take(k, mine) != nil {
+			g.leave(mine, keys[:i]...)
+			return nil, false
+		}
+	}
+	return func() { g.leave(mine, keys...) }, true
 }
 
 // take marks the key, or returns who has it.
@@ -54,9 +66,11 @@ func (g *keyInsertLimiter) take(key sqlstore.Key, mine chan struct{}) (other cha
 	return other
 }
 
-func (g *keyInsertLimiter) leave(key sqlstore.Key, mine chan struct{}) {
+func (g *keyInsertLimiter) leave(mine chan struct{}, keys ...sqlstore.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.busy, key)
+	for _, key := range keys {
+		delete(g.busy, key)
+	}
 	close(mine)
 }

@@ -209,8 +209,8 @@ func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID
 }
 
 // keyStreams locks the streams of keys, in two statements, after it has made those keys that
-// are new. A transaction that waits for a key in another's hands has no guard yet, and one
-// that has a guard waits for guards alone: a savepoint would give no lock back.
+// are new. A transaction that waits for a key in another's hands has no guard yet. With a
+// guard it waits for guards alone: a savepoint would give no lock back.
 func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
 	found, err := p.findKeys(ctx, tx, keys)
 	if err != nil {
@@ -306,24 +306,71 @@ func (p *pool) newKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key
 	return made, others, err
 }
 
+// newKeys is how many new keys one statement inserts: the server takes longer for each of a long UNION.
+const newKeys = 100
+
 // insertKeys returns how many of the keys were new.
 func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, err error) {
-	if len(keys) > 1 { // with several, who wants one of them would wait at the gate for another
-		for some := range slices.Chunk(rows, 500) {
-			n, err := tx.Exec(ctx, p.hot.NewKeys, some)
-			if err != nil {
-				return inserted, err
-			}
-			inserted += n
+	for len(keys) > 0 {
+		n := min(len(keys), newKeys)
+		made, err := p.insertSome(ctx, tx, keys[:n], rows[:n])
+		if err != nil {
+			return inserted, err
 		}
-		return inserted, nil
+		inserted += made
+		keys, rows = keys[n:], rows[n:]
 	}
-	defer p.newKeyTurns.enter(ctx, keys[0])()
+	return inserted, nil
+}
+
+// insertSome inserts keys together if no other transaction has one of them, and else one by one: in
+// their order, and so that it waits for each of them without a lock on the next.
+func (p *pool) insertSome(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, err error) {
 	if tx.Joined() {
+		if len(keys) == 1 { // with several, who wants one of them would wait in turn for another
+			defer p.newKeyTurns.enter(ctx, keys[0])()
+		}
 		return tx.Exec(ctx, p.hot.NewKeys, rows)
 	}
-	k, id := keys[0], rows[0][2]
-	return tx.Exec(ctx, p.hot.NewKey, k.Queue, k.Name, id, k.Queue, k.Name)
+	if len(keys) > 1 {
+		if n, done, err := p.insertFree(ctx, tx, keys, rows); done || err != nil {
+			return n, err
+		}
+	}
+	for i, k := range keys {
+		n, err := p.insertOne(ctx, tx, k, rows[i])
+		if err != nil {
+			return inserted, err
+		}
+		inserted += n
+	}
+	return inserted, nil
+}
+
+func (p *pool) insertOne(ctx context.Context, tx *sqlstore.Tx, k sqlstore.Key, row []any) (int64, error) {
+	defer p.newKeyTurns.enter(ctx, k)()
+	return tx.Exec(ctx, p.hot.NewKey, row[0], row[1], row[2], k.Queue, k.Name)
+}
+
+// insertFree inserts keys unless another transaction has one of them, which it finds out without waiting.
+func (p *pool) insertFree(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, done bool, err error) {
+	if s := p.server.Load(); s == nil || s.endsLate {
+		return 0, false, nil
+	}
+	leave, ok := p.newKeyTurns.enterAll(keys)
+	if !ok {
+		return 0, false, nil
+	}
+	defer leave()
+	there := either{columns: []string{"x.queue_id", "x.name"}}
+	for _, k := range keys {
+		there.rows = append(there.rows, []any{k.Queue, k.Name})
+	}
+	inserted, err = tx.Exec(ctx, p.hot.NewKeysFree, table{columns: []string{"queue_id", "name", "stream_id"}, rows: rows}, there)
+	if wouldWait(err) {
+		return 0, false, nil
+	}
+	return inserted, true, err
 }
 
 // keyStream is the kind of a key's stream.

@@ -31,7 +31,7 @@ func TestJoinedSender(t *testing.T) {
 		s.joined(own, log.Key(key), "4", func() { s.sent(other, far.Key(key), "3") })
 
 		// Another process renews the dialog. A transaction that has read before cannot
-		// see the one that came in its place; one that begins now does.
+		// see the new dialog; a transaction that begins now does.
 		s.refused(own, log.Key(key), "the next dialog of others", func() {
 			s.sent(other, last.Key(key), "5")
 			s.sent(other, far.Key(key), "6")

@@ -55,7 +55,7 @@ func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]st
 		}
 	}
 	v, err := variables(ctx, c, "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
-		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "wsrep_on")
+		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on")
 	if err == nil {
 		names := slices.Sorted(maps.Keys(v))
 		p.has.Store(&names)

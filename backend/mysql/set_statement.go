@@ -51,11 +51,12 @@ type server struct {
 	snapshots bool // it knows innodb_snapshot_isolation
 	packet    int  // max_allowed_packet
 	cluster   bool // it is a node of a Galera cluster
+	endsLate  bool // innodb_rollback_on_timeout: a lock that is not had ends the transaction
 }
 
 // serverOf reads it from variables of a session.
 func serverOf(v map[string]string) *server {
 	_, known := v["innodb_snapshot_isolation"]
 	packet, _ := strconv.Atoi(v["max_allowed_packet"])
-	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"])}
+	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), endsLate: on(v["innodb_rollback_on_timeout"])}
 }

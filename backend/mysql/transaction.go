@@ -36,8 +36,8 @@ type transaction struct {
 	s    *session
 	lastID
 
-	// ending keeps the end, which may come from Close, apart from statements: one
-	// that fell behind it would be carried out by itself.
+	// ending keeps the end, which may come from Close, apart from statements: a
+	// statement after the end would be carried out by itself.
 	ending sync.RWMutex
 	reads  sqlstore.Reads // what the application's statements depend on
 
@@ -139,7 +139,9 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 	}
 	res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
 		res, err := t.conn.ExecContext(ctx, text, args...)
-		t.saw(err)
+		if q != t.p.hot.NewKeysFree || !wouldWait(err) {
+			t.saw(err)
+		}
 		return res, err
 	})
 	t.take(res)

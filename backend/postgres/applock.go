@@ -217,8 +217,8 @@ func (k *keys) run(ctx context.Context, text, name string) (ok bool, err error) 
 	return ok, gone(err)
 }
 
-// gone makes the error of a session's connection that is no more one that says so:
-// whatever the server has not said itself, it can no longer be asked about.
+// gone returns ErrFenced for an error of a session whose connection is lost: an error that
+// the server has not sent itself. The server can no longer be asked about the locks.
 func gone(err error) error {
 	if err != nil && (sqlState(err) == "" || classify(err) == backend.ErrConnection) {
 		return sqlstore.Classified(backend.ErrFenced, err)

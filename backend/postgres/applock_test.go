@@ -165,8 +165,8 @@ func TestNativeWithoutRows(t *testing.T) {
 	}
 }
 
-// TestNativeTest has some ask whether they could have a lock in a mode that another
-// takes and releases in one that is not compatible: they are not in its way.
+// TestNativeTest: sessions ask whether they could have a lock, while another session takes
+// and releases it in an incompatible mode. They are not in its way.
 func TestNativeTest(t *testing.T) {
 	f := nativeLocks(t)
 	a := f.session(time.Hour)

@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,7 +12,7 @@ import (
 )
 
 // TestCancelBesideMaintenance cancels a post that another transaction has locked for a moment,
-// as a maintenance job does, and one that stays locked.
+// as a maintenance job does, and a post that stays locked.
 func TestCancelBesideMaintenance(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "postgres", server(t))
@@ -44,5 +46,65 @@ func TestCancelBesideMaintenance(t *testing.T) {
 	time.AfterFunc(60*time.Millisecond, func() { job.Rollback() })
 	if err := cancel(); err != nil {
 		t.Errorf("not cancelled, though it was locked for a moment only: %v", err)
+	}
+}
+
+// fuse is a context that is cancelled when it has been looked at often enough.
+type fuse struct {
+	context.Context
+	left atomic.Int64
+	done chan struct{}
+}
+
+func (f *fuse) Done() <-chan struct{} {
+	if f.left.Add(-1) == 0 {
+		close(f.done)
+	}
+	return f.done
+}
+
+func (f *fuse) Err() error {
+	select {
+	case <-f.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// TestCancelledBeforeCommit cancels Receive around its last statement, which succeeds at times. lib/pq closes the
+// connection then, and the commit, which was never sent, must not pass for one whose outcome is unknown.
+func TestCancelledBeforeCommit(t *testing.T) {
+	db := connect(t, "postgres", server(t))
+	b, err := parley.New(t.Context(), open(t, db, postgres.Options{Schema: schema(t, db), Pooler: postgres.PoolerAlways}), &parley.Options{NoMaintenance: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	catalog := parley.Catalog{Queues: []parley.Queue{{Name: "q"}}, Services: []parley.Service{{Name: "S", Queue: "q", Contracts: []string{parley.DefaultContract}}}}
+	if err := b.Define(t.Context(), catalog); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := b.InTx(t.Context(), func(tx *parley.Tx) error {
+			c, err := tx.Begin(t.Context(), "S", "S", nil)
+			if err != nil {
+				return err
+			}
+			return c.Send(t.Context(), parley.DefaultType, nil)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for looks, cut := int64(1), true; cut; looks++ {
+			ctx := &fuse{Context: t.Context(), done: make(chan struct{})}
+			ctx.left.Store(looks)
+			d, err := b.Receive(ctx, "q", &parley.ReceiveOptions{Release: parley.BeforeWork})
+			if cut = err != nil; !cut {
+				err = d.Close()
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatalf("cancelled at look %d: %v", looks, err)
+			}
+		}
 	}
 }

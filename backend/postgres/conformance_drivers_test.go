@@ -76,6 +76,7 @@ func sharing(t *testing.T, driver, dsn string, o postgres.Options) conformance.S
 	return conformance.Store{
 		Process:    own,
 		Disposable: true,
+		Lose:       lose,
 		Open:       func(context.Context) (backend.Backend, error) { return open(own) },
 		Limit: func(_ context.Context, conns int) (backend.Backend, error) {
 			db := connect(t, driver, dsn)

@@ -75,6 +75,7 @@ func checked(t *testing.T, next func() postgres.Options) conformance.Store {
 	return conformance.Store{
 		Process:    dsn,
 		Disposable: true,
+		Lose:       lose,
 		Open:       func(ctx context.Context) (backend.Backend, error) { return open(ctx, dsn) },
 		Limit: func(ctx context.Context, conns int) (backend.Backend, error) {
 			o := next()
@@ -88,3 +89,6 @@ func checked(t *testing.T, next func() postgres.Options) conformance.Store {
 		}),
 	}
 }
+
+// lose has the server end a session in the middle of its transaction.
+var lose = conformance.LoseBySQL("SELECT pg_terminate_backend(pg_backend_pid())")

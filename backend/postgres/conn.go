@@ -272,10 +272,9 @@ func (d *direct) release() {
 	}
 }
 
-// plain runs a statement without having it compiled (jit): one that may read ten
-// thousand rows looks so costly that compiling it, which takes up to a second, is
-// thought to pay. Nor is a table read whole instead of an index: for each of many queues
-// that would be once too often.
+// plain runs a statement without compilation (jit). The planner takes a statement that may
+// read ten thousand rows for costly enough to compile, which takes up to a second. Nor is a
+// table read whole instead of an index: the statement runs for each of many queues.
 func (d *direct) plain(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	if d.tx == nil {
 		tx, cancel, err := d.p.beginTx(ctx, &sql.TxOptions{ReadOnly: true})

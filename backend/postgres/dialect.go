@@ -91,8 +91,8 @@ type hot struct {
 	Notify                                       *sqlstore.Stmt
 }
 
-// walks are a claim's first statement, by its limit: one that looks at the head of
-// the order, and one that walks far.
+// walks are the forms of a claim's first statement, by its limit: the near one looks at the
+// head of the order, the deep one walks far.
 type walks [2][len(limits)]*sqlstore.Stmt
 
 const near, deep = 0, 1

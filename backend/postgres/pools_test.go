@@ -9,8 +9,8 @@ import (
 	"github.com/parleymq/parley/internal/workertest"
 )
 
-// TestWorkersOnSmallPools: workers make progress on every pool of connections, also on
-// one that is smaller than database/sql knows.
+// TestWorkersOnSmallPools: workers make progress on every pool of connections, even if it
+// is smaller than database/sql knows.
 func TestWorkersOnSmallPools(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) backend.Backend{

@@ -161,7 +161,7 @@ func (t *transaction) there(ctx context.Context) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if err := t.there(ctx); err != nil {
+	if err := t.there(context.WithoutCancel(ctx)); err != nil {
 		t.Rollback(ctx)
 		return err
 	}
@@ -182,8 +182,7 @@ func (t *transaction) Rollback(context.Context) error {
 	return err
 }
 
-// lostCommit makes the error of a commit one that says so. A COMMIT in a failed
-// transaction rolls back.
+// lostCommit returns ErrSerialization for a COMMIT in a failed transaction, which rolls back.
 func lostCommit(err error) error {
 	if errors.Is(err, pq.ErrInFailedTransaction) {
 		return sqlstore.Classified(backend.ErrSerialization, err)

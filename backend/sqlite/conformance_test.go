@@ -29,6 +29,7 @@ func checked(t *testing.T) conformance.Store {
 	return conformance.Store{
 		Process:    dsn,
 		Disposable: true,
+		Lose:       conformance.LoseBySQL("INSERT OR ROLLBACK INTO parley_meta SELECT * FROM parley_meta"),
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			return sqlite.Open(ctx, dsn, nil)
 		},

@@ -93,8 +93,8 @@ func (f *file) open(ctx context.Context) error {
 	return nil
 }
 
-// look looks at the file for the first time. One that has no schema may be another
-// program's, or no database's at all, and is left as it is until Migrate is called.
+// look looks at the file for the first time. A file without the schema may be another
+// program's, or no database at all. It is left as it is until Migrate is called.
 func (f *file) look(ctx context.Context, db *sql.DB) error {
 	var one int
 	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)
@@ -141,6 +141,9 @@ func (f *file) learn(ctx context.Context) error {
 	if err := conn.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &f.path); err != nil {
 		return err
 	}
+	if err := f.ours(ctx, conn); err != nil {
+		return err
+	}
 	if f.path == "" {
 		return errors.New(`parley: sqlite: a database in memory cannot be shared with the application's handle: use a file, or sqlite.Open("sqlite::memory:")`)
 	}
@@ -157,6 +160,33 @@ func (f *file) learn(ctx context.Context) error {
 	}
 	if keys == 1 {
 		f.params.Add("_pragma", "foreign_keys(1)")
+	}
+	return nil
+}
+
+// copyOf tells one copy of SQLite from another one in the same process.
+const copyOf = "SELECT sqlite_source_id() || ' ' || group_concat(compile_options) FROM pragma_compile_options"
+
+// ours refuses a handle of another copy of SQLite than that of our connections, such as a copy linked by cgo.
+// POSIX gives a process one lock on a file: a connection that one copy closes takes away the locks of the other, and
+// the file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the same
+// application").
+func (f *file) ours(ctx context.Context, conn *sql.Conn) error {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var ours, users string
+	if err := db.QueryRowContext(ctx, copyOf).Scan(&ours); err != nil {
+		return err
+	}
+	if err := conn.QueryRowContext(ctx, copyOf).Scan(&users); err != nil {
+		return err
+	}
+	if ours != users {
+		return fmt.Errorf("parley: sqlite: the program's handle, of %T, has another copy of SQLite than Parley, and two copies "+
+			"damage a file that both open: open it with modernc.org/sqlite", f.user.Driver())
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestSetUp(t *testing.T) {
 	find("sqlite:"+file, nil, "store.error", "store") // queues cannot be counted without it
 }
 
-// TestOldConversation: one that neither side has ended.
+// TestOldConversation: an old conversation that neither side has ended.
 func TestOldConversation(t *testing.T) {
 	file := path(t)
 	b, err := parley.New(t.Context(), open(t, file), nil)

@@ -23,14 +23,14 @@
 //     that opened the transaction. Open a delivery's transaction last, and keep
 //     it short.
 //   - A transaction that is joined should have been begun with BEGIN IMMEDIATE
-//     (_txlock=immediate in the driver's data source name): one that reads first
-//     and then writes fails when another has written in between.
+//     (_txlock=immediate in the driver's data source name): a transaction that reads
+//     first and then writes fails when another one has written in between.
 //
 // # Set-up
 //
-// The database is put into WAL mode, in which readers and the writer do not wait
-// for each other, by Migrate, and whenever one that has Parley's tables is opened. One
-// that has not is left as it is. By default it is written with synchronous=NORMAL: "a
+// Migrate puts the database into WAL mode, in which readers and the writer do not wait
+// for each other, and so does opening a database with Parley's tables. A database without
+// them is left as it is. By default it is written with synchronous=NORMAL: "a
 // transaction committed in WAL mode with synchronous=NORMAL might roll back
 // following a power loss or system crash", though not when the program dies, and
 // the database stays consistent. Options.Synchronous "FULL" makes every commit
@@ -138,7 +138,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // driver modernc.org/sqlite. It learns the file's name from it and opens
 // connections of its own, with the same synchronous and foreign_keys settings,
 // when it is first used; db is not used otherwise and is not closed. A database
-// in memory, which has no name, cannot be shared in this way: use Open.
+// in memory, which has no name, cannot be shared in this way: use Open. A handle of another
+// driver, such as github.com/mattn/go-sqlite3, is refused, since two copies of SQLite in one
+// process damage a file.
 func New(db *sql.DB, o *Options) *Store {
 	return newStore(&file{user: db}, *cmp.Or(o, new(Options)), clock)
 }

@@ -45,6 +45,9 @@ func TestBackend(t *testing.T) {
 }
 
 func TestBackendInMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestBackend runs the same on a file")
+	}
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, ":memory:") })
 }

@@ -19,7 +19,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	return &transaction{f: f, born: ctx}, nil
 }
 
-// transaction is the one that may write. Its statements are short, and are not
+// transaction is the writing transaction. Its statements are short, and are not
 // given contexts that can end: "If the interrupted SQL operation is an INSERT,
 // UPDATE, or DELETE that is inside an explicit transaction, then the entire
 // transaction will be rolled back automatically" (sqlite3_interrupt).
@@ -29,10 +29,11 @@ type transaction struct {
 	state atomic.Int32
 	mu    sync.Mutex // held by each statement, while its rows are read as well, and by the end, which may come from Close
 	// watched are contexts of the user's statements, which can be interrupted.
-	watched []context.Context
-	reads   sqlstore.Reads
-	suspect bool // SQLite may have rolled back by itself
-	ending  bool // or a statement of the user's may have ended it
+	watched  []context.Context
+	reads    sqlstore.Reads
+	suspect  bool // SQLite may have rolled back by itself: also after an error of the user's, by OR ROLLBACK or RAISE
+	prepared bool // statements of the user's run unseen
+	ending   bool // or a statement of the user's may have ended it
 }
 
 const (
@@ -53,11 +54,14 @@ func (t *transaction) enter(ctx context.Context) error {
 		return err
 	}
 	t.mu.Lock()
-	if t.state.Load() == over {
-		t.mu.Unlock()
-		return sql.ErrTxDone
+	err := sql.ErrTxDone
+	if t.state.Load() != over { // else another writer has the connection
+		err = t.check()
 	}
-	return nil
+	if err != nil {
+		t.mu.Unlock()
+	}
+	return err
 }
 
 // check returns an error if SQLite has rolled back by itself. To go on would
@@ -66,7 +70,7 @@ func (t *transaction) check() error {
 	for _, ctx := range t.watched {
 		t.suspect = t.suspect || ctx.Err() != nil
 	}
-	if !t.suspect {
+	if !t.suspect && !t.prepared {
 		return nil
 	}
 	// There is no other way to ask than to try.
@@ -208,7 +212,7 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 	ctx, done := u.t.reads.Context(ctx)
 	defer done()
 	res, err := s.ExecContext(ctx, args...)
-	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
+	u.t.suspect = u.t.suspect || err != nil
 	return res, err
 }
 
@@ -220,7 +224,7 @@ func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*
 	ctx, done := u.t.reads.Context(ctx)
 	defer done()
 	rows, err := u.t.f.conn.QueryContext(ctx, query, args...)
-	u.t.suspect = u.t.suspect || err != nil && endsTransaction(err)
+	u.t.suspect = u.t.suspect || err != nil
 	return rows, err
 }
 
@@ -231,7 +235,9 @@ func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any)
 	defer u.t.mu.Unlock()
 	ctx, done := u.t.reads.Context(ctx)
 	defer done()
-	return u.t.f.conn.QueryRowContext(ctx, query, args...)
+	row := u.t.f.conn.QueryRowContext(ctx, query, args...)
+	u.t.suspect = u.t.suspect || row.Err() != nil
+	return row
 }
 
 func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -239,5 +245,6 @@ func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
+	u.t.prepared = true
 	return u.t.f.conn.PrepareContext(ctx, query)
 }

@@ -144,8 +144,8 @@ func (t *transaction) start(ctx context.Context) error {
 	if err == nil {
 		// The wait for other processes ends with the context.
 		if err = t.f.begun(ctx); err != nil {
-			// A context that ends just as the statement does reports an error for
-			// one that was carried out. Without a transaction this does nothing.
+			// A context that ends at the same moment as the statement reports an error,
+			// although BEGIN was carried out. Without a transaction this does nothing.
 			t.f.run(context.WithoutCancel(ctx), rollbackStmt)
 		}
 	}

@@ -103,8 +103,8 @@ func (r run) lockRows(ctx context.Context, name string) (rows []lockRow, err err
 	return rows, err
 }
 
-// decide grants a request if it can be granted now; with queue, one that cannot
-// gets a row, and waits. It runs in a transaction of its own.
+// decide grants a request if it can be granted now. Otherwise, with queue, the request
+// gets a row, and waits. It runs in a separate transaction.
 func (t *Tx) decide(ctx context.Context, a *ask, queue bool) (g backend.Grant, granted bool, err error) {
 	fence, rows, err := t.turn(ctx, a.name)
 	if err != nil {
@@ -352,7 +352,7 @@ func (s *Store) renewWait(ctx context.Context, a *ask) error {
 	return err
 }
 
-// withdraw removes a request that waited in vain.
+// withdraw removes a request whose wait was too short.
 func (s *Store) withdraw(ctx context.Context, a *ask) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()

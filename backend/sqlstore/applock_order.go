@@ -61,10 +61,9 @@ func without(rows []lockRow, gone func(lockRow) bool) []lockRow {
 	return slices.DeleteFunc(slices.Clone(rows), gone)
 }
 
-// victim reports whether a request is the one to fail: of the requests that wait
-// for each other in a cycle, the one that came last. All of them see the same
-// rows and agree on it, so that only one fails. rows are those of all names with
-// requests, by name and number.
+// victim reports whether a request has to fail: of the requests that wait for each other in
+// a cycle, the last one fails. All of them see the same rows and agree on it, so that only
+// one fails. rows are those of all names with requests, by name and number.
 func victim(rows []lockRow, a *ask) bool {
 	byName := make(map[string][]lockRow)
 	for _, x := range rows {

@@ -294,9 +294,9 @@ func (t *Tx) freeLocks(ctx context.Context) {
 	t.locks.owner = nil
 }
 
-// lockAlone decides in the transaction itself, which is the only one that
-// writes. As long as it has not begun to, others can still release what it asks
-// for: it waits like a session, and then takes its turn.
+// lockAlone decides in the transaction itself: no other transaction writes meanwhile. Before
+// it begins to write, others can still release what it asks for: it waits like a session, and
+// then takes its turn.
 func (t *Tx) lockAlone(ctx context.Context, a *ask, wait time.Duration) (g backend.Grant, err error) {
 	if t.waits() && wait != 0 {
 		if t.locks.owner == nil {

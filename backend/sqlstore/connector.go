@@ -20,7 +20,7 @@ type bounded struct {
 	limit time.Duration
 }
 
-// Bounded returns a connector that heeds the caller's context, and a limit of its own.
+// Bounded returns a connector that obeys the caller's context, and a limit of its own.
 func Bounded(c driver.Connector) driver.Connector { return bounded{c, connectTime} }
 
 // Connect implements driver.Connector.

@@ -136,7 +136,7 @@ type Dialect struct {
 	// back to it and forgets it; nil where that is as in the standard. Without a
 	// text there is nothing to do.
 	SetPoint, BackToPoint, ReleasePoint func(name string) string
-	// OnlyInTx reports whether what is read outside of transactions is read in one
+	// OnlyInTx reports whether a read outside of transactions gets a transaction
 	// that is rolled back; nil where that is never so.
 	OnlyInTx func() bool
 
@@ -186,8 +186,8 @@ type Dialect struct {
 	// PostKeyed adds a post with a key, and does nothing if something refuses it.
 	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
 	// KeyStreams makes those of the keys that are new, in their order, and then locks the
-	// streams of the others. So a transaction that waits for a key has no guard yet, and one
-	// that waits for a guard waits for no key. The streams of new keys get their ranks when
+	// streams of the others. So a transaction that waits for a key has no guard yet. While
+	// it waits for a guard, it waits for no key. The streams of new keys get their ranks when
 	// something is appended to them.
 	KeyStreams func(ctx context.Context, tx *Tx, keys []Key) (map[Key]*Stream, error)
 
@@ -224,10 +224,9 @@ type Dialect struct {
 	// Reclaim is for several holds, and for one if there are no statements
 	// GroupReclaim and PostReclaim.
 	Reclaim func(ctx context.Context, tx *Tx, holds []*backend.Hold) (had []backend.ID, err error)
-	// HeldPosts and ReleasePosts are for engines where a transaction of ours is the
-	// only one that writes: to reclaim posts it need only look. HeldPosts returns how
-	// many are still held by their fences. ReleasePosts ends the leases of those that
-	// the transaction leaves.
+	// HeldPosts and ReleasePosts are for engines where one transaction writes at a time:
+	// to reclaim posts it need only look. HeldPosts returns how many are still held by
+	// their fences. ReleasePosts ends the leases of those that the transaction leaves.
 	HeldPosts    func(ctx context.Context, tx *Tx, posts []*backend.Hold) (n int64, err error)
 	ReleasePosts func(ctx context.Context, tx *Tx, posts []*backend.Hold) error
 }

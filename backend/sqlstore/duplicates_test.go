@@ -74,7 +74,7 @@ func shared(a, b [][]line) (found []string) {
 		}
 	}
 	for _, lines := range b {
-		again := false // the block begins a line after one that was found
+		again := false // the block begins a line after a block that was found
 		for i := range len(lines) - block + 1 {
 			there, ok := seen[text(lines[i:i+block])]
 			if ok && !again {

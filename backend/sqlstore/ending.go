@@ -13,7 +13,7 @@ import (
 
 // The end of a transaction of ours is in our hands. An application's statement that ends
 // it would have every later statement carried out by itself, and the commit report that
-// all is done. A text that is such a statement is refused. One that may have such a
+// all is done. A text that is such a statement is refused. A text that may have such a
 // statement further on, such as a CASE with its END, is not understood here: the engine
 // asks the server afterwards.
 
@@ -49,7 +49,7 @@ var ErrEnded = Classified(backend.ErrTxDone, errors.New("a statement of the appl
 	" what was done before is committed or rolled back, and nothing more is done"))
 
 // Whole runs the application's statements in a transaction of ours, of which none may
-// end it. May, if it is set, is called before one that may end it.
+// end it. May, if it is set, is called before a statement that may end it.
 type Whole struct {
 	backend.Execer
 	May func()

@@ -30,7 +30,7 @@ func (s *Store) leave() {
 const mostBehind = 100
 
 // dropIdle closes as many connections as are idle, and then those that a pool behind
-// this one gives out, up to the first one that may write.
+// this one gives out, until a connection may write.
 func (s *Store) dropIdle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

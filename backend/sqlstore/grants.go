@@ -82,7 +82,7 @@ func privileges(letters string) (list []string) {
 
 // Grants are what differs between engines when rights are granted.
 type Grants struct {
-	// Account writes the name of an account; it returns an error for one that cannot
+	// Account writes the name of an account; it returns an error for a name that cannot
 	// be written.
 	Account func(name string) (string, error)
 	// Table returns how a table or view, without its prefix, is named in a grant.

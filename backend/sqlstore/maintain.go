@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -39,6 +40,8 @@ func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (moved
 		}
 	case backend.JobOnce:
 		moved, err = s.maintainOnce(ctx, limit)
+	default:
+		err = fmt.Errorf("there is no maintenance job %d", job)
 	}
 	return moved, next, err
 }

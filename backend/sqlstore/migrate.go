@@ -375,7 +375,7 @@ func (d *Dialect) anew() string {
 	return d.alone(fmt.Sprintf("UPDATE parley_meta SET min_program = %d, oldest_program = %[1]d WHERE id = 1", withHeaders)) + ";\n"
 }
 
-// alone makes a statement by itself of one that a batch cannot have in it.
+// alone separates a statement that cannot be part of a batch.
 func (d *Dialect) alone(statement string) string {
 	statement = d.Rewrite(statement)
 	if d.PrintAlone != "" {

@@ -75,9 +75,8 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 	if _, err := t.Exec(ctx, t.s.q.MarkerMove, group, h.group, id); err != nil {
 		return err
 	}
-	// A stream that comes out of a blocked group has no marker, or one that a
-	// later send has made, whose place is that message's. Only we, with the
-	// guard, can put that right.
+	// A stream that comes out of a blocked group has no marker, or the marker of a later
+	// send, at the place of that message. Only we, with the guard, can put that right.
 	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})
 }
 

@@ -14,7 +14,7 @@ import (
 var names = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // Reserved are the words that an engine's statements take for something else than a
-// name, with spaces between. One that ends with a star stands for all that begin so.
+// name, with spaces between. A word with a star at its end stands for all that begin so.
 type Reserved string
 
 func (r Reserved) has(name string) bool {

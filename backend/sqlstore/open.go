@@ -69,9 +69,9 @@ func ParseURL(engine, dsn string) (*url.URL, error) {
 	return u, nil
 }
 
-// TakeParams takes Parley's own parameters out of those of a data source name. It
-// refuses others that begin like them: one that is misspelt would be ignored, and the
-// program work in other tables than was meant.
+// TakeParams takes Parley's own parameters out of those of a data source name. It refuses
+// unknown parameters that begin like them: a misspelt one would be ignored, and the program
+// would work in the wrong tables.
 func TakeParams(q url.Values, to map[string]*string) error {
 	for name, value := range to {
 		if v := q.Get(name); v != "" {

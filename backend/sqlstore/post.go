@@ -165,9 +165,9 @@ func (t *Tx) postOne(ctx context.Context, p backend.Posting) (done backend.Poste
 	return done, err
 }
 
-// claimUnique records that the post is the one with its unique value, or
-// returns the one that is. It looks before it inserts: the insert would wait
-// for a receiver that is just about to remove the row.
+// claimUnique records the post under its unique value, or returns the pending post that
+// has the value. It looks before it inserts: the insert would wait for a receiver that is
+// just about to remove the row.
 func (t *Tx) claimUnique(ctx context.Context, p backend.Posting) (other backend.ID, err error) {
 	for {
 		found, err := t.Row(ctx, []any{ID(&other)}, t.s.q.UniqueRead, p.Queue, p.Unique)

@@ -10,8 +10,7 @@ import (
 // them, and their rows need not be written before that. The others are released
 // when they are settled or, if they are not, with the commit.
 
-// lookAt reclaims posts without writing, in a transaction that is the only one
-// that writes.
+// lookAt reclaims posts without writing, in the only writing transaction.
 func (t *Tx) lookAt(ctx context.Context, posts []*backend.Hold) error {
 	if len(posts) == 0 {
 		return nil

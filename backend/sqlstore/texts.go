@@ -27,7 +27,7 @@ var portableFiles embed.FS
 var portableTexts = sync.OnceValue(func() Texts { return ReadTexts(portableFiles) })
 
 // ReadTexts reads sql/*.sql. A line "-- name: X" begins a statement, and a line
-// "-- axis: a b" has the axes of one that there is several times. Lines that are comments
+// "-- axis: a b" names the axes of a statement with several forms. Lines that are comments
 // are left out.
 func ReadTexts(files embed.FS) Texts {
 	all := make(Texts)

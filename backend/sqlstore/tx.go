@@ -134,6 +134,10 @@ func (t *Tx) Commit(ctx context.Context) error {
 			return err
 		}
 	}
+	// The last statement may have succeeded while its context ended, and lib/pq closes such a connection.
+	if err := ended(ctx); err != nil {
+		return err
+	}
 	if t.over.Swap(true) {
 		return backend.ErrTxDone
 	}

@@ -341,14 +341,6 @@ type deadLetter struct {
 
 // deadLetters lists those that fit.
 func deadLetters(ctx context.Context, b *parley.Broker, f *filter) ([]deadLetter, error) {
-	queues, err := b.Admin().Queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[int64]string)
-	for _, q := range queues {
-		names[q.ID] = q.Name
-	}
 	letters, err := pages(func(after parley.Place) ([]parley.DeadStatus, parley.Place, error) {
 		list, err := b.Admin().DeadLetters(ctx, f.queue, after, pageOf)
 		return list, lastPlace(list, func(d parley.DeadStatus) parley.Place { return d.Place }), err
@@ -361,7 +353,7 @@ func deadLetters(ctx context.Context, b *parley.Broker, f *filter) ([]deadLetter
 		if (!f.named || f.ids[d.Message.ID]) && (f.typ == "" || d.Message.Type == f.typ) &&
 			f.err.MatchString(d.Reason+" "+d.Message.LastError) && d.Age >= f.older {
 			m := d.Message
-			found = append(found, deadLetter{m.ID, names[d.Queue], m.Type, m.Key, m.Group, m.Body, backend.DecodeHeaders(m.Headers), m.Enqueued, m.Attempts, m.LastError, d.Reason, d.Age, d})
+			found = append(found, deadLetter{m.ID, d.Queue, m.Type, m.Key, m.Group, m.Body, m.Headers, m.Enqueued, d.Attempts, m.LastError, d.Reason, d.Age, d})
 			delete(f.ids, m.ID)
 		}
 	}

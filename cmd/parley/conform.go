@@ -71,6 +71,10 @@ func (c *call) conform(ctx context.Context, o conformOptions) error {
 			return func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, dsn) }
 		}),
 	}
+	var err error
+	if store.Lose, err = lose(ctx, own); err != nil {
+		return err
+	}
 	if o.report != "" {
 		store.Secrets = secrets(c.db)
 		store.Measure = func(ctx context.Context) (any, error) {
@@ -79,6 +83,29 @@ func (c *call) conform(ctx context.Context, o conformOptions) error {
 		}
 	}
 	return result(conformance.Command(ctx, "parley", store, args, out, c.stderr, "conformance", "--db", c.db))
+}
+
+// losses are statements, by engine, with which the database ends the transaction that they are in, or its connection.
+var losses = map[string]string{
+	"sqlite":   "INSERT OR ROLLBACK INTO {prefix}meta SELECT * FROM {prefix}meta",
+	"postgres": "SELECT pg_terminate_backend(pg_backend_pid())",
+	"mysql":    "KILL CONNECTION_ID()",
+	"mariadb":  "KILL CONNECTION_ID()",
+	"mssql":    "SET XACT_ABORT ON; THROW 51000, N'lost', 1",
+}
+
+// lose returns how the store that is checked can lose a transaction.
+func lose(ctx context.Context, dsn string) ([]func(context.Context, backend.Tx), error) {
+	be, err := backend.Open(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer be.Close()
+	info, err := be.Info(ctx)
+	if statement := losses[info.Engine]; statement != "" {
+		return conformance.LoseBySQL(strings.ReplaceAll(statement, "{prefix}", info.Settings["prefix"])), err
+	}
+	return nil, err
 }
 
 // secrets are the parts of a database's name that are to stay private: all but its

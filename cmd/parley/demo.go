@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -58,6 +59,9 @@ func (c *call) example(name, short string, o interface{ Flags(*flag.FlagSet) }, 
 		defer func() {
 			err = errors.Join(err, b.Backend().Uninstall(context.WithoutCancel(ctx)))
 		}()
+		if u, err := url.Parse(own); err == nil {
+			fmt.Fprintf(c.stderr, "To look at it: parley console --write --db '%s'\n", u.Redacted())
+		}
 		return run(ctx, b, c.stdout)
 	}
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)

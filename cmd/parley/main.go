@@ -44,7 +44,7 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// usageError is one that the text of the command's usage answers.
+// usageError is an error that the command answers with its usage.
 type usageError struct{ error }
 
 func badUsage(format string, args ...any) error {

@@ -119,6 +119,23 @@ func TestPromoteAndDemote(t *testing.T) {
 	if got := first(); got == groups[0].String() || got == groups[1].String() {
 		t.Errorf("after the promotion of a key the first group is %s", got)
 	}
+	for _, key := range []string{"eu/1", "us/1", "eu/2"} {
+		if _, err := b.Post(t.Context(), "work", parley.Payload{}, parley.Key(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := works(t, "promote", "work", "--prefix", "eu/", "120", "--db", db); !strings.Contains(out, "2") {
+		t.Errorf("two keys begin with eu/: %s", out)
+	}
+	if list, err := b.Admin().Groups(t.Context(), "work", parley.Place{}, 3); err != nil || list[0].Key != "eu/1" || list[1].Key != "eu/2" || list[2].Key != "customer-7" {
+		t.Errorf("after the promotion of two keys the first groups are %+v, %v", list, err)
+	}
+	if out := works(t, "promote", "work", "--older", "1h", "--db", db); !strings.Contains(out, "0") {
+		t.Errorf("nothing is so old: %s", out)
+	}
+	if code, _, _ := tool(t, "promote", "work", "--older", "1h", "--key", "none", "--db", db); code == 0 {
+		t.Error("both a key and a filter")
+	}
 	if code, _, errs := tool(t, "promote", "work", "--key", "none", "--db", db); code != 1 || !strings.Contains(errs, "no such conversation group") {
 		t.Errorf("a key without posts: exit code %d, %s", code, errs)
 	}
@@ -182,7 +199,10 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	out := works(t, "demo", "priority", "--requests", "21", "--work", "1ms")
+	_, out, errs := tool(t, "demo", "priority", "--requests", "21", "--work", "1ms")
+	if !strings.Contains(errs, "parley console --write --db 'sqlite:") {
+		t.Errorf("the demo says nothing of how to look at it: %s", errs)
+	}
 	want := "response 0\nresponse 20\nresponse 10\nresponse 1\nresponse 2\n"
 	if !strings.HasPrefix(out, want) || strings.Count(out, "response") != 21 {
 		t.Errorf("the demo prints\n%s\nwant it to begin with\n%s", out, want)
@@ -366,7 +386,7 @@ func TestMigrateReports(t *testing.T) {
 	}
 }
 
-// TestGrants: SQLite says that it has no roles, and a role must be one that there is.
+// TestGrants: SQLite says that it has no roles, and an unknown role is refused.
 // The engines' tests try what the others print.
 func TestGrants(t *testing.T) {
 	db, _ := database(t)

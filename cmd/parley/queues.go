@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,11 +150,29 @@ func (c *call) drain() *cobra.Command {
 	return cmd
 }
 
+// chooses is what groups are chosen by.
+type chooses struct {
+	prefix, service string
+	older           time.Duration
+}
+
+func (f *chooses) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.prefix, "prefix", "", "promote the posts of all keys that begin with this `text`; the argument is their queue")
+	cmd.Flags().StringVar(&f.service, "service", "", "promote all groups of this `service`; the argument is its queue")
+	cmd.Flags().DurationVar(&f.older, "older", 0, "promote all groups of the queue that have waited for longer than this `time`")
+}
+
+func (f *chooses) is(g parley.GroupStatus) bool {
+	return strings.HasPrefix(g.Key, f.prefix) && (f.service == "" || g.Service == f.service) && g.Oldest >= f.older
+}
+
 func (c *call) promote() *cobra.Command {
 	var sticky bool
 	var key string
-	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Put a group, or the posts of a key, before all that are not promoted",
-		"parley promote 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11\nparley promote orders --key customer-7 90", cobra.RangeArgs(1, 2),
+	var f chooses
+	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Put a group, the posts of a key, or many groups before all that are not promoted",
+		"parley promote 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11\nparley promote orders --key customer-7 90\nparley promote orders --prefix eu/ --older 10m",
+		cobra.RangeArgs(1, 2),
 		func(ctx context.Context, b *parley.Broker, args []string) error {
 			level := parley.DefaultLevel
 			if len(args) == 2 {
@@ -170,6 +189,13 @@ func (c *call) promote() *cobra.Command {
 			if key != "" {
 				return b.PromoteKey(ctx, args[0], key, o...)
 			}
+			if f != (chooses{}) {
+				n, err := b.Admin().PromoteWhere(ctx, args[0], f.is, o...)
+				if err != nil {
+					return fmt.Errorf("%w (after %d)", err, n)
+				}
+				return c.count("promote", "groups", n)
+			}
 			group, err := parley.ParseID(args[0])
 			if err != nil {
 				return err
@@ -178,6 +204,10 @@ func (c *call) promote() *cobra.Command {
 		})
 	cmd.Flags().BoolVar(&sticky, "sticky", false, "keep it until demote")
 	cmd.Flags().StringVar(&key, "key", "", "promote all posts under the `key`; the argument is their queue")
+	f.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("key", "prefix")
+	cmd.MarkFlagsMutuallyExclusive("key", "service")
+	cmd.MarkFlagsMutuallyExclusive("key", "older")
 	return cmd
 }
 

@@ -45,7 +45,7 @@ func (c *call) recurring() *cobra.Command {
 	return cmd
 }
 
-// defineRecurring makes a job, or changes what flags say of one that there is.
+// defineRecurring makes a job, or changes what flags say of an existing job.
 func (c *call) defineRecurring() *cobra.Command {
 	var given recurring.Job
 	var body string

@@ -88,7 +88,7 @@ func (w *watch) look(ctx context.Context) ([]line, error) {
 		l := line{QueueStatus: q}
 		most := make(map[parley.ID]int)
 		for _, worker := range workers {
-			if worker.Queue == q.ID && worker.Left > 0 {
+			if worker.Queue == q.Name && worker.Left > 0 {
 				most[worker.Worker] = worker.Readers
 				l.InHand += len(worker.InHand)
 			}

@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const content = $("content"), trouble = $("trouble"), pauseButton = $("pause"), help = $("help");
 const live = document.body.dataset.view;
+document.documentElement.dataset.scripts = ""; // shows what needs them
 
 // --- updates -----------------------------------------------------------------------------------------------------
 
@@ -25,7 +26,6 @@ function show(html) {
   waiting = null;
   const next = new DOMParser().parseFromString(html, "text/html").body;
   morph(content, next);
-  grips();
   trouble.hidden = true;
   say();
 }
@@ -35,8 +35,8 @@ function show(html) {
 function morph(to, from) {
   let at = to.firstChild;
   for (const want of [...from.childNodes]) {
-    if (want.id) {
-      const there = document.getElementById(want.id);
+    if (idOf(want)) {
+      const there = document.getElementById(idOf(want));
       if (there && there.parentNode === to && there !== at) to.insertBefore(there, at), at = there;
     }
     while (at && at.nodeType !== 1 && want.nodeType === 1) {
@@ -64,8 +64,11 @@ function morph(to, from) {
   }
 }
 
+// A form's property id is its field of that name, if it has one.
+function idOf(node) { return node.getAttribute?.("id") || ""; }
+
 function alike(a, b) {
-  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
+  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && idOf(a) === idOf(b);
 }
 
 function attributes(a, b) {
@@ -165,70 +168,74 @@ if (live !== undefined) {
   }
 }
 
-// --- dragging a group to another place --------------------------------------------------------------------------
+// --- moving a group to another place ----------------------------------------------------------------------------
 
-// A group is moved by a promotion, so it can come before all groups that are not promoted, in any order among those
-// that are. The server shows what will happen and asks; the same form is there without dragging.
+// A row is dragged by its handle, or moved by the arrow keys when that has the focus. A drop sends the page's form; the
+// server looks again, and moves the group or says why not. Without scripts there is the link Move.
 
-let drag; // the row, where it would come, and with which level
+let drag; // the row, and the one before which it would come
 
-function grips() {
-  for (const row of content.querySelectorAll("tr[data-promote]")) {
-    if (row.querySelector(".grip")) continue;
-    const grip = document.createElement("button");
-    grip.type = "button";
-    grip.className = "grip";
-    grip.tabIndex = -1; // by keyboard there is the link Promote
-    grip.textContent = "\u283f";
-    grip.title = "Drag to promote";
-    grip.setAttribute("aria-hidden", "true");
-    grip.onpointerdown = (e) => take(e, row, grip);
-    row.cells[0].prepend(grip);
-  }
-}
+function others(row) { return [...row.parentNode.rows].filter((r) => r !== row); }
 
-function take(e, row, grip) {
-  e.preventDefault();
-  grip.setPointerCapture(e.pointerId);
+function take(row) {
   drag = { row };
   row.classList.add("dragged");
   document.body.classList.add("dragging");
-  grip.onpointermove = (move) => mark(move.clientY);
-  grip.onpointerup = () => drop(true);
-  grip.onpointercancel = () => drop(false);
 }
 
-// place finds where a row that is dropped at a height can come, and the level that brings it there.
-function place(y, row) {
-  const others = [...row.parentNode.rows].filter((r) => r !== row && r.cells.length > 1);
-  const promoted = others.filter((r) => r.dataset.level !== undefined);
-  let at = promoted.findIndex((r) => { const box = r.getBoundingClientRect(); return y < box.top + box.height / 2; });
-  if (at < 0) at = promoted.length;
-  const level = at > 0 ? +promoted[at - 1].dataset.level : promoted.length ? Math.min(+promoted[0].dataset.level + 1, 255) : 100;
-  while (at < promoted.length && +promoted[at].dataset.level >= level) at++; // equal levels come in the order of their promotion
-  return { before: others[at], level };
-}
-
-function mark(y) {
-  if (!drag) return;
-  Object.assign(drag, place(y, drag.row));
+function mark(before) {
+  drag.before = before;
   for (const r of content.querySelectorAll("[data-drop]")) r.removeAttribute("data-drop");
-  drag.before?.setAttribute("data-drop", "");
+  before?.setAttribute("data-drop", "");
 }
 
 function drop(done) {
   if (!drag) return;
-  const { row, level } = drag;
+  const { row, before } = drag, form = $("move");
+  mark();
   drag = undefined;
   row.classList.remove("dragged");
   document.body.classList.remove("dragging");
-  for (const r of content.querySelectorAll("[data-drop]")) r.removeAttribute("data-drop");
-  if (done && level !== undefined) location.assign(row.dataset.promote + "&level=" + level);
-  else if (waiting) show(waiting);
+  $("moving").textContent = "";
+  if (done && before && before !== row.nextElementSibling) {
+    form.elements.id.value = row.id.slice(1);
+    form.elements.before.value = before.id.slice(1);
+    form.submit();
+  } else if (waiting) {
+    show(waiting);
+  }
 }
 
+content.addEventListener("pointerdown", (e) => {
+  const grip = e.target.closest(".grip"), row = grip?.closest("tr");
+  if (!grip || e.button) return;
+  e.preventDefault();
+  grip.setPointerCapture(e.pointerId);
+  take(row);
+  grip.onpointermove = (move) => drag && mark(others(row).find((r) => {
+    const box = r.getBoundingClientRect();
+    return move.clientY < box.top + box.height / 2;
+  }));
+  grip.onpointerup = () => drop(true);
+  grip.onpointercancel = () => drop(false);
+});
+
+content.addEventListener("keydown", (e) => {
+  const row = e.target.closest(".grip")?.closest("tr");
+  if (!row || !/^(ArrowUp|ArrowDown|Enter| )$/.test(e.key)) return;
+  e.preventDefault();
+  if (!e.key.startsWith("Arrow")) return drop(true);
+  if (!drag) take(row);
+  const list = others(row), now = list.indexOf(drag.before || row.nextElementSibling);
+  const at = Math.max((now < 0 ? list.length : now) + (e.key === "ArrowUp" ? -1 : 1), 0);
+  if (at >= list.length) return;
+  mark(list[at]);
+  list[at].scrollIntoView({ block: "nearest" });
+  $("moving").textContent = "before " + list[at].querySelector(".name").textContent;
+});
+
+content.addEventListener("focusout", (e) => { if (e.target.matches(".grip")) drop(false); });
 addEventListener("keydown", (e) => { if (e.key === "Escape") drop(false); });
-grips();
 
 // --- keys --------------------------------------------------------------------------------------------------------
 

@@ -87,7 +87,9 @@ func Example_asynq() {
 			return next.HandleMessage(ctx, m)
 		})
 	})
-	must(b.NewWorker("critical", mux, &parley.WorkerOptions{Also: []string{"low"}, MaxReaders: 10}).Run(ctx))
+	must(b.NewWorker("critical", mux, &parley.WorkerOptions{
+		Also: []string{"low"}, Weights: map[string]int{"critical": 6}, MaxReaders: 10,
+	}).Run(ctx))
 	// Output: MakeThumbnail from low: <nil>
 }
 

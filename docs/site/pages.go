@@ -58,6 +58,7 @@ var contents = []section{
 		{"Decisions", "docs/decisions/README.md"},
 		{"Contributing", "CONTRIBUTING.md"},
 		{"Changes", "CHANGELOG.md"},
+		{"Old and new names", "docs/renames.md"},
 	}},
 }
 

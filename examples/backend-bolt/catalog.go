@@ -125,7 +125,7 @@ func merge[O any](objects, change []O, name func(O) string) []O {
 	return objects
 }
 
-// disabled reports whether a queue takes and gives nothing; one that is not there does not.
+// disabled reports whether a queue takes and gives nothing. That holds for an unknown queue, too.
 func (l *look) disabled(id int64) bool {
 	for _, q := range l.defined().Queues {
 		if q.ID == id {

@@ -24,7 +24,7 @@ type group struct {
 }
 
 // lease is a hold that outlives its transaction. How long it lasts since it was prolonged is
-// known in memory only: the process that holds it is the one that has the file.
+// known in memory only: the process that holds it has the file to itself.
 type lease struct {
 	Fence  int64
 	Owner  string
@@ -178,7 +178,7 @@ type promotion struct {
 	Queue  int64
 	Level  int
 	Sticky bool
-	Since  int64 // also tells it from one that replaces it
+	Since  int64 // also tells it from the promotion that replaces it
 }
 
 // Promote implements [backend.Tx].

@@ -45,7 +45,7 @@ type server struct {
 
 // sendMails puts mails into a queue, has workers send them, and reports. Many parts of a
 // program put mails into the queue, each in a transaction of its own. A mail whose sending
-// fails stays; one that has failed three times becomes a dead letter.
+// fails stays; after three failures it becomes a dead letter.
 func sendMails(ctx context.Context, b *parley.Broker, db string, o options, out io.Writer) error {
 	err := b.Define(ctx, parley.Catalog{
 		Types:  []parley.MessageType{{Name: sendEmail.Name(), Validation: parley.ValidationJSON}},

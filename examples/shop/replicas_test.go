@@ -196,8 +196,8 @@ func nextSchema(t *testing.T, name string) {
 	}
 }
 
-// check waits until all that was placed is paid and told: once each. An order that was in hand when two replicas were
-// killed may have been taken for one that kills them, and was parked: an operator has it tried again.
+// check waits until every placed order is paid and confirmed, once each. An order that was in hand when two replicas
+// were killed may look as if it had killed them. It is parked then, and an operator retries it.
 func check(t *testing.T, name string, placed <-chan string) {
 	t.Helper()
 	db, store, err := open(t.Context(), name)

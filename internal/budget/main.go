@@ -27,7 +27,7 @@ var rooms = []room{
 	{"conformance", []string{"conformance"}, 14500, 0},
 	{"sqlstore and engines", []string{"backend/sqlstore", "backend/postgres", "backend/mysql", "backend/sqlite", "backend/mssql"}, 18500, 0},
 	{"backendtest, cmd, internal", []string{"backend/internal", "cmd", ".ci", "internal/testservers",
-		"internal/workertest", "internal/roletest", "internal/doctortest", "internal/budget"}, 6500, 0},
+		"internal/workertest", "internal/roletest", "internal/doctortest", "internal/consoletest", "internal/budget"}, 6500, 0},
 	{"parleytest", []string{"parleytest"}, 1000, 0},
 	{"console", []string{"console"}, 4000, 0},
 	{"contract", []string{"backend"}, 2100, 0},

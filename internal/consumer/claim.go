@@ -22,16 +22,12 @@ type source struct {
 }
 
 // look claims from the first of the queues that has something, beginning with
-// another one each time. more tells that there was something that could not be
+// the one whose turn it is. more tells that there was something that could not be
 // had.
 func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
-	c.mu.Lock()
-	from := c.turn
-	c.turn++
-	c.mu.Unlock()
+	queues := c.inTurn()
 	for round := range 2 {
-		for i := range c.sources {
-			s := c.sources[(from+i)%len(c.sources)]
+		for _, s := range queues {
 			if s.isOff() {
 				continue
 			}

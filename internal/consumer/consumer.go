@@ -146,6 +146,7 @@ type Config struct {
 	Host     Host
 	Failures *failures.Count
 	Queues   []backend.Queue
+	Weights  []int // of the queues: turns in a round
 	Readers  int
 
 	ByLease        bool          // groups are held by lease, always
@@ -170,6 +171,7 @@ type Consumer struct {
 	Config
 	id      backend.ID
 	sources []*source
+	turns   []int         // numbers of sources
 	alone   chan struct{} // has room for the one reader that handles a suspect
 
 	// Channels and contexts, for all goroutines.
@@ -193,7 +195,7 @@ type Consumer struct {
 	mu      sync.Mutex // guards what follows
 	max     int        // readers
 	unfit   error      // why it stopped by itself
-	turn    int        // of the sources
+	turn    int        // of turns
 	batches map[*batch]struct{}
 	slots   []backend.ID // of records of batches that are not in use
 }
@@ -201,7 +203,7 @@ type Consumer struct {
 // New makes a Consumer, which works until ctx ends. Run starts it.
 func New(ctx context.Context, config Config) *Consumer {
 	c := &Consumer{
-		Config: config, id: backend.NewID(), max: config.Readers,
+		Config: config, id: backend.NewID(), max: config.Readers, turns: turns(config.Weights),
 		events: make(chan func(*fetcher)), poke: make(chan struct{}, 1),
 		gone: make(chan struct{}), ended: make(chan struct{}),
 		trouble: trouble{outage: newOutage(), slowdown: newSlowdown()},

@@ -210,7 +210,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestHandlerEndsItsGoroutine: a message whose handler calls runtime.Goexit is charged, and
-// another reader takes the place of the one that is gone.
+// another reader takes the place of the lost reader.
 func TestHandlerEndsItsGoroutine(t *testing.T) {
 	p := newProgram(t)
 	ids := p.post(3)

@@ -5,7 +5,7 @@ import "time"
 // block is a time in which a group was parked or deferred.
 type block struct{ from, to time.Time }
 
-// release is an operator's call that makes a group ready. One that did not return may
+// release is an operator's call that makes a group ready. A call that did not return may
 // take effect at any time: its program was killed.
 type release struct {
 	from, to time.Time // to is zero if it did not return

@@ -54,8 +54,8 @@ func (j *judge) committedCalls() (list []*call) {
 	return list
 }
 
-// holders finds two receivers that were in one stream or group at the same time, both
-// of which committed. One that was fenced may overlap with its successor.
+// holders finds two receivers that were in one stream or group at the same time and both
+// committed. A fenced receiver may overlap with its successor.
 func (j *judge) holders() {
 	for _, e := range j.rows.effects {
 		if c := j.calls[e.Attempt]; c == nil || c.message != (message{e.Stream, e.Seq}) {

@@ -14,8 +14,8 @@ import (
 // one is left alone, and so keeps the run from its end.
 const byOperator = "operator: "
 
-// operate interferes with one group: it parks or defers one that it has received, or
-// tries one again that waits after a failure.
+// operate interferes with one group: it parks or defers a group that it has received, or
+// retries a group that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
 	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
 	groups, err := s.b.Admin().Groups(ctx, queue, parley.Place{}, 40)

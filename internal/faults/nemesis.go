@@ -152,8 +152,8 @@ func (s *suite) terminate(ctx context.Context) error {
 	})
 }
 
-// retry does something in a transaction, again if its connection was one that a fault
-// before has broken, or another transaction was in its way.
+// retry does something in a transaction. It tries again if an earlier fault had broken the
+// connection, or another transaction was in its way.
 func (s *suite) retry(ctx context.Context, do func(context.Context, *parley.Tx) error) error {
 	return s.again(ctx, func(ctx context.Context) error {
 		return s.b.InTx(ctx, func(tx *parley.Tx) error { return do(ctx, tx) })

@@ -20,7 +20,7 @@ import (
 type ownedServer struct {
 	tool, label, name string
 
-	clock bool // it has one that can be stepped back
+	clock bool // the server has a clock that can be stepped back
 }
 
 // errMissing: the server's programs cannot be had here.

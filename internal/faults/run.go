@@ -29,7 +29,7 @@ type options struct {
 	server, tool                 string // instead of db: a server of the run's own, which tool runs
 	diskSize                     string // of a file system for it, or ""
 	only                         string // the kinds of faults, with commas between, or ""
-	clock                        bool   // the server has one that steps back
+	clock                        bool   // the server has a clock that steps back
 	operations, faults, programs int
 	limit, drain                 time.Duration // of the faults, of the time after them
 	slack                        time.Duration // by which clocks of programs may differ
@@ -222,7 +222,7 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a program in the place of one that was killed.
+// start starts a program in the place of a killed program.
 func (s *suite) start(i int) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -150,7 +150,7 @@ func (s *Store) queue(tx *Tx, id int64) (backend.Queue, bool) {
 	return backend.Queue{}, false
 }
 
-// disabled reports whether a queue is off. One that does not exist is.
+// disabled reports whether a queue is off. A queue that does not exist is off.
 func (s *Store) disabled(tx *Tx, id int64) bool {
 	q, ok := s.queue(tx, id)
 	return !ok || q.Disabled

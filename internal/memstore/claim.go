@@ -461,7 +461,7 @@ func (h *Handle) Extend(ctx context.Context, holds []*backend.Hold, d time.Durat
 }
 
 // reclaimed reports whether a transaction is settling the hold just now: then
-// it needs no heartbeat, and one that comes late is no sign of trouble.
+// it needs no heartbeat, and a late heartbeat is no sign of trouble.
 func (s *Store) reclaimed(hold *backend.Hold) bool {
 	tx := s.locks[groupLock(hold.Group)]
 	return tx != nil && tx.holds[hold.Group] != nil && tx.holds[hold.Group].Fence == hold.Fence

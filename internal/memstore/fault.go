@@ -165,7 +165,7 @@ var Faults = []FaultInfo{
 	{FaultTwoReceivers, "I1", "a claim takes a group that another transaction holds"},
 	{FaultSenderWaits, "I2", "a sender waits for the receiver that holds the target's group"},
 	{FaultMarksFirstOnly, "I3", "only the first message of a stream puts it into the ready order"},
-	{FaultRetryOvertaken, "I4", "the messages behind one that failed are delivered before it"},
+	{FaultRetryOvertaken, "I4", "the messages behind a failed message are delivered before it"},
 	{FaultMoveWaits, "I5", "Move waits for a sender's guard while it holds groups"},
 	{FaultFenceIgnored, "I6", "a leased hold is accepted whatever its fence"},
 	{FaultOldLook, "RA", "a claim delivers what it saw before it had the lock"},

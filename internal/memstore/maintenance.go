@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,6 +47,9 @@ func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (int,
 		d.processed()
 	case backend.JobOnce:
 		d.once()
+	default:
+		tx.rollback()
+		return 0, 0, fmt.Errorf("there is no maintenance job %d", job)
 	}
 	tx.commit()
 	return d.moved, d.next, nil

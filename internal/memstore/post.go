@@ -84,7 +84,7 @@ func (tx *Tx) lockPosts(ctx context.Context, posts []backend.Posting) error {
 	return nil
 }
 
-// post adds one post, or returns the one that is its like.
+// post adds one post, or returns the pending post with its unique value.
 func (s *Store) post(tx *Tx, p backend.Posting) (duplicate backend.ID) {
 	if p.Unique != "" && s.fault != FaultUniqueIgnored {
 		key := unique{p.Queue, p.Unique}

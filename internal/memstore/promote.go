@@ -75,8 +75,8 @@ func (s *Store) promoted(tx *Tx, queue int64) []backend.ID {
 }
 
 // served removes the promotion under which a group was claimed, once some of
-// its messages have been dealt with. One that has been replaced meanwhile, or
-// is being replaced, is another promotion and stays.
+// its messages have been dealt with. A promotion that has replaced it meanwhile, or
+// is replacing it, stays.
 func (s *Store) served(tx *Tx, id backend.ID, claimed promotion) {
 	now, ok := s.promotions.get(tx, id)
 	if !ok || now.since != claimed.since || now.sticky || s.promotions.busy(tx, id) {

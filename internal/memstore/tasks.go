@@ -315,7 +315,7 @@ func (tx *Tx) NextFinished(ctx context.Context, name string, existing backend.ID
 	keys, tasks := s.list(tx, name)
 	next := -1
 	for i, t := range tasks {
-		// One that another caller is just being given is not ours.
+		// A task that is being given to another caller is not ours.
 		if t.State.Terminal() && !t.given && !s.tasks.busy(tx, keys[i]) && (next < 0 || t.Ended.Before(tasks[next].Ended)) {
 			next = i
 		}

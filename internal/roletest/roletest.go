@@ -473,7 +473,7 @@ func (c *cast) dead() {
 		c.Fatalf("there are %d dead letters", len(dead))
 	}
 	for i, d := range dead {
-		if i%2 == 0 && d.Message.Handle.IsZero() {
+		if i%2 == 0 && d.Message.ConversationID.IsZero() {
 			if _, err := c.b.Admin().RequeueDead(c.ctx, d); err != nil {
 				c.Errorf("requeue %+v: %v", d, err)
 			}

@@ -34,8 +34,8 @@
 // compared with those of a run whose receivers hold groups for long and use little of
 // the processor (--work 2s).
 //
-// A run works under a prefix of its own and removes it in the end, unless the
-// name of the database sets parley_prefix to one that was there before.
+// A run works under its own prefix and removes it in the end, unless the name of the
+// database sets parley_prefix to an existing prefix.
 package main
 
 import (

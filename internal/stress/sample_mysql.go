@@ -157,7 +157,7 @@ type lockSampler struct {
 
 // What waits for what, in milliseconds; and what the blocker is at, or was last.
 // MySQL knows the last statement of a connection, and MariaDB how long it has
-// been idle. A blocker may be no connection: one that has ended, or the server's own.
+// been idle. A blocker may have no connection: its connection has ended, or it is a thread of the server.
 const (
 	waitsMySQL = `
 		SELECT wt.processlist_id, wt.processlist_user, coalesce(wt.processlist_info, ''),

@@ -46,7 +46,7 @@ func (s *signals) received() os.Signal {
 	return s.first
 }
 
-// to sends the coming signals there. One that came before goes there as well:
+// to sends the coming signals there. An earlier signal goes there as well:
 // nothing is lost between the end of the set-up and the start of the command.
 func (s *signals) to(hand func(os.Signal)) {
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 // engine is one kind of server that can be run on this machine. An engine
 // keeps no state: all of it is in the instance's folder, because the process
-// that stops a server is often not the one that started it.
+// that stops a server has often not started it.
 //
 // Start, Stop and Running are called by one process at a time for an instance.
 type engine interface {
@@ -48,7 +48,7 @@ type spec struct {
 }
 
 // specs is the table: one line per server, one file per engine. A server comes
-// after the one that it needs.
+// after the server that it needs.
 var specs = []spec{
 	{name: "sqlite", module: "modernc.org/sqlite"},
 	{name: "postgres", variable: "PARLEY_TEST_POSTGRES", engine: postgres{postgres18}},

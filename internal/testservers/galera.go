@@ -153,8 +153,8 @@ func (g galera) Failover(ctx context.Context, in *instance) (string, error) {
 	return mysqlAddress(in.lastPortOf(fmt.Sprint("sql", next))), nil
 }
 
-// Repair implements successor. The node that was killed gets its data from the one that
-// is not in charge, which takes no statements meanwhile.
+// Repair implements successor. The killed node gets its data from the node that is not in
+// charge, which takes no statements meanwhile.
 func (g galera) Repair(ctx context.Context, in *instance) error {
 	lost, donor := (g.inCharge(in)+galeraNodes-1)%galeraNodes, (g.inCharge(in)+1)%galeraNodes
 	p, err := g.nodePorts(lost, func(name string) (int, error) { return in.lastPort(ctx, name) })

@@ -13,16 +13,20 @@ import (
 // installFor installs the engine's packages where that is possible and wanted.
 // Its error says why not.
 func (env environment) installFor(ctx context.Context, e engine) error {
+	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
+		return errors.New("and this system has no packages of it")
+	}
+	return env.installPackages(ctx, e.Packages())
+}
+
+func (env environment) installPackages(ctx context.Context, packages []string) error {
 	if env.get("PARLEY_TEST_INSTALL") == "0" {
 		return errors.New("PARLEY_TEST_INSTALL=0 forbids to install it")
 	}
 	if env.install == nil {
 		return errors.New("not to be installed here")
 	}
-	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
-		return errors.New("and this system has no packages of it")
-	}
-	return env.install(ctx, env.log, e.Packages())
+	return env.install(ctx, env.log, packages)
 }
 
 const (

@@ -33,7 +33,7 @@ func TestLastUserStops(t *testing.T) {
 	if w.starts != 1 {
 		t.Fatalf("started %d times, want once", w.starts)
 	}
-	if err := first.leave(t.Context()); err != nil { // the one that started it
+	if err := first.leave(t.Context()); err != nil { // it started the server
 		t.Fatal(err)
 	}
 	if len(w.stopped) != 0 {

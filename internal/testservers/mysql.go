@@ -27,7 +27,7 @@ func (m mysql) command() ([]string, error) {
 		return nil, err
 	}
 	if strings.Contains(firstLine(path, "--no-defaults", "--version"), "MariaDB") {
-		return nil, errors.New("no mysqld: the one that there is is MariaDB")
+		return nil, errors.New("no mysqld: mysqld is MariaDB here")
 	}
 	command := []string{path, "--no-defaults"}
 	if root := m.root(); root != "" {

@@ -36,7 +36,7 @@ type successor interface {
 	// the new address.
 	Failover(ctx context.Context, in *instance) (string, error)
 
-	// Repair makes a standby of the one that was killed.
+	// Repair makes a standby of the killed server.
 	Repair(ctx context.Context, in *instance) error
 }
 

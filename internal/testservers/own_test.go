@@ -39,8 +39,8 @@ func (w *world) ownServer(t *testing.T, verb, name string) (out string, err erro
 	return strings.TrimSpace(said.String()), err
 }
 
-// TestOwnServer has a server beside the one that the variable names, which is killed and
-// comes back with what it had.
+// TestOwnServer starts a server beside that of the variable, kills it, and finds its data
+// when it is back.
 func TestOwnServer(t *testing.T) {
 	w := newWorld(t)
 	w.vars["TEST_SERVER"] = "fake://elsewhere/db"

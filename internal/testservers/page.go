@@ -186,7 +186,7 @@ func keep(ctx context.Context, docs string, f found, tests testResults) error {
 	return os.WriteFile(filepath.Join(docs, "conformance.md"), []byte(page), 0o644)
 }
 
-// printChanges names each server whose version is not the one that the matrix ran on at last.
+// printChanges names each server whose version differs from that of the last matrix run.
 func (l foundList) printChanges(w io.Writer, docs string) {
 	for _, f := range l {
 		data, err := os.ReadFile(filepath.Join(docs, "conformance", f.spec.name+".json"))
@@ -265,7 +265,7 @@ func conformancePage(docs string) (string, error) {
 		}
 	}
 	page.WriteString("\n## Sections\n\nHow many checks passed in the first suite of each row. " +
-		"`-1` is one that was skipped, `!1` one that failed.\n– is a section that had no checks when the row ran.\n\n| section |")
+		"`-1` is one skipped check, `!1` one failed check.\n– is a section that had no checks when the row ran.\n\n| section |")
 	for _, r := range rows {
 		fmt.Fprintf(&page, " %s |", r.Row)
 	}

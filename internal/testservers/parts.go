@@ -22,6 +22,7 @@ type part struct {
 	name    string
 	says    string
 	servers []string // none: all that are not on demand
+	browser bool     // Chromium is needed too
 	limit   time.Duration
 	draws   bool // a seed of its own each time
 	chains  [][]step
@@ -62,6 +63,7 @@ var parts = []part{
 			{name: "rest", skip: named(faultTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
 			{name: "libraries", folder: "examples/libraries", tests: []string{"./..."}},
 			{name: "site", folder: "docs/site", tests: []string{"./..."}},
+			{name: "browser", folder: "console/browsertest", run: named("Smoke"), tests: []string{"./..."}},
 		},
 		{
 			{name: "postgres", skip: named(driverTests, lockTests, upgradeTests, poolTests), tests: []string{"./backend/postgres/..."}},
@@ -75,7 +77,7 @@ var parts = []part{
 	}},
 	verify("mutants", "a broken store for each sentence, which its check has to catch", nil,
 		step{run: named(mutantTests), tests: []string{"./conformance"}}),
-	// These two want the machine to themselves: on one that is too busy, writers wait for each other
+	// These two want the machine to themselves: on a busy machine, writers wait for each other
 	// for longer than they may.
 	verify("stress", "the random load in one process, with the race detector", nil,
 		step{race: true, tests: []string{"./internal/stress"}}),
@@ -89,6 +91,8 @@ var parts = []part{
 		step{run: named(upgradeTests), tests: []string{"./backend/postgres", "./backend/mysql"}}),
 	verify("pools", "workers on small pools, and where the server ends their transactions", []string{"postgres", "pgbouncer", "mariadb", "mysql"},
 		step{run: named(poolTests), tests: []string{"./backend/postgres", "./backend/mysql"}}),
+	withBrowser(verify("console", "the console in a browser, on SQLite and PostgreSQL", []string{"postgres"},
+		step{folder: "console/browsertest", tests: []string{"./..."}})),
 	verify("galera", "a cluster of Galera, of which nodes are killed", []string{"galera"},
 		step{run: named(galeraTests), tests: []string{"./backend/mysql"}}),
 }
@@ -98,6 +102,8 @@ func verify(name, says string, servers []string, s step) part {
 	s.name = name
 	return part{name: name, says: says, servers: servers, limit: 45 * time.Minute, draws: true, chains: [][]step{{s}}}
 }
+
+func withBrowser(p part) part { p.browser = true; return p }
 
 // without makes patterns that leave packages out.
 func without(packages []string) (list []string) {

@@ -28,8 +28,8 @@ type foundList []found
 var errMissing = errors.New("missing")
 
 // resolve finds or starts the servers of these names, all when there are none,
-// and whatever they need. A server that is not to be had is no error, one that
-// does not start is. The list is to be left even after an error.
+// and whatever they need. A server whose programs are missing is no error, but a server
+// that does not start is. The caller must leave the list even after an error.
 func resolve(ctx context.Context, env environment, names []string) (list foundList, err error) {
 	if err := checkNames(append(splitNames(env.get("PARLEY_TEST_REQUIRE")), names...)); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func resolve(ctx context.Context, env environment, names []string) (list foundLi
 	return list, nil
 }
 
-// wanted says whether a server is among the names, or needed by one that is
-// and that does not come from its variable.
+// wanted says whether a server is among the names, or whether a named server that does
+// not come from its variable needs it.
 func wanted(env environment, names []string, s spec) bool {
 	if len(names) == 0 && !s.onDemand || contains(names, s.name) {
 		return true

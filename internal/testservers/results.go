@@ -98,7 +98,7 @@ func (r *results) read(s step, said io.Reader, log io.Writer) (failed bool) {
 // mostSaid is how many lines of a test are kept.
 const mostSaid = 400
 
-// take takes note of an event, and returns a failure if it is one that ends the run.
+// take records an event, and returns a failure if the event ends the run.
 func (r *results) take(s step, e testEvent) *failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,8 +70,17 @@ func runPart(ctx context.Context, env environment, p part, logs string, stdout i
 	if err != nil {
 		return false, err
 	}
+	browser := ""
+	if p.browser {
+		if browser, err = env.browser(ctx); err != nil {
+			return false, err
+		}
+	}
 	fmt.Fprintf(stdout, "testservers: %s: %s, on these servers:\n", p.name, p.says)
 	list.print(stdout)
+	if p.browser {
+		fmt.Fprintf(stdout, "  in %s\n", browser)
+	}
 	list.printChanges(stdout, "docs")
 	r := &runner{part: p, logs: logs, out: stdout, servers: list, required: required, begun: time.Now()}
 	r.settings(env)

@@ -30,8 +30,8 @@ type Engine struct {
 	Kept int
 	// Kill is a statement that ends the connection on which it runs.
 	Kill string
-	// Deferred is what makes a unique constraint one that is looked at when the
-	// transaction commits; empty if the engine has no such thing.
+	// Deferred is the clause by which a unique constraint is checked at the commit. It is
+	// empty if the engine has no such clause.
 	Deferred string
 }
 
@@ -278,7 +278,7 @@ func (s *shop) commit() {
 	}
 }
 
-// pool: one that is too small is an error at the start.
+// pool: a pool that is too small is an error at the start.
 func (s *shop) pool() {
 	s.db.SetMaxOpenConns(4 + s.Kept)
 	w := s.b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }),
@@ -364,8 +364,8 @@ func (s *shop) together() {
 	}
 }
 
-// leaks: what a worker has used is given back, however it ends. Its goroutines are told from
-// those of tests beside it by a label, which a goroutine inherits from the one that starts it.
+// leaks: a worker returns all that it has used, however it ends. A label tells its goroutines
+// from those of other tests: a new goroutine inherits it.
 func (s *shop) leaks() {
 	s.b.Close()
 	for i := range 3 {

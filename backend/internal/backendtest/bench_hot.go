@@ -63,7 +63,7 @@ func hotPaths(b *bencher) {
 		{name: "receive one of a key", once: receive("keys"), fill: func(n int) {
 			b.post("keys", n, func(int) string { return "k" })
 		}},
-		{name: "look in vain", once: func(ctx context.Context) error {
+		{name: "look without result", once: func(ctx context.Context) error {
 			_, err := b.broker.Receive(ctx, "out", nil)
 			if errors.Is(err, parley.ErrNoMessage) {
 				err = nil

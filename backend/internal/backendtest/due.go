@@ -9,7 +9,7 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// falling is a kind of row that falls due: fall makes one that is due in a moment, and
+// falling is a kind of row that falls due: fall makes a row that is due in a moment, and
 // lock has a transaction lock it.
 type falling struct {
 	name string
@@ -91,11 +91,11 @@ func lockedDueRows(t *testing.T, fresh func(*testing.T) *interleaving) {
 // Due runs tests of what falls due, and of the slow walks, on tables that SQL has filled.
 func Due(t *testing.T, site func(t *testing.T) Site) {
 	for name, test := range map[string]func(*Fixture, Site){
-		"queues take turns, and one that is disabled costs no batch": dueInQueues,
-		"a queue that is disabled takes nothing from then on":        dueWhenDisabled,
-		"timers of older programs":                                   timersOfOlderPrograms,
-		"dead keys behind many that live":                            deadKeys,
-		"one process walks at a time":                                walkInTurn,
+		"queues take turns, and a disabled queue costs no batch": dueInQueues,
+		"a queue that is disabled takes nothing from then on":    dueWhenDisabled,
+		"timers of older programs":                               timersOfOlderPrograms,
+		"dead keys behind many that live":                        deadKeys,
+		"one process walks at a time":                            walkInTurn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := site(t)

@@ -16,55 +16,132 @@ import (
 // own are the names of tables in a store with another prefix and schema.
 var own = strings.NewReplacer("other.other_", "parley_", "other_", "parley_")
 
-// Golden compares the statements of stores, as the driver gets them, with
-// testdata/statements.txt, so that a change of one is seen in a diff. UPDATE=1 writes the
-// file anew. Of a list of variants it has the first, and the hashes of the others; of
-// a store after the first, with the prefix other_, what differs. Space between words does not
-// count.
+// Golden compares the statements of stores, as the driver gets them, with testdata/sql, so that a change of one is
+// seen in a diff. A file there has the statements of the file of that name in sql, here or in sqlstore. UPDATE=1
+// writes the files anew. Of a list of variants they have the first, and the hashes of the others; of a store
+// after the first, with the prefix other_, what differs.
 //
 // A store is what has its statements: structs with a field Text, in fields and arrays.
 func Golden(t *testing.T, stores ...[]any) {
 	t.Helper()
-	first := make(map[string]string)
-	var lines []string
+	files, first := make(map[string]string), make(map[string]string)
+	sources := sourceFiles(t)
 	for i, store := range stores {
 		all := make(map[string]string)
 		for _, have := range store {
 			collect(all, "", reflect.ValueOf(have))
 		}
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if text := all[name]; i == 0 {
-				lines, first[name] = append(lines, name+": "+text), text
-			} else if text != first[name] {
-				lines = append(lines, fmt.Sprintf("%s of store %d: %s", name, i+1, text))
+			text, title := all[name], name
+			if i > 0 {
+				title = fmt.Sprintf("%s of store %d", name, i+1)
+			}
+			if text != first[name] {
+				files[sources[plain(name)]] += goldenName + title + "\n" + text + "\n\n"
+			}
+			if i == 0 {
+				first[name] = text
 			}
 		}
 	}
-	const file = "testdata/statements.txt"
-	got := strings.Join(lines, "\n") + "\n"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+		writeGolden(t, files)
+	}
+	want := readGolden(t)
+	for file, text := range files {
+		for title, statement := range statementsOf(text) {
+			if known, ok := want[file][title]; !ok || known != statement {
+				t.Errorf("%s of %s has changed, or is new: UPDATE=1 writes it to testdata/sql. It is now\n%s", title, file, statement)
+			}
+			delete(want[file], title)
 		}
 	}
-	want, err := os.ReadFile(file)
+	for file, list := range want {
+		for title := range list {
+			t.Errorf("testdata/sql/%s has %s, which the store does not have", file, title)
+		}
+	}
+}
+
+// Compiled are the statements in testdata/sql by their names, which Golden keeps true.
+func Compiled(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, list := range readGolden(t) {
+		maps.Copy(all, list)
+	}
+	return all
+}
+
+const (
+	goldenFolder = "testdata/sql"
+	goldenName   = "-- name: "
+)
+
+// plain is the name of a statement without its variant: that of a field.
+func plain(name string) string {
+	return name[:strings.IndexAny(name+"[", "[. ")]
+}
+
+// sourceFiles returns the file in which each statement is written, by its name.
+func sourceFiles(t *testing.T) map[string]string {
+	t.Helper()
+	sources := make(map[string]string)
+	for _, folder := range []string{"../sqlstore/sql", "sql"} { // an engine's own statement counts
+		list, _ := filepath.Glob(filepath.Join(folder, "*.sql")) // the pattern is ours
+		for _, file := range list {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if name, ok := strings.CutPrefix(line, goldenName); ok {
+					sources[strings.TrimSpace(name)] = filepath.Base(file)
+				}
+			}
+		}
+	}
+	return sources
+}
+
+func writeGolden(t *testing.T, files map[string]string) {
+	t.Helper()
+	err := os.RemoveAll(goldenFolder)
+	if err == nil {
+		err = os.MkdirAll(goldenFolder, 0o755)
+	}
+	for file, text := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(goldenFolder, file), []byte(strings.TrimSpace(text)+"\n"), 0o644)
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := strings.Split(strings.TrimSpace(string(want)), "\n")
-	for _, line := range lines {
-		if i := slices.Index(known, line); i < 0 {
-			t.Errorf("a statement is not in %s: %s", file, line)
-		} else {
-			known = slices.Delete(known, i, i+1)
+}
+
+// readGolden returns the statements in testdata/sql, by file and name.
+func readGolden(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	files := make(map[string]map[string]string)
+	list, _ := filepath.Glob(filepath.Join(goldenFolder, "*.sql")) // the pattern is ours
+	for _, file := range list {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		files[filepath.Base(file)] = statementsOf(string(text))
 	}
-	for _, line := range known {
-		t.Errorf("%s has one that is not there: %s", file, line)
+	return files
+}
+
+func statementsOf(text string) map[string]string {
+	statements := make(map[string]string)
+	for _, part := range strings.Split("\n"+text, "\n"+goldenName)[1:] {
+		title, statement, _ := strings.Cut(part, "\n")
+		statements[title] = strings.TrimSpace(statement)
 	}
+	return statements
 }
 
 // collect adds the statements in a value by their names: those of fields.
@@ -75,7 +152,7 @@ func collect(all map[string]string, name string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		if text := v.FieldByName("Text"); text.IsValid() {
-			all[name] = own.Replace(strings.Join(strings.Fields(text.String()), " "))
+			all[name] = own.Replace(strings.TrimSpace(text.String()))
 			return
 		}
 		for i := range v.NumField() {
@@ -87,7 +164,8 @@ func collect(all map[string]string, name string, v reflect.Value) {
 		for i := range v.Len() {
 			at := fmt.Sprintf("%s[%d]", name, i)
 			if collect(all, at, v.Index(i)); i > 0 && all[at] != "" {
-				all[at] = fmt.Sprintf("%x", sha256.Sum256([]byte(all[at])))[:16]
+				words := strings.Join(strings.Fields(all[at]), " ")
+				all[at] = fmt.Sprintf("-- %x", sha256.Sum256([]byte(words)))[:19]
 			}
 		}
 	}

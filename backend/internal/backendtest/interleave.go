@@ -38,6 +38,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 		{"locked rows that are due hide nothing", lockedDueRows},
 		{"move beside sender", moveBesideSender},
 		{"keys wait", keysWait},
+		{"new keys behind a transaction", newKeysBehind},
 		{"send beside end", sendBesideEnd},
 		{"end beside guard", endBesideGuard},
 		{"settle beside promoter", settleBesidePromoter},
@@ -306,6 +307,44 @@ func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 			f.Equal("order", Bodies(h.Messages), []string{"1", "2"})
 		}
 	}
+}
+
+// Of transactions that wait for a new key behind the transaction that makes it, together with other new keys, none loses,
+// whether that transaction commits or not.
+func newKeysBehind(t *testing.T, fresh func(*testing.T) *interleaving) {
+	f := fresh(t)
+	post := func(tx backend.Tx, body string, keys ...string) error {
+		var batch []backend.Posting
+		for _, k := range keys {
+			batch = append(batch, f.Posting(backend.Posting{Key: k, Body: []byte(body)}))
+		}
+		_, err := tx.Post(f.Ctx, f.Version, batch)
+		return err
+	}
+	for round, end := range []func(backend.Tx, context.Context) error{backend.Tx.Rollback, backend.Tx.Commit, backend.Tx.Rollback} {
+		key := func(k string) string { return fmt.Sprint(k, round) }
+		first := f.Begin()
+		f.OK(post(first, "0", key("k"), key("z")))
+		waiting := make(chan error)
+		others := [][]string{{"k", "l"}, {"a", "k", "z"}, {"k"}, {"z"}, {"b", "z"}, {"k", "z"}}
+		for _, keys := range others {
+			var names []string
+			for _, k := range keys {
+				names = append(names, key(k))
+			}
+			go func() { waiting <- f.Try(func(tx backend.Tx) error { return post(tx, "x", names...) }) }()
+		}
+		select {
+		case err := <-waiting:
+			t.Fatalf("one of them did not wait: %v", err)
+		case <-time.After(200 * time.Millisecond): // they are all at the key by then, or else the test proves less
+		}
+		f.OK(end(first, f.Ctx))
+		for range others {
+			f.OK(<-waiting)
+		}
+	}
+	f.Equal("posts", len(f.Drain(f.QP)), 3*11+2)
 }
 
 // A sender that waited for the guard sends to what the conversation is then.

@@ -47,8 +47,8 @@ func (f *Fixture) FinishTasks(ends ...backend.TaskEnd) (lost []backend.ID) {
 	return lost
 }
 
-// testFinishTasks ends many tasks at once, each in its own way. One that has another
-// worker by now is left to that, and so is one that is over.
+// testFinishTasks ends many tasks at once, each in its own way. A task that another
+// worker has by now is left to that worker, and a finished task stays as it is.
 func testFinishTasks(f *Fixture) {
 	ends := f.Tasks(6, time.Millisecond)
 	schedule := ends[0].Hold.Plan
@@ -84,6 +84,6 @@ func testFinishTasks(f *Fixture) {
 		f.Equal("attempts", s.Attempts, want.attempts)
 		f.Equal("error", s.Error, want.error)
 	}
-	// The one that was given back is due at once, and the one that failed after its delay.
+	// The task that was given back is due at once, and the failed task after its delay.
 	f.Equal("due", f.claimTasks(schedule, 1, time.Hour)[0].Task, ends[1].Hold.Task)
 }

@@ -85,8 +85,9 @@ func testContext(f *Fixture) {
 	}
 }
 
-// testEndings has statements of the application's end a transaction of the store's: one
-// that begins so is refused, and after one that does it further on nothing more is done.
+// testEndings has statements of the application end a transaction of the store. A text that
+// begins with such a statement is refused; if the statement comes later, nothing more is done
+// after it.
 func testEndings(f *Fixture) {
 	post := func(tx backend.Tx, body string) error {
 		_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{{ID: backend.NewID(), Queue: f.QP, Type: "m", Rank: 5, Body: []byte(body)}})

@@ -134,7 +134,7 @@ func made(files []string) (tables []string) {
 	return tables
 }
 
-// forThePlanner reports whether a row is one that PostgreSQL's schema has for its planner alone. Their ids are the
+// forThePlanner reports whether PostgreSQL's schema has a row for its planner alone. The ids of such rows are the
 // lowest ones but zero.
 func forThePlanner(line string) bool {
 	return strings.Contains(strings.ReplaceAll(line, backend.ID{}.String(), ""), "'00000000-0000-0000-0000-")

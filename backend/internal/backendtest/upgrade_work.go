@@ -21,7 +21,7 @@ func (p *place) submit(plan string, o backend.PlanOptions, phases map[string]int
 	p.Do(func(tx backend.Tx) error { return tx.Submit(p.Ctx, plan, o, tasks) })
 }
 
-// putPlans leaves a plan with a task in every state, one that is halted and one that is sealed.
+// putPlans leaves a plan with a task in every state, a halted plan and a sealed plan.
 func putPlans(p *place) {
 	p.submit("mixed", backend.PlanOptions{Continue: true, MaxAttempts: 5, MaxActive: 7, Caller: "c", SubmittedFor: "a test"},
 		map[string]int{"1 done": 1, "2 dead": 1, "3 cancelled": 1, "4 failed": 1, "5 given back": 1, "6 running": 1, "7 over": 1, "8 queued": 2})
@@ -181,7 +181,7 @@ func checkRecurring(p *place) {
 		if err != nil || j == nil {
 			return errors.Join(err, errors.New("no job is due"))
 		}
-		p.is("the one that is due", j.Name, "due")
+		p.is("the job that is due", j.Name, "due")
 		j.Look = j.Now.Add(years)
 		return tx.SetRecurring(p.Ctx, *j)
 	})

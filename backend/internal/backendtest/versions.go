@@ -41,7 +41,7 @@ type Site struct {
 }
 
 // The schema after next: a step that adds, also to the tables that are most in use,
-// and one that takes away.
+// and a step that takes away.
 var (
 	hotTables = []string{"meta", "queue", "grp", "endpoint", "stream", "message", "ready", "post", "delayed", "timer", "worker", "task", "schedule", "once"}
 	expand    = func() string {
@@ -239,7 +239,7 @@ func testNextSchema(t *testing.T, s Site) {
 	}
 	h := takeInHand(t, old)
 	if h.tx != nil {
-		h.OK(h.tx.Rollback(h.Ctx)) // the step waits for it in vain
+		h.OK(h.tx.Rollback(h.Ctx)) // the step waits for it until its limit
 		h.tx = nil
 	}
 	h.OK(s.program(t, 1).Migrate(h.Ctx))

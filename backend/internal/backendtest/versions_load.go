@@ -14,7 +14,7 @@ import (
 )
 
 // testRolling has programs of two versions work on one store at once, while it is migrated
-// under them twice: first by a step that adds, then by one that stops the older program.
+// under them twice: first a step adds, then another step stops the older program.
 func testRolling(t *testing.T, s Site) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -78,12 +78,22 @@ SELECT ?, ?, ?
   FROM DUAL
  WHERE (SELECT 1 FROM parley_key k WHERE k.queue_id = ? AND k.name = ? FOR UPDATE) IS NULL
 
+-- name: NewKeysFree
+-- Several keys at once, if none of them is in another transaction's hands. Else it fails, and does not wait.
+-- The subquery meets the locks on rows that are not committed. It counts no row, since no stream has that id: so it
+-- keeps no lock on keys that are there, behind which others would wait in another order. A NULL, of an interrupted
+-- statement, only lets the INSERT wait.
+--
+-- keys, keys
+INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
+SELECT k.queue_id, k.name, k.stream_id
+  FROM (?) k
+ WHERE COALESCE((SELECT count(*) FROM parley_key x FORCE INDEX (PRIMARY)
+                  WHERE x.stream_id = '' AND ? FOR UPDATE NOWAIT), 0) = 0
+
 -- name: NewKeys
--- Keys that are new, in the order in which all transactions make them. Here the wait is in
--- the INSERT: by the subquery InnoDB would lock all that there are before it inserts the
--- first, which is no order, and meet with another such one in a deadlock each time that a
--- third one commits. It is also for a transaction that may be at REPEATABLE READ, where to
--- look with a lock for what is not there locks the gap at once.
+-- Keys that are new, in the order in which all transactions make them, for a transaction that may be at
+-- REPEATABLE READ: there to look with a lock for what is not there locks the gap at once. So the wait is in the INSERT.
 --
 -- queue, name, id
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?

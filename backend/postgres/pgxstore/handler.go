@@ -10,10 +10,10 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// Tx returns the transaction of pgx in which tx works: that of a handler's message
-// (Message.Tx), of Broker.InTx, or one that Join was given. It ends with what began it:
-// Commit and Rollback of what Tx returns are errors. What it begins are savepoints. The store
-// must be one of New, or on a *sql.DB of pgx.
+// Tx returns the pgx transaction in which tx works: the transaction of a handler's message
+// (Message.Tx), of Broker.InTx, or of the caller of Join. Its Commit and Rollback return an error,
+// because whatever began the transaction ends it. Its Begin makes a savepoint. The store must come
+// from New, or work on a *sql.DB of pgx.
 func Tx(ctx context.Context, tx *parley.Tx) (pgx.Tx, error) {
 	found := new(found)
 	var err error

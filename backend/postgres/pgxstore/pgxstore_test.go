@@ -4,9 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +118,106 @@ func TestJoin(t *testing.T) {
 		t.Errorf("in no transaction: %v", err)
 	}
 }
+
+// TestManyRequests: a web service stores an order and posts in one transaction of pgx, 16 requests at once on a pool
+// of four that its worker shares. None hangs, and what was rolled back brings no message.
+func TestManyRequests(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), slow.By(90*time.Second))
+	defer cancel()
+	p := pool(t, 4)
+	b, table := shop(t, p)
+	_, err := p.Exec(ctx, "CREATE TABLE "+table+"_mails (id text PRIMARY KEY)")
+	must(t, err)
+	store := func(ctx context.Context, id string) error {
+		return pgx.BeginFunc(ctx, p, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO "+table+" VALUES ($1)", id); err != nil {
+				return err
+			}
+			if _, err := Join(b, tx).Post(ctx, "mail", parley.Payload{Body: []byte(id)}); err != nil {
+				return err
+			}
+			if strings.HasSuffix(id, "3") {
+				return errRefused
+			}
+			return nil
+		})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch err := store(r.Context(), r.URL.Query().Get("id")); {
+		case errors.Is(err, errRefused):
+			w.WriteHeader(http.StatusConflict)
+		case err != nil:
+			t.Error(err)
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+
+	w := b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		tx, err := m.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		own, err := Tx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		_, err = own.Exec(ctx, "INSERT INTO "+table+"_mails VALUES ($1)", string(m.Body))
+		return err
+	}), nil)
+	working, stop := context.WithCancel(ctx)
+	over := make(chan error, 1)
+	go func() { over <- w.Run(working) }()
+
+	const clients, each = 16, 20
+	stored := request(ctx, t, server, clients, each)
+	want := clients * each * 9 / 10
+	slow.Eventually(t, 30*time.Second, "each order has its mail", func() (any, bool) {
+		n := count(t, p, table+"_mails")
+		return n, n >= want
+	})
+	stop()
+	must(t, <-over)
+	if n := count(t, p, table); n != want || stored != want {
+		t.Errorf("%d orders, %d answers that say so, want %d", n, stored, want)
+	}
+	var differ int
+	must(t, p.QueryRow(ctx, "SELECT count(*) FROM "+table+" FULL JOIN "+table+"_mails USING (id) WHERE "+
+		table+".id IS NULL OR "+table+"_mails.id IS NULL").Scan(&differ))
+	if differ > 0 {
+		t.Errorf("%d orders without mail, or mails without order", differ)
+	}
+}
+
+// request has clients send requests at once, and counts those that were granted.
+func request(ctx context.Context, t *testing.T, server *httptest.Server, clients, each int) int {
+	var all sync.WaitGroup
+	var granted atomic.Int32
+	for c := range clients {
+		all.Go(func() {
+			for i := range each {
+				r, err := http.NewRequestWithContext(ctx, "POST", fmt.Sprintf("%s?id=%d-%d", server.URL, c, i), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a, err := server.Client().Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a.Body.Close()
+				if a.StatusCode == http.StatusOK {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return int(granted.Load())
+}
+
+var errRefused = errors.New("the order is refused")
 
 // TestHandlerTx: what a handler writes by pgx commits with its message, and is undone with it.
 func TestHandlerTx(t *testing.T) {
@@ -284,6 +389,7 @@ func TestConformancePGXPool(t *testing.T) {
 	conformance.Run(t, conformance.Store{
 		Process:    own,
 		Disposable: true,
+		Lose:       conformance.LoseBySQL("SELECT pg_terminate_backend(pg_backend_pid())"),
 		Open:       func(context.Context) (backend.Backend, error) { return on(p, own) },
 		Limit: func(_ context.Context, conns int) (backend.Backend, error) {
 			return on(pool(t, int32(conns)), own)
@@ -307,7 +413,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestAcquiring: a pool whose connections are all in use is told from one that cannot open any.
+// TestAcquiring: a pool whose connections are all in use and a pool that cannot open any return different errors.
 func TestAcquiring(t *testing.T) {
 	connect := func(p *pgxpool.Pool) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

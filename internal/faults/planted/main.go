@@ -25,7 +25,7 @@ import (
 // within is how long a run may take to find a bug.
 const within = 2 * time.Minute
 
-// The exit codes of a run that has found something, and of one that ended at its limit.
+// The exit codes of a run that has found something, and of a run that ended at its limit.
 const (
 	codeFound = 1
 	codeShort = 3

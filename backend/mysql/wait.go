@@ -15,8 +15,8 @@ func (s *Store) Capabilities() backend.Capabilities {
 	return c
 }
 
-// Newest implements backend.Watcher. A message that commits later than one that was sent after
-// it does not count, and is found by polling.
+// Newest implements backend.Watcher. A message does not count if a later message has
+// committed before it; polling finds it.
 func (s *Store) Newest(ctx context.Context, queues []int64) (map[int64]int64, error) {
 	newest := make(map[int64]int64)
 	for some := range slices.Chunk(queues, most) {

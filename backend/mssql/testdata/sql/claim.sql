@@ -1,0 +1,306 @@
+-- name: DeadDelete
+DELETE FROM parley_dead_letter WHERE message_id = @p1
+
+-- name: DeadInsert
+INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
+       body, headers, since, name, handle, conversation, initiator, service, far, contract,
+       priority, attempts, suspicion, last_error, reason, died)
+VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))
+
+-- name: FailureDelete
+DELETE FROM parley_failure WHERE message_id = @p1
+
+-- name: FailurePut
+UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4 WHERE message_id = @p1;
+IF @@ROWCOUNT = 0
+  INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (@p1, @p2, @p3, @p4)
+
+-- name: GroupStreams
+SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
+       e.initiator, e.service, e.far, e.contract, e.closed_at
+  FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+  JOIN parley_stream s WITH (READUNCOMMITTED) ON s.stream_id = r.stream_id
+  LEFT JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = s.endpoint
+ WHERE r.group_id = @p1
+ ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
+
+-- name: GroupVisible
+SELECT 1 FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE r.group_id = @p1
+   AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = r.stream_id)
+ ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY
+
+-- name: HeadPost
+SELECT post_id, priority, since
+  FROM parley_post WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE queue_id = @p1 AND blocked = 0 AND lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+ ORDER BY queue_id, priority DESC, since
+ OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY
+
+-- name: Held
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
+       p.last_error, p.fence, 0, p.blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+  FROM @p1 k
+ INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
+ ORDER BY k.n
+
+-- name: Lease
+SET NOCOUNT ON;
+DECLARE @n int = 0, @id binary(16), @kind bigint, @first bigint, @had int = 0;
+DECLARE @leased TABLE (id binary(16) NOT NULL, lease bigint NOT NULL);
+DECLARE @all TABLE (n int NOT NULL PRIMARY KEY, id binary(16) NOT NULL);
+WHILE @had < @p2
+BEGIN
+  SET @id = NULL;
+  SELECT TOP (1) @n = k.n, @id = k.id, @kind = k.num FROM @p1 k
+   WHERE k.n > @n AND (@first IS NULL OR k.num = @first) ORDER BY k.n;
+  IF @id IS NULL BREAK;
+  IF @kind = 0
+    UPDATE g SET fence = g.fence + 1, lease_until = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p3, held_since = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), owner = @p4
+    OUTPUT inserted.group_id, deleted.lease_until INTO @leased (id, lease)
+      FROM parley_grp g WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+     WHERE g.group_id = @id AND g.blocked = 0 AND g.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+  ELSE
+    UPDATE p SET fence = p.fence + 1, lease_until = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p3, held_since = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), owner = @p4,
+           suspicion = p.suspicion + CASE WHEN p.lease_until <> 0 THEN 1 ELSE 0 END
+    OUTPUT inserted.post_id, deleted.lease_until INTO @leased (id, lease)
+      FROM parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+     WHERE p.post_id = @id AND p.blocked = 0 AND p.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+  IF @@ROWCOUNT = 1
+  BEGIN
+    INSERT INTO @all (n, id) VALUES (@n, @id);
+    SELECT @had = @had + 1, @first = @kind;
+  END
+END;
+SELECT @first, k.id, 1, CASE WHEN l.lease <> 0 THEN 1 ELSE 0 END
+  FROM @all k JOIN @leased l ON l.id = k.id ORDER BY k.n
+
+-- name: OnceInsert
+SET XACT_ABORT OFF; SET @rows = 0;
+BEGIN TRY
+  INSERT INTO parley_once (name, bytes, keep_until) VALUES (@p1, DATALENGTH(@p1), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p2) ;
+  SET @rows = @@ROWCOUNT;
+END TRY
+BEGIN CATCH
+  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
+END CATCH
+
+-- name: PromotionDelete
+DELETE FROM parley_promotion WHERE group_id = @p1 AND version = @p2
+
+-- name: PromotionDrop
+DELETE FROM parley_promotion WHERE group_id = @p1
+
+-- name: PromotionPut
+SET XACT_ABORT OFF;
+DECLARE @now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+UPDATE parley_promotion
+   SET level = @p3, since = @now, sticky = @p4,
+       version = CASE WHEN version >= @now THEN version + 1 ELSE @now END
+ WHERE group_id = @p1;
+IF @@ROWCOUNT = 0
+BEGIN
+  BEGIN TRY
+    INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+    VALUES (@p1, @p2, @p3, @now, @now, @p4);
+  END TRY
+  BEGIN CATCH
+    IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
+    UPDATE parley_promotion
+       SET level = @p3, since = @now, sticky = @p4,
+           version = CASE WHEN version >= @now THEN version + 1 ELSE @now END
+     WHERE group_id = @p1;
+  END CATCH
+END
+
+-- name: PromotionRead
+SELECT level, version, sticky FROM parley_promotion WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1
+
+-- name: PromotionTry
+SELECT 1 FROM parley_promotion WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1 AND version = @p2
+
+-- name: Read
+SET NOCOUNT ON;
+DECLARE @s TABLE (n int NOT NULL, group_id binary(16) NOT NULL, stream_id binary(16) NOT NULL,
+                  priority smallint NOT NULL, kind smallint NOT NULL, endpoint binary(16) NULL,
+                  conversation binary(16) NULL, initiator smallint NULL, service nvarchar(256) NULL,
+                  far nvarchar(256) NULL, contract nvarchar(256) NULL, state int NOT NULL, last bigint NULL,
+                  PRIMARY KEY (n, stream_id));
+IF @p5 = 0
+  INSERT INTO @s (n, group_id, stream_id, priority, kind, endpoint, conversation, initiator, service, far,
+                  contract, state, last)
+  SELECT k.n, k.id, r.stream_id, r.priority, x.kind, x.endpoint, e.conversation, e.initiator, e.service, e.far,
+         e.contract,
+         CASE WHEN x.endpoint IS NULL THEN 0
+              WHEN e.group_id IS NULL OR e.closed_at IS NOT NULL THEN 1
+              WHEN e.group_id <> k.id THEN 2
+              ELSE 0 END,
+         (SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+           WHERE m.stream_id = r.stream_id)
+    FROM @p1 k
+   INNER LOOP JOIN parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON r.group_id = k.id
+   INNER LOOP JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = r.stream_id
+    LEFT LOOP JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = x.endpoint;
+SELECT k.n, g.fence - @p6, k.num, p.level, p.version, p.sticky, g.name, t.state, t.stream_id, t.seq, t.message_id,
+       t.message_kind, t.type, t.body, t.headers, t.since, t.uniq, f.attempts, f.suspicion, f.last_error,
+       CASE WHEN t.first = 1 THEN t.priority END, t.endpoint, t.conversation, t.initiator, t.service, t.far,
+       t.contract, t.kind
+  FROM @p1 k
+  JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = k.id
+  LEFT JOIN parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.group_id = k.id
+  LEFT JOIN (
+         SELECT y.n, y.k, y.state, y.stream_id, y.seq, y.message_id, y.message_kind, y.type, y.body, y.headers, y.since,
+                y.uniq, y.first, y.priority, y.endpoint, y.conversation, y.initiator, y.service, y.far,
+                y.contract, y.kind
+           FROM (SELECT m.*,
+                        sum(coalesce(CONVERT(bigint, DATALENGTH(m.body)), 0)
+                            + coalesce(CONVERT(bigint, DATALENGTH(m.headers) / 2), 0))
+                          OVER (ORDER BY m.n, m.i ROWS UNBOUNDED PRECEDING) AS bytes,
+                        row_number() OVER (ORDER BY m.n, m.i) AS k,
+                        row_number() OVER (PARTITION BY m.n, m.stream_id ORDER BY m.i) AS first
+                   FROM (SELECT s.n, s.state, s.stream_id, s.priority, s.endpoint, s.conversation, s.initiator,
+                                s.service, s.far, s.contract, s.kind, x.seq, x.message_id,
+                                x.kind AS message_kind, x.type, x.body, x.headers, x.since, x.uniq,
+                                row_number() OVER (PARTITION BY s.n
+                                                   ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id,
+                                                            x.seq) AS i
+                           FROM @s s
+                          CROSS APPLY (SELECT TOP (@p2) y.seq, y.message_id, y.kind, y.type, y.body, y.headers, y.since,
+                                              y.uniq
+                                         FROM parley_message y WITH (READCOMMITTEDLOCK, ROWLOCK)
+                                        WHERE y.stream_id = s.stream_id AND y.seq <= s.last
+                                        ORDER BY y.seq) x
+                          WHERE s.state = 0 AND (@p4 IS NULL OR s.endpoint = @p4)) m
+                  WHERE m.i <= @p2) y
+          WHERE y.k = 1 OR y.bytes <= @p3
+          UNION ALL
+         SELECT s.n, 0, s.state, s.stream_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, s.priority, s.endpoint,
+                NULL, NULL, NULL, NULL, NULL, s.kind
+           FROM @s s WHERE s.state <> 0) t ON t.n = k.n
+  LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK) ON f.message_id = t.message_id
+ ORDER BY k.n, t.k
+
+-- name: RetainedDelete
+DELETE FROM parley_retained WHERE handle = @p1
+
+-- name: RetainedInsert
+INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body,
+       headers, since, kept)
+VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, coalesce(CONVERT(bigint, @p10), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))
+
+-- name: Take
+SET NOCOUNT ON;
+DECLARE @n int = 0, @id binary(16), @kind bigint, @first bigint, @had int = 0;
+DECLARE @locked TABLE (n int NOT NULL PRIMARY KEY, id binary(16) NOT NULL);
+DECLARE @orphans TABLE (id binary(16) NOT NULL);
+WHILE @had < @p2
+BEGIN
+  SET @id = NULL;
+  SELECT TOP (1) @n = k.n, @id = k.id, @kind = k.num FROM @p1 k
+   WHERE k.n > @n AND (@first IS NULL OR k.num = @first) ORDER BY k.n;
+  IF @id IS NULL BREAK;
+  IF @kind = 0
+    INSERT INTO @locked (n, id)
+    SELECT @n, g.group_id FROM parley_grp g WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST)
+     WHERE g.group_id = @id;
+  ELSE
+    INSERT INTO @locked (n, id)
+    SELECT @n, p.post_id FROM parley_post p WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST)
+     WHERE p.post_id = @id;
+  IF @@ROWCOUNT = 1
+    SELECT @had = @had + 1, @first = @kind;
+END;
+IF @first = 0
+  UPDATE g SET fence = g.fence + 1, lease_until = 0, owner = N''
+  OUTPUT inserted.group_id INTO @orphans (id)
+    FROM @locked k
+   INNER LOOP JOIN parley_grp g WITH (READCOMMITTEDLOCK, ROWLOCK) ON g.group_id = k.id
+   WHERE g.lease_until <> 0 AND g.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+IF @first = 1
+  UPDATE p SET fence = p.fence + 1, lease_until = 0, owner = N'', suspicion = p.suspicion + 1
+    FROM @locked k
+   INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
+   WHERE p.lease_until <> 0 AND p.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
+SELECT @first, k.id,
+       CASE WHEN @first = 0 THEN (SELECT CASE WHEN g.blocked = 0 AND g.lease_until = 0 THEN 1 ELSE 0 END
+                                    FROM parley_grp g WITH (READUNCOMMITTED) WHERE g.group_id = k.id)
+            ELSE (SELECT CASE WHEN p.blocked = 0 AND p.lease_until = 0 THEN 1 ELSE 0 END
+                    FROM parley_post p WITH (READUNCOMMITTED) WHERE p.post_id = k.id) END,
+       (SELECT count(*) FROM @orphans o WHERE o.id = k.id)
+  FROM @locked k ORDER BY k.n
+
+-- name: TimerDelete
+DELETE FROM parley_timer WHERE handle = @p1 AND kind + 0 = @p2
+
+-- name: TimerExpire
+DELETE FROM parley_timer WHERE handle = @p1 AND kind + 0 = @p2 AND due <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+
+-- name: TimerPut
+SET XACT_ABORT OFF;
+UPDATE parley_timer SET due = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p3, queue_id = @p4 WHERE handle = @p1 AND kind = @p2;
+IF @@ROWCOUNT = 0
+BEGIN
+  BEGIN TRY
+    INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (@p1, @p2, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p3, @p4);
+  END TRY
+  BEGIN CATCH
+    IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
+    UPDATE parley_timer SET due = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p3, queue_id = @p4 WHERE handle = @p1 AND kind = @p2;
+  END CATCH
+END
+
+-- name: TimerQueue
+UPDATE parley_timer SET queue_id = @p1 WHERE handle = @p2 AND kind + 0 = @p3
+
+-- name: TimerTry
+SELECT 1 FROM parley_timer WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE handle = @p1 AND kind = @p2
+
+-- name: TimersDelete
+DELETE FROM parley_timer WHERE handle = @p1
+
+-- name: Waiting
+SELECT 1
+ WHERE EXISTS (SELECT 1
+                 FROM parley_ready r WITH (READUNCOMMITTED)
+                 JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = r.group_id
+                WHERE r.queue_id = @p1 AND g.blocked = 0)
+    OR EXISTS (SELECT 1 FROM parley_post p WITH (READUNCOMMITTED)
+                WHERE p.queue_id = @p2 AND p.blocked = 0)
+
+-- name: Walk
+SELECT v.catalog_version, q.enabled, x.what, x.id, x.priority, x.since
+  FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)
+  LEFT JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = @p1
+  LEFT JOIN (
+         SELECT a.what, a.id, a.priority, a.since
+           FROM (SELECT TOP (@p2) CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END AS what, p.group_id AS id,
+                        p.level AS priority, p.since
+                   FROM parley_promotion p WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                   LEFT JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = p.group_id
+                   LEFT JOIN parley_post o WITH (READUNCOMMITTED) ON o.post_id = p.group_id
+                  WHERE p.queue_id = @p1 AND p.level <= @p3 AND (p.level < @p3 OR p.since >= @p4)
+                    AND (g.blocked = 0 AND g.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+                         AND EXISTS (SELECT 1
+                                       FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                                       JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                                         ON m.stream_id = r.stream_id
+                                      WHERE r.group_id = p.group_id)
+                      OR o.blocked = 0 AND o.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))
+                  ORDER BY p.level DESC, p.since, p.group_id) a
+          UNION ALL
+         SELECT b.what, b.id, b.priority, b.since
+           FROM (SELECT TOP (@p5) 2 AS what, r.group_id AS id, r.priority, r.since
+                   FROM parley_ready r WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                   JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = r.group_id
+                  WHERE r.queue_id = @p1 AND r.priority <= @p6 AND (r.priority < @p6 OR r.since >= @p7)
+                    AND g.blocked = 0 AND g.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+                    AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                                 WHERE m.stream_id = r.stream_id)
+                  ORDER BY r.priority DESC, r.since, r.group_id, r.stream_id) b
+          UNION ALL
+         SELECT c.what, c.id, c.priority, c.since
+           FROM (SELECT TOP (@p5) 3 AS what, p.post_id AS id, p.priority, p.since
+                   FROM parley_post p WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                  WHERE p.queue_id = @p1 AND p.priority <= @p6 AND (p.priority < @p6 OR p.since >= @p7)
+                    AND p.blocked = 0 AND p.lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+                  ORDER BY p.priority DESC, p.since, p.post_id) c) x ON 1 = 1

@@ -1,0 +1,120 @@
+-- name: DelayedDelete
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+DELETE FROM parley_delayed WHERE post_id = ?
+
+-- name: DelayedInsert
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?)
+
+-- name: DelayedRead
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT queue_id, name, priority, type, body, headers, uniq, due, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+  FROM parley_delayed WHERE post_id = ?
+
+-- name: DelayedTry
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT 1 FROM parley_delayed WHERE post_id = ?
+FOR UPDATE SKIP LOCKED
+
+-- name: KeyDelete
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+DELETE FROM parley_key WHERE queue_id = ? AND name = ?
+
+-- name: KeyInsert
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
+
+-- name: KeyRead
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT stream_id FROM parley_key WHERE queue_id = ? AND name = ?
+
+-- name: PostBlock
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post
+   SET blocked = ?, blocked_since = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), blocked_until = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, reason = ?
+ WHERE post_id = ?
+
+-- name: PostDelete
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+DELETE FROM parley_post WHERE post_id = ?
+
+-- name: PostDue
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
+ WHERE post_id = ? AND blocked = 1 AND blocked_until <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+
+-- name: PostExtend
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET lease_until = greatest(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, lease_until + 1)
+ WHERE post_id IN (?, '') AND fence = ? AND lease_until <> 0
+
+-- name: PostFail
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ? WHERE post_id = ?
+
+-- name: PostFree
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT 1 FROM parley_post WHERE post_id IN (?, '') AND lease_until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+FOR UPDATE SKIP LOCKED
+
+-- name: PostInsert
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers, uniq)
+VALUES (?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?)
+
+-- name: PostLease
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post
+   SET fence = fence + 1, lease_until = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, held_since = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), owner = ?
+ WHERE post_id = ?
+
+-- name: PostOne
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
+SELECT ?, q.queue_id, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?
+  FROM parley_queue q
+ CROSS JOIN parley_meta v
+ WHERE q.queue_id = ? AND q.enabled = 1 AND v.catalog_version = ?
+
+-- name: PostRead
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+       last_error, fence, lease_until, blocked, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+  FROM parley_post WHERE post_id = ?
+
+-- name: PostReclaimWait
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET lease_until = 0, owner = ''
+ WHERE post_id = ? AND fence = ? AND lease_until <> 0
+   AND (SELECT v.schema_version FROM parley_meta v) <= 8
+
+-- name: PostTry
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT 1 FROM parley_post WHERE post_id = ?
+FOR UPDATE SKIP LOCKED
+
+-- name: PostUnblock
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id = ?
+
+-- name: PostUnlease
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = ?
+
+-- name: ProcessedInsert
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_processed (post_id, queue_id, name, type, body, headers, keep_until)
+VALUES (?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?)
+
+-- name: UniqueDelete
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+DELETE FROM parley_uniq WHERE queue_id = ? AND value = ?
+
+-- name: UniqueInsert
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT IGNORE INTO parley_uniq (queue_id, value, post_id) VALUES (?, ?, ?)
+
+-- name: UniqueRead
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id FROM parley_uniq WHERE queue_id = ? AND value = ?

@@ -1,0 +1,147 @@
+-- name: Claimable
+SELECT 1
+ WHERE EXISTS (SELECT 1
+                 FROM parley_post p
+                WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?2)
+    OR EXISTS (SELECT 1
+                 FROM parley_ready r INDEXED BY parley_ready_free
+                CROSS JOIN parley_grp g ON g.group_id = r.group_id
+                WHERE r.queue_id = ?1 AND r.held_until < ?2
+                  AND g.blocked = 0 AND g.lease_until < ?2
+                  AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))
+
+-- name: DeadDelete
+DELETE FROM parley_dead_letter WHERE message_id = ?1
+
+-- name: DeadInsert
+INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
+       body, headers, since, name, handle, conversation, initiator, service, far, contract,
+       priority, attempts, suspicion, last_error, reason, died)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
+
+-- name: FailureDelete
+DELETE FROM parley_failure WHERE message_id = ?1
+
+-- name: FailurePut
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (message_id) DO UPDATE
+   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error
+
+-- name: FreeReady
+UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
+ WHERE queue_id = ?1 AND held_until > 0 AND held_until < ?2
+
+-- name: GroupStreams
+SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
+       e.initiator, e.service, e.far, e.contract, e.closed_at
+  FROM parley_ready r
+  JOIN parley_stream s ON s.stream_id = r.stream_id
+  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+ WHERE r.group_id = ?1
+ ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
+
+-- name: GroupVisible
+SELECT 1 FROM parley_ready r
+ WHERE r.group_id = ?1
+   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+ LIMIT 1
+
+-- name: HeadPost
+SELECT post_id, priority, since
+  FROM parley_post
+ WHERE queue_id = ?1 AND blocked = 0 AND lease_until < ?2
+ ORDER BY queue_id, priority DESC, since
+ LIMIT 1
+
+-- name: LeasePosts
+UPDATE parley_post
+   SET fence = fence + 1, lease_until = ?5 + ?3, held_since = ?5, owner = ?4,
+       suspicion = suspicion + (lease_until <> 0) 
+ WHERE post_id IN (SELECT p.post_id FROM parley_post p
+                    WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?5
+                    ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
+                    LIMIT ?2)
+RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+          last_error, fence - 1, 0, blocked, ?5
+
+-- name: OnceInsert
+INSERT INTO parley_once (name, keep_until) VALUES (?1, ?3 + ?2) ON CONFLICT DO NOTHING
+
+-- name: PromotionDelete
+DELETE FROM parley_promotion WHERE group_id = ?1 AND version = ?2
+
+-- name: PromotionDrop
+DELETE FROM parley_promotion WHERE group_id = ?1
+
+-- name: PromotionPut
+INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
+VALUES (?1, ?2, ?3, ?5, ?5, ?4)
+ON CONFLICT (group_id) DO UPDATE
+   SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
+       version = max(version + 1, excluded.version)
+
+-- name: PromotionRead
+SELECT level, version, sticky FROM parley_promotion WHERE group_id = ?1
+
+-- name: RetainedDelete
+DELETE FROM parley_retained WHERE handle = ?1
+
+-- name: RetainedInsert
+INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body,
+       headers, since, kept)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, ?11), ?11)
+
+-- name: TakePosts
+SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+       last_error, fence, lease_until, blocked, ?3
+  FROM parley_post
+ WHERE queue_id = ?1 AND blocked = 0 AND lease_until < ?3
+ ORDER BY queue_id, priority DESC, since, post_id
+ LIMIT ?2
+
+-- name: TimerDelete
+DELETE FROM parley_timer WHERE handle = ?1 AND kind + 0 = ?2
+
+-- name: TimerExpire
+DELETE FROM parley_timer WHERE handle = ?1 AND kind + 0 = ?2 AND due <= ?3
+
+-- name: TimerPut
+INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?1, ?2, ?5 + ?3, ?4)
+ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due, queue_id = excluded.queue_id
+
+-- name: TimerQueue
+UPDATE parley_timer SET queue_id = ?1 WHERE handle = ?2 AND kind + 0 = ?3
+
+-- name: TimersDelete
+DELETE FROM parley_timer WHERE handle = ?1
+
+-- name: Waiting
+SELECT 1 FROM parley_meta
+ WHERE EXISTS (SELECT 1 FROM parley_ready r
+                 JOIN parley_grp g ON g.group_id = r.group_id
+                WHERE r.queue_id = ?1 AND g.blocked = 0)
+    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = ?2 AND p.blocked = 0)
+
+-- name: WalkPromoted
+SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
+  FROM parley_promotion p
+  LEFT JOIN parley_grp g ON g.group_id = p.group_id
+  LEFT JOIN parley_post o ON o.post_id = p.group_id
+ WHERE p.queue_id = ?1
+   AND (g.blocked = 0 AND g.lease_until < ?3
+        AND EXISTS (SELECT 1
+                      FROM parley_ready r
+                     CROSS JOIN parley_message m ON m.stream_id = r.stream_id
+                     WHERE r.group_id = p.group_id)
+     OR o.blocked = 0 AND o.lease_until < ?3)
+ ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
+ LIMIT ?2
+
+-- name: WalkReady
+SELECT r.group_id, r.priority, r.since
+  FROM parley_ready r INDEXED BY parley_ready_free
+ CROSS JOIN parley_grp g ON g.group_id = r.group_id
+ WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
+   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+ ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
+ LIMIT ?2

@@ -1,0 +1,204 @@
+-- name: ClosingDelete
+DELETE FROM parley_closing WHERE handle = ?1
+
+-- name: ClosingInsert
+INSERT INTO parley_closing (handle, id, kind, by_peer, code, description)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: ClosingsDelete
+DELETE FROM parley_closing WHERE handle IN (?1, ?2)
+
+-- name: EndRead
+SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
+       s.held, q.enabled,
+       (SELECT count(*) FROM parley_closing d WHERE d.handle = e.peer AND d.kind = 1),
+       (SELECT count(*) FROM parley_timer a WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_timer b WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_retained a WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_retained b WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_held a WHERE a.stream_id = e.handle)
+     + (SELECT count(*) FROM parley_held b WHERE b.stream_id = e.peer),
+       c.kind, c.by_peer
+  FROM parley_endpoint e
+  JOIN parley_stream s ON s.stream_id = e.handle
+  LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
+  LEFT JOIN parley_closing c ON c.handle = e.handle
+ WHERE e.handle = ?1
+
+-- name: EndpointClose
+UPDATE parley_endpoint SET closed_at = ?2 WHERE handle = ?1
+
+-- name: EndpointDelete
+DELETE FROM parley_endpoint WHERE handle = ?1
+
+-- name: EndpointFinish
+UPDATE parley_endpoint SET finish_at = ?3 + ?1 WHERE handle = ?2
+
+-- name: EndpointHome
+SELECT e.group_id, e.queue_id, e.priority, e.peer, e.service, e.closed_at, q.enabled
+  FROM parley_endpoint e
+  JOIN parley_queue q ON q.queue_id = e.queue_id
+ WHERE e.handle = ?1
+
+-- name: EndpointInsert
+INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far,
+       contract, queue_id, group_id, priority, lifetime_until, begun)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?12 + ?11, ?12)
+
+-- name: EndpointMove
+UPDATE parley_endpoint SET group_id = ?1 WHERE handle = ?2
+
+-- name: EndpointRead
+SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contract, e.queue_id,
+       e.group_id, e.priority, e.lifetime_until, e.closed_at, s.next_seq, s.closed,
+       c.id, c.kind, c.by_peer, c.code, c.description, ?2
+  FROM parley_endpoint e
+  LEFT JOIN parley_stream s ON s.stream_id = e.handle
+  LEFT JOIN parley_closing c ON c.handle = e.handle
+ WHERE e.handle = ?1
+
+-- name: EndpointsDelete
+DELETE FROM parley_endpoint WHERE handle IN (?1, ?2)
+
+-- name: EndpointsOfGroup
+SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contract, e.queue_id,
+       e.group_id, e.priority, e.lifetime_until, e.closed_at, s.next_seq, s.closed,
+       c.id, c.kind, c.by_peer, c.code, c.description, ?2
+  FROM parley_endpoint e
+  LEFT JOIN parley_stream s ON s.stream_id = e.handle
+  LEFT JOIN parley_closing c ON c.handle = e.handle
+ WHERE e.group_id = ?1
+ ORDER BY e.handle
+
+-- name: HeldDelete
+DELETE FROM parley_held WHERE stream_id = ?1
+
+-- name: HeldInsert
+INSERT INTO parley_held (stream_id, seq, message_id, kind, type, body, headers, since, status)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?8)
+
+-- name: HeldMove
+UPDATE parley_held SET stream_id = ?1, seq = seq + ?2, status = ?3
+ WHERE stream_id = ?4 AND type <> ?5
+
+-- name: HeldRead
+SELECT seq, message_id, kind, type, body, headers, since FROM parley_held
+ WHERE stream_id = ?1 ORDER BY seq
+
+-- name: MarkerDelete
+DELETE FROM parley_ready WHERE group_id = ?1 AND stream_id = ?2
+
+-- name: MarkerInsert
+INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING
+
+-- name: MarkerMove
+UPDATE parley_ready SET group_id = ?1, held_until = 0
+ WHERE group_id = ?2 AND stream_id = ?3
+
+-- name: MarkerRead
+SELECT stream_id FROM parley_ready WHERE group_id = ?1 ORDER BY stream_id
+
+-- name: MarkerSince
+UPDATE parley_ready SET since = ?1
+ WHERE group_id = ?2 AND stream_id = ?3 AND since <> ?4
+
+-- name: MarkersAstray
+SELECT s.stream_id
+  FROM parley_stream s
+  LEFT JOIN parley_ready r
+    ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+ WHERE s.group_id = ?1
+   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
+                                  WHERE m.stream_id = s.stream_id
+                                  ORDER BY m.seq LIMIT 1)
+ ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id 
+ LIMIT 10000
+
+-- name: MessageDelete
+DELETE FROM parley_message WHERE stream_id = ?1 AND seq = ?2
+
+-- name: MessageFind
+SELECT m.stream_id, m.seq, m.uniq, s.group_id, s.queue_id
+  FROM parley_message m
+  JOIN parley_stream s ON s.stream_id = m.stream_id
+ WHERE m.message_id = ?1 AND m.kind = 4
+
+-- name: MessageFirst
+SELECT seq, since FROM parley_message WHERE stream_id = ?1 ORDER BY seq LIMIT 1
+
+-- name: MessageInsert
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since, uniq)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?8)
+
+-- name: MessageKeys
+SELECT seq, message_id FROM parley_message WHERE stream_id = ?1 ORDER BY seq
+
+-- name: MessageRead
+SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
+       f.attempts, f.suspicion, f.last_error
+  FROM parley_message m
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE m.stream_id = ?1 AND m.seq > ?2
+ ORDER BY m.seq
+ LIMIT ?3
+
+-- name: MessagesOfEndpoint
+SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
+  FROM parley_stream s
+  LEFT JOIN parley_message m ON m.stream_id = s.stream_id
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE s.group_id = ?1 AND s.endpoint = ?2
+ ORDER BY s.stream_id, m.seq
+
+-- name: StreamAdvance
+UPDATE parley_stream SET next_seq = ?1, touched = ?3 WHERE stream_id = ?2
+
+-- name: StreamClose
+UPDATE parley_stream SET next_seq = ?1, closed = 1, touched = ?3 WHERE stream_id = ?2
+
+-- name: StreamDelete
+DELETE FROM parley_stream WHERE stream_id = ?1
+
+-- name: StreamHold
+UPDATE parley_stream SET next_seq = ?1, held = 1, touched = ?3 WHERE stream_id = ?2
+
+-- name: StreamHome
+UPDATE parley_stream SET group_id = ?1, queue_id = ?2, endpoint = ?3, priority = ?4
+ WHERE stream_id = ?5
+
+-- name: StreamInsert
+INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priority,
+       next_seq, closed, held, touched)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)
+
+-- name: StreamMove
+UPDATE parley_stream SET group_id = ?1 WHERE stream_id = ?2
+
+-- name: StreamRank
+UPDATE parley_stream SET priority = ?1 WHERE stream_id = ?2
+
+-- name: StreamRead
+SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed, s.held,
+       q.enabled,
+       (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
+       (SELECT v.catalog_version FROM parley_meta v)
+  FROM parley_stream s
+  LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
+ WHERE s.stream_id = ?1
+
+-- name: StreamSeal
+UPDATE parley_stream SET closed = 2 WHERE stream_id = ?1
+
+-- name: StreamUnhold
+UPDATE parley_stream SET held = 0 WHERE stream_id = ?1
+
+-- name: StreamsDelete
+DELETE FROM parley_stream WHERE stream_id IN (?1, ?2)
+
+-- name: StreamsOfEndpoint
+SELECT stream_id, kind FROM parley_stream
+ WHERE group_id = ?1 AND endpoint = ?2 ORDER BY stream_id
+
+-- name: StreamsOfGroup
+SELECT stream_id FROM parley_stream WHERE group_id = ?1 ORDER BY stream_id

@@ -1,0 +1,57 @@
+-- name: GroupBlock
+UPDATE parley_grp
+   SET blocked = ?1, blocked_since = ?5, blocked_until = ?5 + ?2, reason = ?3,
+       resweep = 0 
+ WHERE group_id = ?4
+
+-- name: GroupDelete
+DELETE FROM parley_grp WHERE group_id = ?1
+
+-- name: GroupExtend
+UPDATE parley_grp SET lease_until = ?4 + ?1
+ WHERE group_id = ?2 AND fence = ?3 AND lease_until <> 0
+
+-- name: GroupInsert
+INSERT INTO parley_grp (group_id, queue_id, service, name) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING
+
+-- name: GroupJoin
+UPDATE parley_grp SET resweep = resweep WHERE group_id = ?1
+
+-- name: GroupLease
+UPDATE parley_grp
+   SET fence = fence + 1, lease_until = ?4 + ?1, held_since = ?4, owner = ?2
+ WHERE group_id = ?3
+
+-- name: GroupRead
+SELECT queue_id, service, name, fence, lease_until, blocked, resweep, ?2
+  FROM parley_grp WHERE group_id = ?1
+
+-- name: GroupReclaim
+UPDATE parley_grp SET lease_until = 0, owner = ''
+ WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
+   AND (SELECT v.schema_version FROM parley_meta v) <= 8
+
+-- name: GroupReclaimWait
+UPDATE parley_grp SET lease_until = 0, owner = ''
+ WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
+   AND (SELECT v.schema_version FROM parley_meta v) <= 8
+
+-- name: GroupUnblock
+UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = ?1
+ WHERE group_id = ?2
+
+-- name: GroupUnlease
+UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = ?1
+
+-- name: GroupUse
+SELECT (SELECT count(*) FROM parley_endpoint e WHERE e.group_id = g.group_id)
+     + (SELECT count(*) FROM parley_stream s
+         WHERE s.group_id = g.group_id AND s.stream_id <> g.group_id)
+     + (SELECT count(*) FROM parley_ready r
+         WHERE r.group_id = g.group_id)
+     + (SELECT count(*) FROM parley_message m WHERE m.stream_id = g.group_id)
+     + (SELECT count(*) FROM parley_delayed d
+         WHERE d.queue_id = g.queue_id AND d.name = g.name AND g.name <> '')
+     + (SELECT count(*) FROM parley_stream s
+         WHERE s.stream_id = g.group_id AND (s.kind <> 3 OR s.touched > ?2 - 60000000))
+  FROM parley_grp g WHERE g.group_id = ?1
