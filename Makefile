@@ -34,7 +34,7 @@ fetch:
 test: fetch lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants stress faults drivers locks upgrades pools console galera
+VERIFY := mutants stress faults drivers locks upgrades pools console galera vitess
 
 verify: $(SERVERS) ## what takes longer than a change should wait for, part after part; make verify-PART is one of them
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
@@ -88,16 +88,17 @@ fuzz: ## each fuzz target for a while (FUZZTIME=)
 # without. Servers with a standby and those whose clock steps back have short runs.
 FAULTS := --testservers $(SERVERS) --limit 1h
 SHORT  := --operations 10000 --faults 30
+RECORD := --record internal/faults/testdata/slices.jsonl
 faults: $(SERVERS) ## programs and servers that are killed, stopped and cut off, on each engine, for an hour and more (FAULTS=)
 	go build -o .cache/faults ./internal/faults
 	@code=0; for e in sqlite postgres mysql mariadb; do \
-		.cache/faults --server $$e --disk 2G --operations 200000 --faults 300 $(FAULTS) || code=1; \
+		.cache/faults --server $$e --disk 2G --operations 200000 --faults 300 $(RECORD) $(FAULTS) || code=1; \
 	done; \
 	for e in postgres mysql mariadb; do \
 		.cache/faults --server $$e --clock --only clock,kill $(SHORT) $(FAULTS) || code=1; \
 	done; \
 	for e in postgres-pair galera; do \
-		.cache/faults --server $$e $(SHORT) $(FAULTS) || code=1; \
+		.cache/faults --server $$e $(SHORT) $(RECORD) $(FAULTS) || code=1; \
 	done; exit $$code
 
 planted: $(SERVERS) ## bugs that are put into the source, each of which the faults have to bring to light (BUG=: one of them)

@@ -22,6 +22,7 @@ type (
 type DeadStatus struct {
 	Queue    string // empty if none had taken the message yet
 	Message  *Message
+	Bytes    int // of the body
 	Attempts int // that failed
 	Reason   string
 	Age      time.Duration // since it was taken out
@@ -64,7 +65,8 @@ type Admin struct{ b *Broker }
 // Admin returns the verbs of operators.
 func (b *Broker) Admin() Admin { return Admin{b} }
 
-// Unpark makes a parked or deferred group ready again.
+// Unpark makes a parked or deferred group ready again. Of a ready group it puts messages back that are
+// out of the ready order ([GroupStatus].Stranded).
 func (a Admin) Unpark(ctx context.Context, group ID) error {
 	err := a.b.patiently(ctx, func() error {
 		return a.b.InTx(ctx, func(tx *Tx) error {
@@ -183,25 +185,36 @@ func (a Admin) Retained(ctx context.Context, handle ID) ([]RetainedMessage, erro
 // not be delivered or handled, newest first: at most limit of them that stand after a place,
 // that of the last one of the page before. An empty name means all queues.
 func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
+	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit, Bodies: true})
+}
+
+// DeadSummaries is DeadLetters without the bodies, which can be large: DeadStatus.Bytes tells how large.
+// RequeueDead refuses them.
+func (a Admin) DeadSummaries(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
+	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit})
+}
+
+func (a Admin) dead(ctx context.Context, queue string, d backend.DeadQuery) ([]DeadStatus, error) {
 	return read(ctx, a.b, "dead letters", func(ctx context.Context) (dead []DeadStatus, err error) {
-		if limit < 1 {
-			return nil, badLimit(limit)
+		if d.Limit < 1 {
+			return nil, badLimit(d.Limit)
 		}
 		err = a.b.withCatalog(ctx, func(v *catalogView) error {
 			q, ok := v.queues[queue]
 			if !ok && queue != "" {
 				return fmt.Errorf("%s: %w", objQueue(queue), ErrUnknownQueue)
 			}
-			list, err := a.b.be.DeadLetters(ctx, q.ID, after, limit)
+			d.Queue = q.ID
+			list, err := a.b.be.DeadLetters(ctx, d)
 			dead = make([]DeadStatus, len(list))
 			for i := range list {
-				d := &list[i]
-				name, err := v.queueName(d.Queue)
+				x := &list[i]
+				name, err := v.queueName(x.Queue)
 				if err != nil {
 					return err
 				}
-				dead[i] = DeadStatus{name, wrapMessages([]*backend.Message{&d.Message}, name, nil)[0],
-					d.Message.Attempts, d.Reason, d.Age, d.Place}
+				dead[i] = DeadStatus{name, wrapMessages([]*backend.Message{&x.Message}, name, nil)[0],
+					x.Bytes, x.Message.Attempts, x.Reason, x.Age, x.Place}
 			}
 			return err
 		})

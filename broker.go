@@ -96,9 +96,10 @@ type Options struct {
 	MaxBody int
 
 	// Outgoing, if set, is called for each message that the program sends or posts through this
-	// Broker, before it is checked, in the goroutine that sends. It may change the headers, for
-	// example to pass on the context of a trace; an error refuses the call that sends. Messages
-	// of Parley's own, and dead letters that are put back, do not pass it.
+	// Broker. It runs in the goroutine of the sender, before the message is checked. It may
+	// change the headers, for example to pass on the context of a trace; an error refuses the
+	// call that sends. Messages of Parley's own, and dead letters that are put back, do not
+	// pass it.
 	Outgoing func(ctx context.Context, o *Outgoing) error
 
 	// StrictServices refuses conversations with services that are not defined, with ErrUnknownService. Without it
@@ -293,8 +294,8 @@ func (b *Broker) Close() error {
 // closeWait is how long Close waits for what is in flight.
 const closeWait = 2 * time.Second
 
-// beginClaim is called before a claim, and endClaim after it, so that Close does
-// not take the store away from a claim that has just got something.
+// beginClaim is called before a claim, and endClaim after it: Close must not
+// close the store while a claim returns a group.
 func (b *Broker) beginClaim() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -196,8 +196,8 @@ func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
 	return b.cache(viewOf(c)), nil
 }
 
-// newer reads the catalog anew for those to whom the one at hand was too old, and
-// once for all who find that out at the same time.
+// newer reads the catalog again for callers that found their copy too old.
+// Callers at the same time share one read.
 func (b *Broker) newer(ctx context.Context, than *catalogView) (*catalogView, error) {
 	select {
 	case b.reading <- struct{}{}:
@@ -257,9 +257,9 @@ func (b *Broker) Define(ctx context.Context, c Catalog) error {
 	}))
 }
 
-// Redefine is Define for the operator who decides: each object gets the definition
-// that it is given, whatever has been defined before, and a service the contracts that
-// it is given and no others. It is no call for the start of a program.
+// Redefine is Define for the operator who decides: each object gets this definition,
+// whatever has been defined before, and a service gets exactly these contracts. It is
+// no call for the start of a program.
 func (b *Broker) Redefine(ctx context.Context, c Catalog) error {
 	return fail("redefine", "", b.define(ctx, func(now *catalogView) (*Catalog, error) {
 		return newDefining(now, true).changes(c)

@@ -3,6 +3,7 @@ package parley
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/guard"
@@ -17,9 +18,9 @@ func (a Admin) Parked(ctx context.Context, queue string, after Place, limit int)
 	return a.groups(ctx, "parked", queue, backend.GroupQuery{After: after, Limit: limit, State: "parked"})
 }
 
-// SkipParked takes the first message of a parked or deferred group out of it, as
-// a dead letter with a reason, and makes the group ready again: it goes on behind
-// the message. It returns the message's ID.
+// SkipParked makes the first message of a parked or deferred group a dead letter
+// with a reason, and makes the group ready again: it goes on behind the message.
+// It returns the message's ID.
 func (a Admin) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
 	if reason = backend.CleanText(reason, guard.MaxReason); reason == "" {
 		reason = "skipped by an operator"
@@ -105,11 +106,14 @@ func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err erro
 	return n, fail("discard dead letters", "", err)
 }
 
-// RequeueDead puts the dead letter of a post back, as a new post at the end of
-// its queue or key, and returns the new post's ID.
+// RequeueDead posts the dead letter of a post again, at the end of its queue or
+// key. It returns the new post's ID.
 func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
 	if !d.Message.ConversationID.IsZero() {
 		err = ErrNotRequeueable
+	}
+	if err == nil && d.Bytes > 0 && d.Message.Body == nil {
+		err = fmt.Errorf("its body was not read (DeadSummaries): %w", ErrInvalidOption)
 	}
 	if err == nil {
 		err = a.b.InTx(ctx, func(tx *Tx) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Action is what a worker does with a message that cannot be handled, because its attempts
-// are used up or because it is poison by its nature.
+// Action is what a worker does with a message that cannot be handled: its attempts are
+// used up, or it is poison by its nature.
 type Action int
 
 // The actions.
@@ -87,8 +87,9 @@ func DeadLetter(err error) error {
 // worker's policy for poison takes over at once.
 func Poison(err error) error { return &decidedError{policy: true, err: guard.Sound(err)} }
 
-// EndWithError is an error by which a handler has the conversation of its
-// message ended with a code above zero and a text for the other side.
+// EndWithError is an error by which a handler ends the conversation of its
+// message. The other side gets the code, which must be above zero, and the
+// text.
 func EndWithError(code int, text string) error {
 	return &decidedError{action: ActionEndWithError, code: code, err: errors.New(text)}
 }
@@ -98,8 +99,8 @@ func EndWithError(code int, text string) error {
 const PoisonCode = 500
 
 // Backoff returns a function that waits base after the first failure, twice as
-// long after each further one, and at most limit, each time give or take a
-// quarter, so that what failed together does not come back together.
+// long after each further failure, and at most limit. Each wait varies by a
+// quarter, so that messages that failed together do not return together.
 func Backoff(base, limit time.Duration) func(attempt int) time.Duration {
 	return func(attempt int) time.Duration {
 		d := limit
@@ -245,8 +246,8 @@ func (e *unhandledError) Error() string {
 }
 
 // UnhandledSince reports since when no worker has had a handler for the type of a
-// message, by the message's LastError or the Reason of its group. It returns false for
-// every other text.
+// message. Its argument is the message's LastError or the Reason of its group. It
+// returns false for every other text.
 func UnhandledSince(text string) (since time.Time, ok bool) {
 	at := strings.LastIndex(text, sinceWord)
 	if at < 0 || !strings.HasPrefix(text, unhandledPrefix) {

@@ -54,7 +54,7 @@ var (
 	// ErrUnreachable: Open has not reached the database. It is an ErrConnection too.
 	ErrUnreachable = errors.New("the database cannot be reached")
 
-	// ErrUnknownQueue and its like: the name is not defined.
+	// ErrUnknownQueue and the errors below it: the name is not defined.
 	ErrUnknownQueue    = errors.New("the queue is not defined")
 	ErrUnknownService  = errors.New("the service is not defined")
 	ErrUnknownContract = errors.New("the contract is not defined")
@@ -97,7 +97,7 @@ var (
 
 	// ErrPromotionRefused: the other side's service does not allow its peer to
 	// promote the conversation, or not so high.
-	ErrPromotionRefused = errors.New("the service does not allow this promotion by its peer")
+	ErrPromotionRefused = errors.New("the service does not allow this promotion by the far side")
 
 	// ErrBeyondLifetime: the timer would be due after the conversation's end.
 	ErrBeyondLifetime = errors.New("the timer would be due after the conversation's lifetime")

@@ -194,6 +194,20 @@ func ExampleAdmin_DeadLetters() {
 	// Output: mail: welcome, tenant 7: no such address
 }
 
+// A list of many, whose bodies are not needed.
+func ExampleAdmin_DeadSummaries() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	dead, err := b.Admin().DeadSummaries(ctx, "", parley.Place{}, 1000)
+	must(err)
+	for _, d := range dead {
+		fmt.Println(d.Message.ID, d.Bytes, d.Reason)
+	}
+	// Output:
+}
+
 // IDs sort by the time at which they were made.
 func ExampleParseID() {
 	a, z := parley.NewID(), parley.NewID()

@@ -35,3 +35,14 @@ func TestMap(t *testing.T) {
 		}
 	}
 }
+
+// TestEngineFiles: the SQL engines have the same files for the same subjects.
+func TestEngineFiles(t *testing.T) {
+	for _, engine := range []string{"postgres", "mysql", "mssql", "sqlite"} {
+		for _, name := range []string{engine + ".go", "conn.go", "transaction.go", "dialect.go", "errors.go", "migrate.go", "wait.go", "schema", "sql"} {
+			if _, err := os.Stat("backend/" + engine + "/" + name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -14,8 +14,8 @@ import (
 // ignored.
 type Mux struct {
 	// NotFound handles types without a handler. By default a Worker defers them,
-	// since a program that knows them may be on its way, and deals with them as
-	// poison when WorkerOptions.UnknownTypes is over.
+	// since a program that knows them may start soon. After
+	// WorkerOptions.UnknownTypes it treats them as poison.
 	NotFound Handler
 
 	// Logger hears of errors that conversations end with. Default: discard.

@@ -54,8 +54,8 @@ func (tx *Tx) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
 	return fail("promote", objGroup(group), err)
 }
 
-// PromoteKey is Promote of all posts that wait under a key of a queue, and of those that are
-// posted under it while the promotion lasts. ErrUnknownGroup if there are none.
+// PromoteKey promotes all posts that wait under a key of a queue, and those that are posted
+// under it while the promotion lasts. ErrUnknownGroup if there are none.
 func (tx *Tx) PromoteKey(ctx context.Context, queue, key string, o ...PromoteOption) error {
 	p, err := promotion(ID{}, o)
 	if err == nil && key == "" {

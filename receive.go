@@ -17,8 +17,9 @@ type Hold int
 
 // The ways to hold a group.
 const (
-	// HoldDefault is HoldTransaction where the store can, the pool has connections for
-	// that and the server does not end transactions sooner than a lease, else HoldLease.
+	// HoldDefault is HoldTransaction if the store can hold so, the pool has connections
+	// for it, and the server lets transactions live for a lease. Otherwise it is
+	// HoldLease.
 	HoldDefault Hold = iota
 	// HoldTransaction keeps the claim's transaction open until the delivery is
 	// settled: for handlers of up to about a second.

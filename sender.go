@@ -244,9 +244,9 @@ func (l *txDialog) renew(ctx context.Context, c *Conversation) error {
 
 // dialog returns the dialog to try; nil: one has to be begun.
 //
-// For a key, a transaction that begins a dialog holds the guard of the dialog before it,
-// which has refused it, and takes the group after that; so there is one at a time. No
-// transaction that holds the group waits for a guard, which would be the opposite order. Where the key has no dialog, the group alone decides.
+// For a key, a transaction that begins a dialog holds the guard of the previous dialog, and takes the group after that;
+// so there is one at a time. No transaction that holds the group waits for a guard, which would be the opposite order.
+// Where the key has no dialog, the group alone decides.
 func (l *txDialog) dialog(ctx context.Context) (*Conversation, error) {
 	if !l.now.IsZero() || !l.keyed {
 		return l.on(l.now), nil
@@ -275,9 +275,9 @@ func (l *txDialog) dialog(ctx context.Context) (*Conversation, error) {
 	return l.goOn(ctx, last)
 }
 
-// goOn goes on with a dialog that another transaction has begun. A
-// transaction that holds the group, or may hold it since it met the group while that was
-// being made, does not wait for the guard.
+// goOn goes on with a dialog that another transaction has begun. A transaction that
+// holds the group does not wait for the guard. Nor does a transaction that may hold
+// it, because it met the group while another one made it.
 func (l *txDialog) goOn(ctx context.Context, ep *backend.Endpoint) (*Conversation, error) {
 	if l.met || l.tx.holds(l.group) {
 		if err := l.tx.be.TryStream(ctx, ep.Handle); err != nil && !errors.Is(err, ErrNoConversation) {

@@ -60,9 +60,9 @@ type WorkerOptions struct {
 	// repeated when a batch has to be done again.
 	MaxBatch int
 
-	// BatchTime is how long a batch may take before what is left of it is given
-	// back, its wait for the store's only writer not counted. Default 50 ms. Where
-	// it takes longer to claim and settle a batch, handling it may take as long as
+	// BatchTime is how long a batch may take before the rest of it is given back.
+	// The wait for the store's only writer does not count. Default 50 ms. Where it
+	// takes longer to claim and settle a batch, handling it may take as long as
 	// that, up to ten times BatchTime.
 	BatchTime time.Duration
 
@@ -87,10 +87,10 @@ type WorkerOptions struct {
 	// attempts. By default ten of them in a row count as one.
 	CountTransient bool
 
-	// UnknownTypes is how long a message is put off, again and again, whose type
-	// the Mux has no handler for, before it is dealt with as poison. Default 24
-	// hours, which should be longer than a new version takes to reach all workers;
-	// below zero: no time at all.
+	// UnknownTypes is how long a message is deferred while the Mux has no handler
+	// for its type. Then it is treated as poison. Default 24 hours, which should
+	// be longer than a new version takes to reach all workers; below zero: no time
+	// at all.
 	UnknownTypes time.Duration
 
 	// Poison is what is done with a message that has failed MaxAttempts times or
@@ -180,9 +180,9 @@ func badWeight(weights map[string]int, queues []string) string {
 const defaultReaders = 10
 
 // Worker receives from queues and calls a handler for each message, with many
-// readers at once. It sleeps while there is
-// nothing to do, has all its readers at work as soon as there is enough for
-// them, and handles many messages in one transaction when they come fast.
+// readers at once. It sleeps while there is nothing to do, and starts more
+// readers while there is work for them. When messages come fast, it handles
+// many in one transaction.
 type Worker struct {
 	b        *Broker
 	h        Handler
@@ -229,13 +229,13 @@ func (w *Worker) Readers() int {
 	return w.running.Batches()
 }
 
-// Run works until ctx ends. Then nothing more is received, handlers have
-// WorkerOptions.Grace to come to their end, their contexts end, and what they
-// have not handled is given back, which does not count as a failure. Run returns
-// nil when all of that is done, and an error if handlers do not return; what they
-// hold is then given back without them. Run stops in the same way, and returns
-// ErrNewerSchema, when the database has become one of a newer Parley. While the database
-// cannot be reached, or takes nothing, Run waits for it, also at its start.
+// Run works until ctx ends. Then nothing more is received, and handlers have
+// WorkerOptions.Grace to return before their contexts end. Messages that are not handled
+// by then are released, which does not count as a failure. Run returns nil when all of
+// that is done, and an error if handlers do not return; what they hold is then given
+// back without them. Run stops in the same way, and returns ErrNewerSchema, when the
+// database has become one of a newer Parley. While the database cannot be reached, or
+// takes nothing, Run waits for it, also at its start.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 
 // Drain works until there is nothing more to receive, and returns when that is
@@ -345,7 +345,7 @@ func (w *Worker) limited(ctx context.Context, opt *WorkerOptions) (time.Duration
 	case tooShort(limit):
 		opt.Hold = HoldLease
 		text = "the server ends transactions so soon that a worker holds by lease"
-	case limit > 0 && limit < opt.Lease && insists:
+	case limit > 0 && (limit < opt.Lease && insists || limit < opt.Timeout):
 		text = "the server ends transactions: a handler that takes longer in Message.Tx loses what it has written"
 	}
 	if text != "" {

@@ -8,16 +8,16 @@ import (
 
 // Enter passes the gate between two phases: it returns when everybody who
 // entered for the phase previous has left, while any number may be in the phase
-// current together. It takes the lock of current in mode Shared, calls free, and
-// then waits for the lock of previous in mode IntentExclusive, which those in
-// previous hold in mode Shared.
+// current together. It takes the lock of current in mode Shared and calls free.
+// Then it waits for the lock of previous in mode IntentExclusive, which workers
+// in previous hold in mode Shared.
 //
 // This makes phases of messages that come in order on one conversation, by
-// coupling: free must let go of what keeps the next message from being received
-// (the delivery), and it is called only when this phase's own lock is held, so
-// that the receiver of a message of the next phase finds the locks of all of
-// this one. Letting go earlier lets phases overlap. free may be nil when there is
-// nothing to let go of.
+// coupling: free must release what keeps the next message from being received:
+// the delivery. It is called only when this phase's own lock is held. So the
+// receiver of the next phase's message finds all locks of this phase. Letting go
+// earlier lets phases overlap. free may be nil when there is nothing to let go
+// of.
 //
 // The gate knows only who is inside. A phase that no worker has entered, since its
 // messages come by another conversation, were lost, or its workers died, is

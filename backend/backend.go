@@ -14,10 +14,10 @@ type Backend interface {
 	// on a store that is not migrated.
 	Info(ctx context.Context) (Info, error)
 
-	// Migrate creates or updates the schema. It is safe when many processes
-	// call it at once, does nothing when there is nothing to do, and fails with
-	// ErrNewerSchema, changing nothing, when the store is ahead of the program by
-	// more than one version.
+	// Migrate creates or updates the schema. Many processes may call it at once.
+	// It is a no-op when there is nothing to do. If the store is ahead of the
+	// program by more than one version, it fails with ErrNewerSchema and changes
+	// nothing.
 	Migrate(ctx context.Context) error
 
 	// Check returns nil when the schema has the version of this program, or the

@@ -11,7 +11,7 @@ import (
 // I2 and I5 hold for many writers, whether or not they hold in transactions.
 //
 // Nothing is found out by a type assertion. So a type that embeds a Backend has all capabilities
-// of that, and takes one away, or adds one, by a method Capabilities of its own.
+// of that, and takes one away, or adds one, by its own method Capabilities.
 type Capabilities struct {
 	// HoldsInTransaction: a claim without a lease may stay open while the handler runs,
 	// without stopping everybody else.
@@ -33,7 +33,7 @@ type Capabilities struct {
 
 	// Classify wraps an error of the driver's, which a statement of the application's has
 	// returned, in that of this package which it amounts to. Parley asks it of the errors of
-	// handlers: one that lost against another transaction, or a full store, is not charged to
+	// handlers: a lost race against another transaction, or a full store, is not charged to
 	// the message.
 	Classify func(error) error
 
@@ -92,9 +92,9 @@ type Listener interface {
 // Watcher is implemented by backends without a Listener that can cheaply tell whether something
 // is new. Parley asks while receivers wait.
 type Watcher interface {
-	// Newest returns, for each of the queues that has something in its ready order, a number
-	// that grows when something joins it, such as the time of the newest message there. It may
-	// grow for other reasons as well, and become less when something leaves.
+	// Newest returns a number for each queue with entries in its ready order. The number grows
+	// when an entry joins; it may be the time of the newest message. It may grow for other
+	// reasons as well, and become less when something leaves.
 	Newest(ctx context.Context, queues []int64) (map[int64]int64, error)
 }
 

@@ -19,11 +19,11 @@ type TxDialogs interface {
 	// priority was chosen by it.
 	BeginDialog(ctx context.Context, version int64, d NewDialog) error
 
-	// Accept stores the target side of the conversation that from began, in a
-	// new group whose id is the target's handle, and makes the target's group
-	// the home of from's stream. It waits for other senders on from. It
-	// returns false, changing nothing, when there is a target already.
-	// ErrStaleCatalog as in BeginDialog; ErrNoConversation if there is no from.
+	// Accept stores the target side of the conversation that from began. Its
+	// new group has the target's handle as its id, and becomes the home of
+	// from's stream. It waits for other senders on from. It returns false,
+	// changing nothing, when there is a target already. ErrStaleCatalog as in
+	// BeginDialog; ErrNoConversation if there is no from.
 	Accept(ctx context.Context, version int64, from ID, target Endpoint) (bool, error)
 
 	// Endpoint returns one side of a conversation as this transaction sees it,
@@ -64,8 +64,8 @@ type TxDialogs interface {
 	// ErrStreamBusy and ErrNoConversation as in Deliver.
 	Discard(ctx context.Context, from ID, reason string) (int, error)
 
-	// Resend moves what Withhold kept for the stream of from to the end of what is withheld
-	// for that of to, with a new status, and returns how many messages moved. EndOfStream is
+	// Resend moves what Withhold kept for the stream of from to the end of what is withheld for
+	// the stream of to, with a new status. It returns how many messages moved. EndOfStream is
 	// removed instead. It waits for other senders on both. ErrNoConversation if one is not there.
 	Resend(ctx context.Context, from, to ID, status string) (int, error)
 

@@ -53,7 +53,7 @@
 //	Classify            what errors of the driver amount to                 internal/consumer/errors.go
 //
 // Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes
-// everything on, and states what it adds or takes away by a method Capabilities of its own.
+// everything on, and states what it adds or takes away by its own method Capabilities.
 //
 // # Calls
 //
@@ -63,11 +63,11 @@
 // that of a context too, the caller rolls the transaction back.
 //
 // Each method may also return [ErrClosed], [ErrTxDone], [ErrNotMigrated], [ErrConnection],
-// [ErrSerialization], [ErrDenied] and the error of its context, and one that writes [ErrReadOnly]
+// [ErrSerialization], [ErrDenied] and the error of its context, and a method that writes [ErrReadOnly]
 // and [ErrNoSpace].
 //
-// A method waits for other transactions where its comment says so. Besides, it may wait for one
-// that changes the same thing, such as a promotion of the same group.
+// A method waits for other transactions where its comment says so. Besides, it may wait
+// for another writer of the same thing, such as a promotion of the same group.
 //
 // # Words
 //
@@ -116,10 +116,10 @@
 //
 // Before version 1.0 of the module a minor release may change this package: CHANGELOG.md says
 // how, [Version] grows if a backend has to be changed, and [Register] refuses a backend
-// written for another version. What is new comes with a method in [Unimplemented] or
-// [UnimplementedTx], a field whose zero value is the former behaviour, or an interface of its
-// own, and leaves Version as it is. From 1.0 on a change that breaks backends is a new major
-// version of the module.
+// written for another version. A new feature leaves Version as it is. It comes with a method
+// in [Unimplemented] or [UnimplementedTx], a field whose zero value is the former behaviour,
+// or a new interface. From 1.0 on a change that breaks backends is a new major version of the
+// module.
 //
 // # Time
 //

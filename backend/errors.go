@@ -20,8 +20,8 @@ var (
 	// engine that does one thing at a time on a connection.
 	ErrRowsOpen = errors.New("rows of a query are open: close them first")
 
-	// ErrNoTx: what is to be joined is a pool, or a connection on which no transaction is open.
-	ErrNoTx = errors.New("no transaction is open on what is to be joined")
+	// ErrNoTx: Join was given a pool, or a connection without an open transaction.
+	ErrNoTx = errors.New("the value to join has no open transaction")
 
 	// ErrTxSettings: the application has changed a setting of the transaction, such as
 	// search_path, and the store does not find its tables in it. The transaction must be rolled back.

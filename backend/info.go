@@ -35,6 +35,8 @@ const (
 	WarnPooler     = "store.pooler"     // connections change their server between transactions
 	WarnPool       = "pool.short"       // a program had no connection free in time; Parley itself says so
 	WarnTimeout    = "store.timeout"    // the server ends transactions soon
+	WarnLimits     = "store.limits"     // limits of the server that a program may reach
+	WarnProcedures = "store.procedures" // the procedures for posting by SQL are left out
 	WarnListener   = "store.listener"   // no wake-ups from other processes: receivers poll
 
 	WarnTable = "schema.table" // a table is missing

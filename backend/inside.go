@@ -13,9 +13,9 @@ type inside struct {
 	outer   *inside
 }
 
-// InsideTx marks a context as belonging to work inside an open transaction, so
-// that a backend with a single writer can refuse (ErrWouldDeadlock) a second
-// write transaction that the first would wait for.
+// InsideTx marks a context as belonging to work inside an open transaction. A
+// backend with a single writer can then refuse a second write transaction, for
+// which the first would wait (ErrWouldDeadlock).
 func InsideTx(ctx context.Context, tx Tx) context.Context {
 	return InsideWork(ctx, func(context.Context) Tx { return tx })
 }

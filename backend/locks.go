@@ -74,10 +74,10 @@ func (a LockMode) String() string {
 // are refused, never cut: two names are one lock only if they are equal.
 const MaxLockName = 255
 
-// Locker is an owner of application locks. Requests are granted in the order
-// in which they came, except that one compatible with everything granted and
-// everything waiting ahead of it may pass, and that an owner that holds the
-// lock already waits only for other owners.
+// Locker is an owner of application locks. Requests are granted in the order in
+// which they came, with two exceptions. A request may pass if it is compatible
+// with everything granted and everything that waits ahead of it. An owner that
+// holds the lock already waits only for other owners.
 type Locker interface {
 	// Lock asks for the lock in a mode and waits for it at most wait (zero: not
 	// at all; below zero: until ctx ends). Asking again counts; a different

@@ -13,8 +13,8 @@ type TxOperators interface {
 	// Demote removes a promotion; none is no error.
 	Demote(ctx context.Context, group ID) error
 
-	// Unpark makes a parked or deferred group ready again. ErrGroupBusy if it
-	// is held, ErrNoGroup if there is none. It keeps senders of at most a hundred of
+	// Unpark makes a parked or deferred group ready again, and puts messages of a ready one back that
+	// are out of the ready order. ErrGroupBusy if it is held, ErrNoGroup if there is none. It keeps senders of at most a hundred of
 	// the group's streams waiting until the transaction ends, and none of a stream
 	// without messages: JobDeferred puts the other streams into the ready order, as
 	// many at a time.

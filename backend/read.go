@@ -16,9 +16,9 @@ import (
 type Reader interface {
 	// Queues tells the state of one queue (0: of all, by name).
 	Queues(ctx context.Context, queue int64) ([]QueueStatus, error)
-	// Groups lists groups with messages in the order in which they would be
-	// claimed, then deferred ones in the order in which they are due, then parked ones,
-	// the first that was parked first. The list is over when a page is empty.
+	// Groups lists groups with messages in the order of claims. Deferred groups follow
+	// in the order in which they are due, then parked groups in the order in which they
+	// were parked. The list is over when a page is empty.
 	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)
 	// Conversations lists conversations by id, one entry for each side.
 	Conversations(ctx context.Context, q ConversationQuery) ([]ConversationStatus, error)
@@ -26,8 +26,8 @@ type Reader interface {
 	Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error)
 	// Retained lists the copies that an endpoint keeps, oldest first.
 	Retained(ctx context.Context, handle ID) ([]RetainedMessage, error)
-	// DeadLetters lists dead letters of a queue (0: all), newest first, those after one.
-	DeadLetters(ctx context.Context, queue int64, after Place, limit int) ([]DeadStatus, error)
+	// DeadLetters lists dead letters, newest first.
+	DeadLetters(ctx context.Context, q DeadQuery) ([]DeadStatus, error)
 	// PostStatus returns one post of a queue by id, pending, delayed or kept
 	// after processing; ErrNotPending if there is none.
 	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
@@ -139,6 +139,10 @@ type GroupStatus struct {
 	Priority int
 	Messages int           // up to CountLimit
 	Oldest   time.Duration // age of its oldest ready message
+	// Stranded are those of its messages that no place in the ready order leads to, up to CountLimit,
+	// of a group that is neither deferred nor parked. No receive of the queue finds them until
+	// Unpark or JobGroups puts them back. While a group is in use some may seem so for a moment.
+	Stranded int
 	// State is "ready", "held", "deferred" or "parked". Holds of transactions
 	// cannot be seen on every store: such a group may say "ready".
 	State  string
@@ -190,10 +194,19 @@ type PromotionStatus struct {
 	Ended  bool // nothing can arrive in the group any more: it is gone, or all its sides have ended
 }
 
+// DeadQuery says which dead letters to list.
+type DeadQuery struct {
+	Queue  int64 // 0: all
+	After  Place // those after this one
+	Limit  int
+	Bodies bool // with the bodies of messages
+}
+
 // DeadStatus is a dead letter.
 type DeadStatus struct {
 	Queue   int64
-	Message Message
+	Message Message // without its body, if that was not asked for
+	Bytes   int     // of the body
 	Reason  string
 	Age     time.Duration
 	Place   Place

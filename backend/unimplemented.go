@@ -58,7 +58,7 @@ func Offered[T any](what T, err error) (T, error) {
 	return what, err
 }
 
-// What is returned for all that is missing. The last four parts have errors of their own, since a backend that is
+// What is returned for all that is missing. The last four parts have separate errors, since a backend that is
 // complete may lack them.
 var (
 	none       = errors.ErrUnsupported
@@ -101,7 +101,7 @@ func (noReader) Conversations(context.Context, ConversationQuery) ([]Conversatio
 }
 func (noReader) Withheld(context.Context, ID, int) ([]WithheldStream, error) { return nil, none }
 func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)     { return nil, none }
-func (noReader) DeadLetters(context.Context, int64, Place, int) ([]DeadStatus, error) {
+func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 	return nil, none
 }
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
@@ -114,7 +114,6 @@ type noWorkers struct{}
 func (noWorkers) PutReader(context.Context, ReaderRecord) ([]Trace, error) { return nil, noReaders }
 func (noWorkers) ExtendReaders(context.Context, ID, time.Duration) error   { return noReaders }
 func (noWorkers) RemoveReaders(context.Context, ID, ID) error              { return noReaders }
-func (noWorkers) ClearTraces(context.Context, []Trace) error               { return noReaders }
 func (noWorkers) ReaderRecords(context.Context) ([]ReaderStatus, error)    { return nil, noReaders }
 
 type noLocks struct{}
@@ -195,7 +194,8 @@ func (noTxOperators) RemoveDead(context.Context, ID) (bool, error) { return fals
 
 type noTxWorkers struct{}
 
-func (noTxWorkers) ResetReader(context.Context, ID) error { return noReaders }
+func (noTxWorkers) ResetReader(context.Context, ID) error      { return noReaders }
+func (noTxWorkers) ClearTraces(context.Context, []Trace) error { return noReaders }
 
 type noTxLocks struct{}
 

@@ -10,8 +10,8 @@ import (
 // receiver died with it in hand.
 //
 // A receiver that holds by lease leaves its mark where it dies: a Claim that
-// takes over a lease that ran out counts one more Deaths for the first
-// message of the hold, and keeps that count with a lease of its own.
+// takes over an expired lease adds one to Deaths of the first message of the
+// hold. It keeps that count with its new lease.
 type Workers interface {
 	// PutReader replaces a reader's record, or adds it. When it returns, the record
 	// survives the death of the process, though not necessarily that of the
@@ -26,10 +26,6 @@ type Workers interface {
 	// RemoveReaders removes all records of a worker, or only one reader's.
 	RemoveReaders(ctx context.Context, worker, reader ID) error
 
-	// ClearTraces removes messages from records of workers that died with them in hand,
-	// and records that it empties. They have been handled or given up.
-	ClearTraces(ctx context.Context, traces []Trace) error
-
 	// ReaderRecords lists the records, those of dead workers as well.
 	ReaderRecords(ctx context.Context) ([]ReaderStatus, error)
 }
@@ -38,6 +34,10 @@ type Workers interface {
 type TxWorkers interface {
 	// ResetReader empties the record of a reader (Backend.PutReader), with the commit.
 	ResetReader(ctx context.Context, reader ID) error
+
+	// ClearTraces removes messages from records of workers that died with them in hand, and
+	// records that it empties, with the commit: they are handled or given up in this transaction.
+	ClearTraces(ctx context.Context, traces []Trace) error
 }
 
 // ReaderRecord is the record of a reader.

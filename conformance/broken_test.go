@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type mistake struct {
 	says string
 
 	groups      func(context.Context, backend.Backend, backend.GroupQuery) ([]backend.GroupStatus, error)
-	deadLetters func() ([]backend.DeadStatus, error)
+	deadLetters func([]backend.DeadStatus, error) ([]backend.DeadStatus, error)
 	find        func(context.Context, backend.Backend, backend.ID) (backend.ID, error)
 	promotions  func([]backend.PromotionStatus)
 	overdue     func(map[backend.Job]time.Duration)
@@ -58,6 +59,7 @@ type mistake struct {
 	commit      func(context.Context, backend.Tx) error
 	attend      func() ([]backend.Trace, error)
 	sql         backend.Execer // of its transactions
+	join        func(ctx context.Context, be backend.Backend) (backend.Tx, error)
 }
 
 type brokenTx struct {
@@ -339,7 +341,8 @@ var mistakes = []*mistake{
 			return tx.EndDialog(ctx, end)
 		},
 	},
-	{id: "E09", says: "dead letters are lost", deadLetters: func() ([]backend.DeadStatus, error) { return nil, nil }},
+	{id: "E09", says: "dead letters are lost", deadLetters: noDeadLetters},
+	{id: "V04", says: "dead letters have no sizes", deadLetters: noSizes},
 	{
 		id: "B01", says: "an unknown handle is told by an error of the store's own",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
@@ -385,7 +388,7 @@ var mistakes = []*mistake{
 			}
 		}(),
 	},
-	{id: "Q06", says: "dead letters are lost", deadLetters: func() ([]backend.DeadStatus, error) { return nil, nil }},
+	{id: "Q06", says: "dead letters are lost", deadLetters: noDeadLetters},
 	{
 		id: "O09", says: "what is consumed stays",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
@@ -564,6 +567,19 @@ var mistakes = []*mistake{
 	},
 	{id: "B14", says: "a statement may end the transaction", sql: takesAll{}},
 	{
+		id: "B15", says: "what is joined is not looked at",
+		join: func(ctx context.Context, be backend.Backend) (backend.Tx, error) { return be.Begin(ctx) },
+	},
+	{
+		id: "B16", says: "what the driver says beside open rows is handed on", sql: readsTwo{},
+		post: func(ctx context.Context, tx backend.Tx, version int64, ps []backend.Posting) ([]backend.Posted, error) {
+			if openRows.Load() > 0 {
+				return nil, errors.New("busy buffer")
+			}
+			return tx.Post(ctx, version, ps)
+		},
+	},
+	{
 		id: "B10", says: "quotes in bodies are doubled",
 		send: func(ctx context.Context, tx backend.Tx, version int64, ms []backend.Outgoing) ([]backend.Sent, error) {
 			ms = slices.Clone(ms)
@@ -652,6 +668,16 @@ func hundredth() func(context.Context, backend.Tx, backend.Promotion) error {
 
 func commitInstead(ctx context.Context, tx backend.Tx) error { return tx.Commit(ctx) }
 
+func noDeadLetters([]backend.DeadStatus, error) ([]backend.DeadStatus, error) { return nil, nil }
+
+// noSizes forgets how large dead letters are.
+func noSizes(list []backend.DeadStatus, err error) ([]backend.DeadStatus, error) {
+	for i := range list {
+		list[i].Bytes = 0
+	}
+	return list, err
+}
+
 func noPromotion(context.Context, backend.Tx, backend.Promotion) error { return nil }
 
 // elsewhere claims in another transaction, which ends at once.
@@ -712,11 +738,11 @@ func (b *broken) Groups(ctx context.Context, q backend.GroupQuery) ([]backend.Gr
 	return b.Handle.Groups(ctx, q)
 }
 
-func (b *broken) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
+func (b *broken) DeadLetters(ctx context.Context, q backend.DeadQuery) ([]backend.DeadStatus, error) {
 	if b.with.deadLetters != nil {
-		return b.with.deadLetters()
+		return b.with.deadLetters(b.Handle.DeadLetters(ctx, q))
 	}
-	return b.Handle.DeadLetters(ctx, queue, after, limit)
+	return b.Handle.DeadLetters(ctx, q)
 }
 
 func (b *broken) Find(ctx context.Context, message backend.ID) (backend.ID, error) {
@@ -904,6 +930,49 @@ func (s brokenSession) Lock(ctx context.Context, name string, mode backend.LockM
 func (s brokenSession) LockTest(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	mode, _ = s.with.lock(mode, 0)
 	return s.Session.LockTest(ctx, name, mode)
+}
+
+// openRows counts the rows of readsTwo that are not closed.
+var openRows atomic.Int64
+
+// readsTwo has two rows for every query.
+type readsTwo struct{ backend.Execer }
+
+func (readsTwo) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return sql.OpenDB(twoRows{}).QueryContext(ctx, query, args...)
+}
+
+// twoRows is a driver, a connection and the rows that it reads, of which none comes.
+type twoRows struct{ driver.Conn }
+
+func (twoRows) Connect(context.Context) (driver.Conn, error) { return twoRows{}, nil }
+func (twoRows) Driver() driver.Driver                        { return nil }
+func (twoRows) Close() error                                 { return nil }
+
+func (twoRows) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	openRows.Add(1)
+	return noRows{}, nil
+}
+
+type noRows struct{}
+
+func (noRows) Columns() []string         { return []string{"n"} }
+func (noRows) Close() error              { openRows.Add(-1); return nil }
+func (noRows) Next([]driver.Value) error { return io.EOF }
+
+func (b *broken) Capabilities() backend.Capabilities {
+	c := b.Handle.Capabilities()
+	if b.with.join != nil {
+		c.Joiner = joins{b}
+	}
+	return c
+}
+
+// joins joins everything.
+type joins struct{ *broken }
+
+func (j joins) Join(ctx context.Context, _ backend.Execer) (backend.Tx, error) {
+	return j.with.join(ctx, j.broken)
 }
 
 // takesAll runs statements, as it says.

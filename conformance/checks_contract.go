@@ -255,7 +255,7 @@ func checkContractDiscard(e *env) {
 	n, err := tx.Discard(e.Ctx, h, "check")
 	e.Must(err)
 	s.commit(tx)
-	letters, err := s.be.DeadLetters(e.Ctx, 0, backend.Place{}, 100)
+	letters, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Limit: 100})
 	e.Must(err)
 	var kinds []backend.Kind
 	for _, d := range letters {
@@ -269,7 +269,7 @@ func checkContractDiscard(e *env) {
 	}
 }
 
-// doTx does something in a transaction of its own.
+// doTx does something in a separate transaction.
 func (e *env) doTx(be backend.Backend, do func(tx backend.Tx) error) {
 	tx, err := be.Begin(e.Ctx)
 	e.Must(err)

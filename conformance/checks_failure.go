@@ -32,7 +32,6 @@ func init() {
 		check{ID: "X08", Name: "what the next delivery shows", Run: checkRedelivered},
 		check{ID: "X09", Name: "a deadly message among others", Run: checkDeadly},
 		check{ID: "X09", Name: "a worker that never gives up a message", Run: checkDeadlyForever},
-		check{ID: "X18", Name: "traces of deaths", Run: checkTraces},
 		check{ID: "X16", Name: "deaths in transactions, seen by a worker with leases", Run: checkLeaseSeesDeaths},
 		check{ID: "X09", Name: "a deadly message in processes that it kills", Run: checkKiller, Limit: 2 * time.Minute},
 	)
@@ -377,47 +376,6 @@ func checkNoPolicy(e *env) {
 	}
 }
 
-// deadLease is the lease of workers that die: others wait for its end, and a busy
-// machine must not take a worker that lives for one of them.
-const deadLease = time.Second
-
-// die runs a worker on a handle of its own until its handler gets the body, and
-// has the process die there. It returns the message as it was delivered.
-func (w *world) die(hold parley.Hold, body string) parley.Message {
-	b, f := w.frail(nil)
-	got := make(chan parley.Message, 1)
-	r := w.work(b, &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4}, func(ctx context.Context, m *parley.Message) error {
-		if err := w.effect(ctx, m); err != nil {
-			return err
-		}
-		if string(m.Body) == body {
-			f.Die()
-			got <- *m
-		}
-		return nil
-	})
-	defer r.stop()
-	select {
-	case m := <-got:
-		r.stop()
-		<-r.end
-		return m
-	case <-time.After(slow.By(20 * time.Second)):
-		w.late()
-		w.Fatalf("%q was not delivered within %v", body, slow.By(20*time.Second))
-		return parley.Message{}
-	}
-}
-
-// untraced waits until no record of a worker names the message: they are emptied after what became of it is committed.
-func (w *world) untraced(message parley.ID) bool {
-	return w.Soon(5*time.Second, func() bool {
-		list, err := w.B.Admin().Workers(w.Ctx)
-		w.Must(err)
-		return !slices.ContainsFunc(list, func(s parley.WorkerStatus) bool { return slices.Contains(s.InHand, message) })
-	})
-}
-
 func checkDeath(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
@@ -483,9 +441,9 @@ func checkDeadly(e *env) {
 		if n := w.queueStatus(w.SQ).Parked; n != 1 {
 			e.Errorf("%d groups are parked, want the one", n)
 		}
-		// A new chance: it is not condemned for what it did before, once its traces are removed.
+		// A new chance: it is not condemned for what it did before.
 		g := w.group(parked)
-		if !w.untraced(deadly) {
+		if w.traced(deadly) {
 			e.Errorf("the message is parked, and records of workers that died with it still name it")
 		} else if g != nil {
 			e.Must(w.B.Admin().Unpark(e.Ctx, g.Group))
@@ -507,21 +465,6 @@ func checkDeadlyForever(e *env) {
 		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxAttempts: -1}, w.effect)
 		w.once(w.effects(3), []string{"0", "deadly", "1"})
 		r.Stop()
-	}
-}
-
-func checkTraces(e *env) {
-	for _, hold := range e.Holds() {
-		w := e.another()
-		bodies := numbered("%03d", 10)
-		w.posts(nil, bodies...)
-		suspect := w.die(hold, bodies[5])
-		r := w.work(e.Broker(nil), &parley.WorkerOptions{Hold: hold, Lease: deadLease}, w.effect)
-		w.once(w.effects(10), bodies)
-		r.Stop()
-		if !w.untraced(suspect.ID) {
-			e.Errorf("the message was handled, and the record of the worker that died with it still names it")
-		}
 	}
 }
 

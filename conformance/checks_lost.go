@@ -77,9 +77,9 @@ func checkLost(e *env) {
 
 // checkLostHandler loses the transaction of a handler that ignores it, at the first attempt.
 func checkLostHandler(e *env) {
-	for i, lose := range e.lose() {
+	ways, w := e.lose(), e.World()
+	for i, lose := range ways {
 		for _, hold := range e.Holds() {
-			w := e.another()
 			w.posts(nil, "message")
 			var calls atomic.Int64
 			r := w.work(w.B, &parley.WorkerOptions{Hold: hold, Backoff: soonAgain}, func(ctx context.Context, m *parley.Message) error {

@@ -208,7 +208,8 @@ func checkDeliveriesHeld(e *env) {
 	w.posts(nil, numbered("%02d", 2*held)...)
 	b := e.brokerOn(conns, nil)
 	receive := func(hold parley.Hold) (*parley.Delivery, error) {
-		d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: hold})
+		// A server may end transactions sooner than a lease of the default length.
+		d, err := b.Receive(e.Ctx, w.SQ, &parley.ReceiveOptions{Hold: hold, Lease: 10 * time.Second})
 		if err == nil {
 			e.Cleanup(func() { d.Close() })
 		}

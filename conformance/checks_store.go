@@ -62,7 +62,7 @@ func checkDeadIsThere(e *env) {
 		e.Errorf("a settle that makes a dead letter of a message that is gone: %v, want %v", err, backend.ErrFenced)
 	}
 	s.rollback(tx)
-	letters, err := s.be.DeadLetters(e.Ctx, s.sq, backend.Place{}, 10)
+	letters, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Queue: s.sq, Limit: 10, Bodies: true})
 	e.Must(err)
 	if len(letters) != 0 {
 		e.Errorf("there are dead letters: %+v", letters)

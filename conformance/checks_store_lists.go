@@ -142,21 +142,30 @@ func checkGroupPages(e *env) {
 
 func checkDeadPages(e *env) {
 	s := invUnder(e.idle())
-	for range 3 {
-		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{})
+	bodies := []string{"", "a", "an umlaut: ä"}
+	for _, body := range bodies {
+		_, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{Body: []byte(body)})
 		e.Must(err)
 		d := s.Receive(s.SQ, nil)
 		e.Must(d.Park(e.Ctx, errors.New("for the check")))
 		_, err = s.B.Admin().SkipParked(e.Ctx, s.SQ, d.Messages[0].Group, "for the check")
 		e.Must(err)
 	}
-	all, err := s.be.DeadLetters(e.Ctx, s.sq, backend.Place{}, 10)
+	all, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Queue: s.sq, Limit: 10, Bodies: true})
 	e.Must(err)
 	if len(all) != 3 {
 		e.Fatalf("%d dead letters are listed, want 3", len(all))
 	}
+	brief, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Queue: s.sq, Limit: 10})
+	e.Must(err)
 	for i, d := range all {
-		next, err := s.be.DeadLetters(e.Ctx, s.sq, d.Place, 1)
+		if want := bodies[2-i]; string(d.Message.Body) != want || d.Bytes != len(want) {
+			e.Errorf("dead letter %d of 3 has the body %q of %d bytes, want %q", i+1, d.Message.Body, d.Bytes, want)
+		}
+		if len(brief) != 3 || brief[i].Message.ID != d.Message.ID || brief[i].Message.Body != nil || brief[i].Bytes != d.Bytes || brief[i].Reason != d.Reason {
+			e.Fatalf("without bodies dead letter %d of 3 is one of %+v", i+1, brief)
+		}
+		next, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Queue: s.sq, After: d.Place, Limit: 1, Bodies: true})
 		e.Must(err)
 		if i == 2 && len(next) > 0 || i < 2 && (len(next) != 1 || next[0].Message.ID != all[i+1].Message.ID) {
 			e.Errorf("after dead letter %d of 3: %+v", i+1, next)

@@ -73,9 +73,9 @@ type Store struct {
 	// store's doing. LoseBySQL makes them of a statement. None: the checks of that are skipped.
 	Lose []func(ctx context.Context, tx backend.Tx)
 
-	// Versions, if set, returns a store of its own that is migrated, and whose schema
-	// can be given any version, for the checks of programs and schemas that do not
-	// belong together. The suite uninstalls it.
+	// Versions, if set, returns a separate migrated store whose schema can be given
+	// any version. It is for the checks of programs and schemas that do not belong
+	// together. The suite uninstalls it.
 	Versions func(ctx context.Context) (*Versioned, error)
 
 	// Measure, if set, measures the store for a report; what it returns becomes JSON.
@@ -97,9 +97,9 @@ type Versioned struct {
 	Close func() error
 }
 
-// SQLVersions makes Store.Versions for a backend whose transactions run SQL, and which
-// keeps versions in a table meta, with its Info.Settings "schema" and "prefix" before
-// the name. Each call of site returns how to open handles on another store.
+// SQLVersions makes Store.Versions for a backend whose transactions run SQL. The
+// backend keeps versions in a table meta, with its Info.Settings "schema" and "prefix"
+// before the name. Each call of site returns how to open handles on another store.
 func SQLVersions(site func() func(context.Context) (backend.Backend, error)) func(context.Context) (*Versioned, error) {
 	return func(ctx context.Context) (*Versioned, error) {
 		open := site()

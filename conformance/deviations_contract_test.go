@@ -70,7 +70,7 @@ const (
 	listsAsked     = "what operators list is what they asked for"
 )
 
-// swallow returns err unless it is one that the method swallows.
+// swallow returns err unless the method swallows its kind.
 func swallow(swallows map[string]error, method string, err error) error {
 	if kind := swallows[method]; kind != nil && errors.Is(err, kind) {
 		return nil

@@ -36,7 +36,7 @@ type deviation struct {
 	conversations func(*backend.ConversationQuery)
 	withheld      func(*backend.ID, *int)
 	groups        func(*backend.GroupQuery)
-	dead          func(*backend.Place)
+	dead          func(*backend.DeadQuery)
 	tasks         func(*backend.TaskQuery)
 
 	queue        func(*backend.QueueStatus)
@@ -82,7 +82,11 @@ var deviations = append(contractDeviations, []*deviation{
 	{id: "V04", says: "groups of all states are listed",
 		groups: func(q *backend.GroupQuery) { q.State = "" }},
 	{id: "V04", says: "dead letters are listed from the newest one on",
-		dead: func(after *backend.Place) { *after = backend.Place{} }},
+		dead: func(q *backend.DeadQuery) { q.After = backend.Place{} }},
+	{id: "V04", says: "dead letters always have their bodies",
+		dead: func(q *backend.DeadQuery) { q.Bodies = true }},
+	{id: "V04", says: "dead letters never have their bodies",
+		dead: func(q *backend.DeadQuery) { q.Bodies = false }},
 	{id: "V04", says: "tasks are listed from the first one on",
 		tasks: func(q *backend.TaskQuery) { q.After = backend.ID{} }},
 	{id: "V04", says: "tasks are listed whether they run or not",
@@ -222,11 +226,11 @@ func (b *devBackend) Groups(ctx context.Context, q backend.GroupQuery) ([]backen
 	return each(list, b.d.group), err
 }
 
-func (b *devBackend) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
+func (b *devBackend) DeadLetters(ctx context.Context, q backend.DeadQuery) ([]backend.DeadStatus, error) {
 	if b.d.dead != nil {
-		b.d.dead(&after)
+		b.d.dead(&q)
 	}
-	return b.Backend.DeadLetters(ctx, queue, after, limit)
+	return b.Backend.DeadLetters(ctx, q)
 }
 
 func (b *devBackend) Withheld(ctx context.Context, after backend.ID, limit int) ([]backend.WithheldStream, error) {

@@ -112,7 +112,7 @@ func TestPartsMissing(t *testing.T) {
 	} {
 		for _, err := range errs {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-				t.Errorf("the error is %v, want one that says %q", err, want)
+				t.Errorf("the error is %v, want an error that says %q", err, want)
 			}
 		}
 	}

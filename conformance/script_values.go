@@ -39,7 +39,7 @@ var postFields = map[string]func(p *parley.PostStatus) any{
 var scriptErrors = map[string]error{
 	"ErrBeyondLifetime": parley.ErrBeyondLifetime, "ErrConversationError": parley.ErrConversationError,
 	"ErrEnded": parley.ErrEnded, "ErrFarEnded": parley.ErrFarEnded, "ErrFenced": parley.ErrFenced,
-	"ErrNoValidator": parley.ErrNoValidator, "Busy": parley.ErrGroupBusy, // or its like
+	"ErrNoValidator": parley.ErrNoValidator, "Busy": parley.ErrGroupBusy, // or another error of this kind
 	"ErrClosed": parley.ErrClosed, "ErrGroupBusy": parley.ErrGroupBusy,
 	"ErrInvalidName": parley.ErrInvalidName, "ErrTooLarge": parley.ErrTooLarge,
 	"Canceled": context.Canceled, "DeadlineExceeded": context.DeadlineExceeded,

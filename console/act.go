@@ -178,18 +178,21 @@ func (h *Handler) retryAll(ctx context.Context, q url.Values) (string, error) {
 
 // requeueAll requeues what the page of dead letters shows for the same filter.
 func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) {
-	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
 	n := 0
-	for _, x := range list {
+	var failed error
+	_, _, err := h.eachDead(ctx, q.Get("queue"), true, parley.Place{}, func(x parley.DeadStatus) bool {
 		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.ConversationID.IsZero() {
-			continue
+			return true
 		}
-		switch _, err := h.b.Admin().RequeueDead(ctx, x); {
-		case err == nil:
+		if _, failed = h.b.Admin().RequeueDead(ctx, x); failed == nil {
 			n++
-		case !errors.Is(err, parley.ErrNotPending): // another person was faster
-			return "", fmt.Errorf("%w (after %s)", err, plural(n, "dead letter"))
+		} else if errors.Is(failed, parley.ErrNotPending) { // another person was faster
+			failed = nil
 		}
+		return failed == nil
+	})
+	if failed != nil {
+		return "", fmt.Errorf("%w (after %s)", failed, plural(n, "dead letter"))
 	}
 	return fmt.Sprintf("%s %s again.", plural(n, "message"), waitOrWaits(n)), err
 }
@@ -224,15 +227,20 @@ func (h *Handler) requeue(ctx context.Context, q url.Values) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
+	var found *parley.DeadStatus
+	_, _, err = h.eachDead(ctx, q.Get("queue"), true, parley.Place{}, func(d parley.DeadStatus) bool {
+		if d.Message.ID == id {
+			found = &d
+		}
+		return found == nil
+	})
+	if err == nil && found == nil {
+		err = errNotThere
+	}
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(list, func(d parley.DeadStatus) bool { return d.Message.ID == id })
-	if i < 0 {
-		return "", errNotThere
-	}
-	posted, err := h.b.Admin().RequeueDead(ctx, list[i])
+	posted, err := h.b.Admin().RequeueDead(ctx, *found)
 	return fmt.Sprintf("The message waits again, as %s.", posted), err
 }
 
@@ -357,15 +365,15 @@ func (h *Handler) preview(ctx context.Context, q url.Values) (list []fact, err e
 		}
 		add("Groups", "%s", plural(len(d.Groups), "group"))
 	case do == "requeue-all":
-		dead, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), parley.Place{}, deadLooked)
-		if err != nil {
-			return nil, err
-		}
 		n := 0
-		for _, x := range dead {
+		_, _, err := h.eachDead(ctx, q.Get("queue"), false, parley.Place{}, func(x parley.DeadStatus) bool {
 			if fits(x, q.Get("type"), q.Get("reason")) && x.Message.Conversation.IsZero() {
 				n++
 			}
+			return true
+		})
+		if err != nil {
+			return nil, err
 		}
 		add("Dead letters", "%s", plural(n, "post"))
 	case do == "requeue" || do == "bury" || do == "cancel":
@@ -435,16 +443,12 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	// A browser that goes away does not leave it half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actLimit)
 	defer cancel()
-	said, err := v.do(h, ctx, q)
-	attrs := []any{"event", "console.acted", "verb", q.Get("do"), "target", target, "queue", q.Get("queue"), "remote", r.RemoteAddr}
+	said, err := h.audited(ctx, r, v, q)
+	h.cache.forget() // also if it failed: some of it may be done
 	if err != nil {
-		h.log.Warn("parley: console: a person's action failed", append(attrs, "error", err)...)
-		t := explained(err)
-		h.problem(w, r, t.Status, err)
+		h.problem(w, r, explained(err).Status, err)
 		return
 	}
-	h.log.Info("parley: console: a person acted", attrs...)
-	h.cache.forget()
 	http.SetCookie(w, &http.Cookie{Name: saidName, Value: base64.RawURLEncoding.EncodeToString([]byte(said)), MaxAge: 60,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	redirect(w, back(r.PostForm.Get("back")))

@@ -1,5 +1,5 @@
-// Package console is a website on which people look at queues, groups, conversations, plans, locks and
-// recurring jobs, and find out why something does not move. A program mounts it at any path:
+// Package console is a website that shows queues, groups, conversations, plans, locks and recurring
+// jobs, and why something does not move. A program mounts it at any path:
 //
 //	c, err := console.New(b, &console.Options{Authorize: mine})
 //	mux.Handle("/console/", http.StripPrefix("/console", c))
@@ -9,6 +9,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
@@ -75,6 +76,10 @@ type Options struct {
 
 	// Redact returns what pages show of a message's body. Nil shows no bodies.
 	Redact func(queue, typ string, body []byte) string
+
+	// Audit is told of each action before it is done, and again when it is over, so that a program keeps a record of
+	// who did what. An error refuses an action that has not begun. Nil means that the log alone has it.
+	Audit func(ctx context.Context, r *http.Request, a Audited) error
 
 	// Limit is how long a page may read. Zero means 3 s.
 	Limit time.Duration

@@ -155,25 +155,49 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.b.Admin().DeadLetters(ctx, d.Queue, after, deadLooked)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, err
-	}
-	d.Looked, d.More = len(list), len(list) == deadLooked
 	var last parley.Place
-	for _, x := range list {
+	d.Looked, d.More, err = h.eachDead(ctx, d.Queue, d.Bodies, after, func(x parley.DeadStatus) bool {
 		m := x.Message
 		if !fits(x, d.Type, d.Reason) {
-			continue
+			return true
 		}
 		if len(d.Letters) == deadPage {
 			d.Next = textOf(last)
-			break
+			return false
 		}
 		last = x.Place
 		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: x.Queue, Type: m.Type, Key: m.Key, Conversation: m.Conversation,
-			Bytes: len(m.Body), Body: h.redacted(x.Queue, m.Type, m.Body), Headers: m.Headers,
+			Bytes: x.Bytes, Body: h.redacted(x.Queue, m.Type, m.Body), Headers: m.Headers,
 			Attempts: x.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
+		return true
+	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = nil
 	}
-	return d, nil
+	return d, err
+}
+
+// eachDead calls f for dead letters behind a place, newest first, until it returns false or deadLooked of them were
+// looked at; more says that the last of these was not the end. Bodies can be large, so it reads a few at a time.
+func (h *Handler) eachDead(ctx context.Context, queue string, bodies bool, after parley.Place, f func(parley.DeadStatus) bool) (looked int, more bool, err error) {
+	page, list := deadLooked, h.b.Admin().DeadSummaries
+	if bodies {
+		page, list = deadPage+1, h.b.Admin().DeadLetters
+	}
+	for looked < deadLooked {
+		list, err := list(ctx, queue, after, page)
+		if err != nil {
+			return looked, false, err
+		}
+		for _, x := range list {
+			looked++
+			if after = x.Place; !f(x) {
+				return looked, false, nil
+			}
+		}
+		if len(list) < page {
+			return looked, false, nil
+		}
+	}
+	return looked, true, nil
 }

@@ -7,11 +7,13 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/memory"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // stores are those on which the console is tested.
@@ -89,6 +91,9 @@ func (s *site) do(r *http.Request, edit ...func(*http.Request)) (*http.Response,
 func (s *site) page(path string) string {
 	s.t.Helper()
 	answer, text := s.get(path)
+	for end := time.Now().Add(slow.By(20 * time.Second)); answer.StatusCode == http.StatusAccepted && time.Now().Before(end); {
+		answer, text = s.get(path) // what a slow view shows is still being read
+	}
 	if answer.StatusCode != http.StatusOK {
 		s.t.Fatalf("GET %s: %s\n%s", path, answer.Status, text)
 	}

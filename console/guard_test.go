@@ -132,6 +132,7 @@ func TestToken(t *testing.T) {
 	}
 	expect("with the cookie", do("GET", "/", "", cookies[0].Value), 200)
 	expect("the token, again", do("POST", "/enter", enter, ""), 403)
+	expect("no token, now that there is none", do("POST", "/enter", "token=", ""), 403)
 	if text := log.String(); !strings.Contains(text, "console.entered") || !strings.Contains(text, "console.refused") || strings.Contains(text, "sesame") {
 		t.Errorf("the log says\n%s", text)
 	}
@@ -184,5 +185,52 @@ func TestTheme(t *testing.T) {
 	}
 	if _, text := s.get("/", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "parley_theme", Value: "x"}) }); strings.Contains(text, "data-theme") {
 		t.Error("a made-up theme is chosen")
+	}
+}
+
+// TestWhoMayAct: each verb asks for its own action on its own target, nothing is done without Write whatever Authorize
+// says, and with a token people on the same machine enter it too before they act.
+func TestWhoMayAct(t *testing.T) {
+	b := open(t, "memory")
+	consoletest.Fill(t, b, consoletest.Plain)
+	ask := func(h http.Handler, method string, form url.Values) int {
+		r := httptest.NewRequest(method, "/act?"+form.Encode(), nil)
+		if method == http.MethodPost {
+			r = httptest.NewRequest(method, "/act", strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		r.Host, r.RemoteAddr = "127.0.0.1:8470", "127.0.0.1:5000"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	var asked string
+	asks := must(console.New(b, &console.Options{Write: true, Authorize: func(_ *http.Request, a console.Action, target string) error {
+		asked = fmt.Sprint(a, " ", target)
+		return errors.New("no")
+	}}))
+	looks := must(console.New(b, &console.Options{Authorize: func(*http.Request, console.Action, string) error { return nil }}))
+	token := must(console.New(b, &console.Options{Write: true, Token: "secret"}))
+	const id = "0195e0a0-5f3e-7000-8000-3c8e2b1f0a11"
+	form := url.Values{"queue": {"mail"}, "id": {id}, "job": {"digest"}, "plan": {"nightly"}, "sure": {"1"}}
+	for verb, want := range map[string]string{
+		"promote": "promote " + id, "move": "promote " + id, "demote": "demote " + id, "retry": "retry " + id, "skip": "skip " + id, "discard": "discard " + id,
+		"requeue": "requeue " + id, "bury": "discard " + id, "cancel": "cancel " + id, "enable": "enable mail", "disable": "disable mail",
+		"run": "run digest", "pause": "disable digest", "resume": "enable digest", "retry-all": "retry mail", "requeue-all": "requeue mail",
+		"retry-tasks": "retry nightly", "skip-tasks": "skip nightly", "cancel-tasks": "cancel nightly",
+	} {
+		form.Set("do", verb)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			asked = ""
+			if code := ask(asks, method, form); code != http.StatusForbidden || asked != want {
+				t.Errorf("%s %s: %d, asked about %q, want %q", method, verb, code, asked, want)
+			}
+			if code := ask(looks, method, form); code != http.StatusForbidden {
+				t.Errorf("%s %s without Write: %d", method, verb, code)
+			}
+			if code := ask(token, method, form); code != http.StatusUnauthorized {
+				t.Errorf("%s %s without the token: %d", method, verb, code)
+			}
+		}
 	}
 }

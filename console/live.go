@@ -68,7 +68,7 @@ func (h *Handler) subscribe(v *view, q url.Values) (events chan event, leave fun
 	}
 }
 
-// share is how many times as long as its reads the loop rests, so that all open pages together take at most a
+// share is how many times as long as its reads the loop rests. So all open pages together take at most a
 // fiftieth of one connection's time; longest is how long it rests at most.
 const (
 	share   = 49

@@ -78,7 +78,11 @@ func TestStream(t *testing.T) {
 	if _, err := b.Post(t.Context(), "mail", parley.Payload{}, parley.Key("ann\revent: refused\rdata: x")); err != nil {
 		t.Fatal(err)
 	}
+	end := time.Now().Add(slow.By(20 * time.Second)) // ages bring events without end
 	for e := next(t, events); !strings.Contains(e, "\ndata: event: refused\n"); e = next(t, events) {
+		if time.Now().After(end) {
+			t.Fatalf("the text is no line of\n%q", e)
+		}
 		if !strings.HasPrefix(e, "event: main\n") {
 			t.Fatalf("an event is\n%s", e)
 		}
@@ -158,8 +162,13 @@ func TestRefusedStream(t *testing.T) {
 	if e := next(t, events); !strings.Contains(e, "refused") || !strings.Contains(e, "the session is over") {
 		t.Errorf("the event is\n%s", e)
 	}
-	if e, ok := <-events; ok {
-		t.Errorf("the stream goes on with\n%s", e)
+	select {
+	case e, ok := <-events:
+		if ok {
+			t.Errorf("the stream goes on with\n%s", e)
+		}
+	case <-time.After(slow.By(20 * time.Second)):
+		t.Error("the stream does not end")
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Promotions move a group. What is promoted comes before all that is not, by level, and equal levels in the order in
-// which they were promoted. So a group that comes behind others which are not promoted has them promoted with it, and
-// a group that comes between groups of one level has the later ones promoted again.
+// which they were promoted. So if a group moves behind groups that are not promoted, these are promoted with it. If
+// it moves between groups of one level, the later ones are promoted again.
 
 // nearby is how far down its queue a group can be moved to.
 const nearby = 200

@@ -135,6 +135,7 @@ func (h *Handler) queues(ctx context.Context) ([]queueRow, error) {
 		for i, q := range queues {
 			row := queueRow{QueueStatus: q, Samples: kept[q.ID], Waited: h.waits.of(q.Name, now)}
 			row.Readers, row.InHand = readers(workers, q.Name)
+			row.InHand = max(row.InHand, q.Leased) // a lease is seen at once, a reader's record a little later
 			if n := len(row.Samples); n > 1 {
 				from := row.Samples[max(0, n-5)] // over some samples, so that it is calm
 				row.Known, row.Change = true, float64(q.Depth-from.depth)/now.Sub(from.at).Seconds()
@@ -184,13 +185,13 @@ type overviewData struct {
 	Change    string
 }
 
-// deadSeen is how many dead letters the overview looks for. Reading one reads its body too.
-const deadSeen = 100
+// deadSeen is how many dead letters the overview counts.
+const deadSeen = 1000
 
 // deadCount counts dead letters, up to deadSeen, by queue.
 func (h *Handler) deadCount(ctx context.Context) (map[string]int, error) {
 	return cached(ctx, &h.cache, "dead", stale, func() (map[string]int, error) {
-		dead, err := h.b.Admin().DeadLetters(ctx, "", parley.Place{}, deadSeen)
+		dead, err := h.b.Admin().DeadSummaries(ctx, "", parley.Place{}, deadSeen)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
 		}
@@ -215,7 +216,7 @@ func (h *Handler) readOverview(ctx context.Context, _ url.Values) (any, error) {
 	change, known := 0.0, false
 	for _, q := range queues {
 		o.Waiting += q.Depth
-		o.InHand += max(q.InHand, q.Leased)
+		o.InHand += q.InHand
 		o.Readers += q.Readers
 		o.Parked += q.Parked
 		if q.Oldest > o.Oldest {

@@ -29,6 +29,7 @@ type view struct {
 	params []string // that it knows; others are left out
 	target string   // the parameter that says what it is about
 	live   bool     // open pages are kept up to date
+	slow   bool     // a page does not wait for what it takes long to read, which comes as an update
 	peek   string   // the parameter that makes it a look at messages
 	read   func(h *Handler, ctx context.Context, q url.Values) (any, error)
 }
@@ -76,9 +77,9 @@ func init() {
 		{Name: "locks", Title: "Application locks", params: []string{"prefix"}, target: "prefix", live: true, read: (*Handler).readLocks},
 		{Name: "workers", Title: "Workers", live: true, read: (*Handler).readWorkers},
 		{Name: "catalog", Title: "Catalog", read: (*Handler).readCatalog},
-		{Name: "doctor", Title: "Doctor", read: (*Handler).readDoctor},
-		{Name: "why", Title: "Why is it stuck?", params: []string{"what"}, target: "what", read: (*Handler).readWhy},
-		{Name: "search", Title: "Search", params: []string{"q"}, read: (*Handler).readSearch},
+		{Name: "doctor", Title: "Doctor", live: true, slow: true, read: (*Handler).readDoctor},
+		{Name: "why", Title: "Why is it stuck?", params: []string{"what"}, target: "what", live: true, slow: true, read: (*Handler).readWhy},
+		{Name: "search", Title: "Search", params: []string{"q", "queue", "after"}, read: (*Handler).readSearch},
 	}
 }
 
@@ -101,6 +102,7 @@ type content struct {
 	Section string // of the navigation
 	Self    string // the link of this page
 	Live    bool
+	Reading bool // what it shows is still being read
 	Theme   string
 	Token   bool // one can be entered
 	Version string
@@ -156,6 +158,29 @@ func (h *Handler) look(ctx context.Context, v *view, q url.Values, age time.Dura
 // fresh is how old a page may be that a request gets.
 const fresh = time.Second
 
+// patience is how long a page waits for a slow view.
+const patience = 80 * time.Millisecond
+
+// soon is look for a page: a slow view that is not there in time is nil, and its read goes on.
+func (h *Handler) soon(ctx context.Context, v *view, q url.Values) (p *part, err error) {
+	if !v.slow {
+		return h.look(ctx, v, q, fresh)
+	}
+	over := make(chan struct{})
+	var there *part
+	var failed error
+	go func() {
+		defer close(over)
+		there, failed = h.look(ctx, v, q, fresh)
+	}()
+	select {
+	case <-over:
+		return there, failed
+	case <-time.After(patience):
+		return nil, nil
+	}
+}
+
 // page answers with a whole page.
 func (h *Handler) page(w http.ResponseWriter, r *http.Request, v *view) {
 	q := r.URL.Query()
@@ -163,13 +188,17 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, v *view) {
 	if !h.allowed(w, r, a, target) {
 		return
 	}
-	p, err := h.look(r.Context(), v, q, fresh)
+	p, err := h.soon(r.Context(), v, q)
 	c := &content{Title: v.Title, View: v.Name, Self: v.Name + query(q, v.params), Live: v.live, Query: q.Get("q")}
 	status := http.StatusOK
-	if err != nil {
+	switch {
+	case err != nil:
 		c.Error = explained(err)
 		status = c.Error.Status
-	} else {
+	case p == nil:
+		c.Reading, status = true, http.StatusAccepted
+		c.Said, c.Engine = said(w, r), h.engineName(r.Context())
+	default:
 		c.Title, c.Main, c.Version = p.title, template.HTML(p.html), p.version
 		c.Said, c.Engine = said(w, r), h.engineName(r.Context())
 	}
@@ -274,7 +303,7 @@ func explained(err error) *trouble {
 }
 
 // errNotThere is the error of what a page is about and is not, or no more.
-var errNotThere = errors.New("it is not there, or no more")
+var errNotThere = errors.New("it does not exist, or no longer")
 
 // inputError is the error of a parameter.
 type inputError struct{ error }

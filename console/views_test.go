@@ -140,7 +140,7 @@ func TestWrongInput(t *testing.T) {
 		"/queue?name=mail&state=odd": 400, "/group?queue=mail": 400, "/group?queue=mail&id=7": 400, "/group?queue=none&id=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": 404,
 		"/conversation?id=0195e0a0-5f3e-7000-8000-3c8e2b1f0a11": 404, "/conversation?id=x": 400, "/conversations?after=x": 400, "/dead?after=x": 400,
 		"/dead?queue=none": 404, "/parked?queue=none": 404, "/parked?state=odd": 400, "/plan?name=none": 404, "/plan?name=nightly&after=x": 400, "/nothing": 404, "/static/none": 404,
-		"/part?view=doctor": 404, "/part?view=none": 404, "/stream?view=doctor": 404, "/part?view=queue&name=none": 404, "/enter": 404,
+		"/part?view=catalog": 404, "/part?view=none": 404, "/stream?view=catalog": 404, "/part?view=queue&name=none": 404, "/enter": 404,
 	} {
 		if answer, text := s.get(path); answer.StatusCode != want {
 			t.Errorf("GET %s: %s, want %d\n%s", path, answer.Status, want, mainOf(text))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/applock"
@@ -132,27 +133,36 @@ type hit struct{ Kind, Name, Note, Link string }
 type searchData struct {
 	Query   string
 	Hits    []hit
-	Partial bool // the time was over before all was looked at
+	Looked  int    // at how many groups
+	Next    string // the link that goes on with the groups that were not looked at
+	Partial bool   // the time was over before the rest was looked at
 }
 
-// hitsShown is how many hits of a kind a search shows.
-const hitsShown = 20
+// hitsShown is how many hits a search shows, and searchTime how long it looks before it shows them.
+const (
+	hitsShown  = 50
+	searchTime = time.Second
+)
 
 func (h *Handler) readSearch(ctx context.Context, q url.Values) (any, error) {
 	d := &searchData{Query: strings.TrimSpace(q.Get("q"))}
 	if d.Query == "" {
 		return d, nil
 	}
-	// What was found is shown when the time is over.
-	part, cancel := context.WithTimeout(ctx, h.opt.Limit*2/3)
+	part, cancel := context.WithTimeout(ctx, min(searchTime, h.opt.Limit*2/3))
 	defer cancel()
-	var err error
-	if id, wrong := parley.ParseID(d.Query); wrong == nil {
+	after, err := placeOf(q.Get("after"))
+	if err != nil {
+		return nil, err
+	}
+	if queue := q.Get("queue"); queue != "" {
+		err = h.searchKeys(ctx, part, d, queue, after)
+	} else if id, wrong := parley.ParseID(d.Query); wrong == nil {
 		err = h.searchID(part, id, d)
 	} else {
-		err = h.searchText(part, d)
+		err = h.searchText(ctx, part, d)
 	}
-	if part.Err() != nil && ctx.Err() == nil {
+	if part.Err() != nil && ctx.Err() == nil && d.Next == "" {
 		d.Partial, err = true, nil
 	}
 	return d, err
@@ -194,26 +204,24 @@ func (h *Handler) searchID(ctx context.Context, id parley.ID, d *searchData) err
 			return err
 		}
 	}
-	dead, err := h.b.Admin().DeadLetters(ctx, "", parley.Place{}, deadLooked)
-	if err != nil {
-		return err
-	}
-	for i, x := range dead {
-		if x.Message.ID != id && x.Message.Group != id && x.Message.Conversation != id {
-			continue
+	var before parley.Place // of the newer one
+	_, _, err = h.eachDead(ctx, "", false, parley.Place{}, func(x parley.DeadStatus) bool {
+		if x.Message.ID == id || x.Message.Group == id || x.Message.Conversation == id {
+			after := ""
+			if before != (parley.Place{}) {
+				after = textOf(before)
+			}
+			d.add("dead letter", x.Message.ID.String(), x.Reason, "dead"+query(url.Values{"after": {after}}, []string{"after"}))
 		}
-		after := ""
-		if i > 0 {
-			after = textOf(dead[i-1].Place)
-		}
-		d.add("dead letter", x.Message.ID.String(), x.Reason, "dead"+query(url.Values{"after": {after}}, []string{"after"}))
-	}
-	return nil
+		before = x.Place
+		return true
+	})
+	return err
 }
 
 // searchText looks for names, keys and types that contain a text.
-func (h *Handler) searchText(ctx context.Context, d *searchData) error {
-	catalog, err := h.b.Catalog(ctx)
+func (h *Handler) searchText(ctx, part context.Context, d *searchData) error {
+	catalog, err := h.b.Catalog(part)
 	if err != nil {
 		return err
 	}
@@ -232,12 +240,12 @@ func (h *Handler) searchText(ctx context.Context, d *searchData) error {
 			d.add("message type", t.Name, "its dead letters", link("dead", "type", t.Name))
 		}
 	}
-	for _, look := range []func(context.Context, *searchData) error{h.searchJobs, h.searchLocks, h.searchPlans, h.searchKeys} {
-		if err := look(ctx, d); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	for _, look := range []func(context.Context, *searchData) error{h.searchJobs, h.searchLocks, h.searchPlans} {
+		if err := look(part, d); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
-	return nil
+	return h.searchKeys(ctx, part, d, "", parley.Place{})
 }
 
 func (h *Handler) searchJobs(ctx context.Context, d *searchData) error {
@@ -268,29 +276,46 @@ func (h *Handler) searchPlans(ctx context.Context, d *searchData) error {
 	return err
 }
 
-// searchKeys looks at the groups of all queues, the first ones of each.
-func (h *Handler) searchKeys(ctx context.Context, d *searchData) error {
-	queues, err := h.queues(ctx)
+// searchKeys looks at the groups of all queues, or of those from one on behind a place, until the time of part is over or
+// enough is found. Then it says where it goes on. Each search reads a page at least, so that it comes to its end.
+func (h *Handler) searchKeys(ctx, part context.Context, d *searchData, from string, after parley.Place) error {
+	queues, err := h.queues(part)
 	if err != nil {
 		return err
 	}
-	const page = 1000
+	const page = 500
+	began := from == ""
 	for _, q := range queues {
-		var after parley.Place
-		for at, hits, more := 0, 0, true; more && at < farthest && hits < hitsShown; {
+		if began = began || q.Name == from; !began {
+			continue
+		}
+		for more := true; more; {
+			if (part.Err() != nil || len(d.Hits) >= hitsShown) && d.Looked > 0 {
+				d.Next = link("search", "q", d.Query, "queue", q.Name, "after", textOf(after))
+				return nil
+			}
+			reading := part
+			if d.Looked == 0 {
+				reading = ctx
+			}
 			var list []parley.GroupStatus
-			if list, more, err = h.groupsAfter(ctx, q.Name, "", after, page); err != nil {
+			list, more, err = h.groupsAfter(reading, q.Name, "", after, page)
+			if err != nil && reading.Err() != nil && ctx.Err() == nil {
+				more = true
+				continue
+			}
+			if err != nil {
 				return err
 			}
+			d.Looked += len(list)
 			for _, g := range list {
-				if g.Key != "" && contains(g.Key, d.Query) && hits < hitsShown {
+				if after = g.Place; g.Key != "" && contains(g.Key, d.Query) {
 					d.add("key", g.Key, fmt.Sprintf("%s, %s in queue %s", g.State, plural(g.Messages, "message"), q.Name),
-						link("group", "queue", q.Name, "id", g.Group.String(), "at", strconv.Itoa(at)))
-					hits++
+						link("group", "queue", q.Name, "id", g.Group.String()))
 				}
-				at, after = at+1, g.Place
 			}
 		}
+		after = parley.Place{}
 	}
 	return nil
 }

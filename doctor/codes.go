@@ -19,6 +19,7 @@ const (
 	codeDeferred  = "group.deferred"
 	codeHeld      = "group.held"
 	codeReady     = "group.ready"
+	codeStranded  = "group.stranded"
 	codeEmpty     = "group.empty"
 	codePromotion = "promotion.ended"
 

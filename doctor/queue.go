@@ -63,6 +63,9 @@ func (d *deadWorkers) add(w parley.WorkerStatus) {
 // before that is bad.
 const longDeploy = time.Hour
 
+// strandedFor is how long messages are out of the ready order before doctor says so.
+const strandedFor = 200 * time.Millisecond
+
 // longInHand is how long a batch is in hand before doctor mentions it.
 const longInHand = 10 * time.Second
 
@@ -189,7 +192,35 @@ func (d *diagnosis) waits(ctx context.Context, group parley.ID) (known bool, err
 		d.group(g, q)
 		return true, nil
 	}
+	if stranded, err := d.stranded(ctx, g, q); err != nil || stranded {
+		return true, err
+	}
 	return true, d.ready(ctx, g, q)
+}
+
+// stranded says so of messages that no receive finds. It looks again after a moment, since a group in
+// use may look so.
+func (d *diagnosis) stranded(ctx context.Context, g parley.GroupStatus, q parley.QueueStatus) (bool, error) {
+	for range 2 {
+		if g.Stranded == 0 {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(strandedFor / 2):
+		}
+		list, err := d.be.Groups(ctx, backend.GroupQuery{Group: g.Group, Limit: 1})
+		if err != nil || len(list) == 0 {
+			return false, err
+		}
+		g = list[0]
+	}
+	if g.Stranded > 0 {
+		d.add(true, codeStranded, objGroup(g.Group)+" of "+objQueue(q.Name), "parley retry "+g.Group.String(),
+			"%d of its %d messages are out of the ready order: no receive finds them", g.Stranded, g.Messages)
+	}
+	return g.Stranded > 0, nil
 }
 
 // isPost looks for a post that is not in a group's queue now.
@@ -328,7 +359,7 @@ func (d *diagnosis) promotion(p backend.PromotionStatus) {
 
 // dead looks for dead letters by the id of the message or its group.
 func (d *diagnosis) dead(ctx context.Context, id parley.ID) error {
-	list, err := backend.Offered(d.be.DeadLetters(ctx, 0, backend.Place{}, 1000))
+	list, err := backend.Offered(d.be.DeadLetters(ctx, backend.DeadQuery{Limit: 1000}))
 	for _, x := range list {
 		if x.Message.ID == id || x.Message.Group == id {
 			d.add(true, codeDead, "message "+x.Message.ID.String(), "parley dead requeue or discard", "a dead letter for %s: %s", round(x.Age), x.Reason)

@@ -286,7 +286,7 @@ func (p *Pool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]backend.
 			return nil, err
 		}
 		for _, id := range lost {
-			p.b.Logger().Warn("parley: a task that has ended belongs to another worker by now", "task", id)
+			p.b.Logger().Warn("parley: a task that has ended belongs to another worker now", "task", id)
 		}
 	}
 	var holds []backend.TaskHold

@@ -97,7 +97,7 @@ func (t *Running) end() (tx *parley.OwnTx, leave func()) {
 
 func failTask(id parley.ID, err error) error {
 	if errors.Is(err, parley.ErrFenced) {
-		return &parley.Error{Op: "task", Object: id.String(), Err: err, Hint: "it belongs to another worker by now, or its plan was deleted"}
+		return &parley.Error{Op: "task", Object: id.String(), Err: err, Hint: "it belongs to another worker now, or its plan was deleted"}
 	}
 	return parley.WrapError("task", id.String(), err)
 }

@@ -1,6 +1,6 @@
 // Package recurring posts messages again and again, by cron expressions or at fixed intervals. The message of a due
-// time and the next due time are committed together, so each due time brings one message, whichever process is
-// first and whenever one dies. No process leads. The due times are those of the database's clock, and nothing is
+// time and the next due time are committed together. So each due time brings one message, whichever process is first,
+// and whenever a process dies. No process leads. The due times are those of the database's clock, and nothing is
 // posted while no process has called Start. The built-in stores have recurring jobs; a plugin may lack them, and then
 // each call returns errors.ErrUnsupported.
 //
@@ -61,8 +61,8 @@ type Job struct {
 	Type  string // of the messages
 	Body  []byte // of each message
 
-	// Cron is an expression of five fields (minute, hour, day of the month, month, day of the week), of six with
-	// seconds before them, or a name such as @daily. docs/recurring.md says what it can contain.
+	// Cron is an expression of five fields: minute, hour, day of the month, month, day of the week. It may have
+	// seconds before them, or be a name such as @daily. docs/recurring.md says what it can contain.
 	Cron string
 
 	// Zone is the IANA time zone in which Cron is meant. Empty means UTC.

@@ -101,7 +101,7 @@ const (
 	modeSQL = `SELECT CASE APPLOCK_MODE(N'public', $R, @p2) WHEN N'Exclusive' THEN 1 ELSE 0 END`
 )
 
-// applocks are the server's locks of an owner; sqlstore.Keeper.
+// applocks are the server's locks of an owner; sqlstore.NativeLocks.
 type applocks struct {
 	s      *server
 	on     backend.Execer // what has them
@@ -139,7 +139,7 @@ func gone(err error) error {
 	return err
 }
 
-// Take implements sqlstore.Keeper. Nothing is remembered of what was got: a rollback
+// Take implements sqlstore.NativeLocks. Nothing is remembered of what was got: a rollback
 // to a savepoint releases what came after it, and the server does not report that.
 func (l *applocks) Take(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	modes := modesOf(mode)
@@ -166,7 +166,7 @@ func (l *applocks) Take(ctx context.Context, name string, mode backend.LockMode)
 	return true, nil
 }
 
-// Test implements sqlstore.Keeper.
+// Test implements sqlstore.NativeLocks.
 func (l *applocks) Test(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	for _, m := range modesOf(mode) {
 		if ok, err := l.run(ctx, testSQL, resourceName(name), modeNames[m], l.owner); err != nil || ok != 1 {
@@ -176,7 +176,7 @@ func (l *applocks) Test(ctx context.Context, name string, mode backend.LockMode)
 	return true, nil
 }
 
-// Drop implements sqlstore.Keeper. The server keeps the stronger of two modes until
+// Drop implements sqlstore.NativeLocks. The server keeps the stronger of two modes until
 // the last release, so there is no way back to the weaker.
 func (l *applocks) Drop(ctx context.Context, name string, to backend.LockMode) (bool, error) {
 	if to != backend.LockNone {
@@ -248,8 +248,8 @@ func (l *line) Close(context.Context) error {
 	return nil
 }
 
-// txKeeper returns what has the server's locks of a transaction.
-func (s *server) txKeeper(tx *sqlstore.Tx) sqlstore.Keeper {
+// txNative returns the server's locks of a transaction.
+func (s *server) txNative(tx *sqlstore.Tx) sqlstore.NativeLocks {
 	return &applocks{s: s, on: tx.SQL(), owner: ofTransaction, before: inside}
 }
 
@@ -268,4 +268,19 @@ func (s *server) nativeToken(verb string) (string, bool) {
 			" THEN 1 ELSE 0 END", true
 	}
 	return "", false
+}
+
+// applock is the error of a return code of sp_getapplock.
+func applock(code int) error {
+	switch code {
+	case 0, 1: // granted, at once or after waiting
+		return nil
+	case -1:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: timed out"))
+	case -2:
+		return context.Canceled
+	case -3:
+		return sqlstore.Classified(backend.ErrSerialization, errors.New("sp_getapplock: chosen as a deadlock victim"))
+	}
+	return fmt.Errorf("parley: mssql: sp_getapplock returned %d", code) // -999: wrong parameters, or no transaction
 }

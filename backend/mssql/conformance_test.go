@@ -49,15 +49,5 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, o mssql.Options) {
 func under(t *testing.T, prefix string) string {
 	t.Helper()
 	dsn := backendtest.WithParam(t, address(t), "parley_prefix", prefix)
-	t.Cleanup(func() {
-		b, err := mssql.Open(context.Background(), dsn, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		if err := b.Uninstall(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return dsn
+	return backendtest.Uninstalled(t, dsn, mssql.Open)
 }

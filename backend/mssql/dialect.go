@@ -111,6 +111,8 @@ func (s *server) token(verb, arg string) (string, bool) {
 	case "otherwise":
 		return ";\n  SET @rows = @@ROWCOUNT;\nEND TRY\n" +
 			"BEGIN CATCH\n  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;\nEND CATCH", true
+	case "octets":
+		return "CONVERT(bigint, DATALENGTH(" + arg + "))", true
 	case "convert":
 		return "CONVERT(" + second + ", " + first + ")", true
 	}

@@ -194,7 +194,7 @@ func newStore(s *server, o Options) *Store {
 		SubmitBatch:  s.submit,
 	}
 	if o.Locks == LocksNative {
-		d.OpenLine, d.TxKeeper = s.openLine, s.txKeeper
+		d.OpenLine, d.TxNative = s.openLine, s.txNative
 	}
 	store, err := sqlstore.New(d)
 	s.invalid = cmp.Or(s.invalid, err)

@@ -99,15 +99,15 @@ func (p *pool) conn(ctx context.Context) (*sql.Conn, *session, error) {
 			return c, s, nil
 		}
 		c.Close()
-		if n == attempts || !lost(err) {
+		if n == attempts || !p.lost(err) {
 			return nil, nil, err
 		}
 	}
 }
 
 // lost reports whether a connection was found to be gone.
-func lost(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || classify(err) == backend.ErrConnection
+func (p *pool) lost(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || p.classify(err) == backend.ErrConnection
 }
 
 // session looks at a connection when it is first used. What is known is kept by
@@ -145,8 +145,11 @@ func (p *pool) close() error {
 }
 
 // interrupt ends the statement that a session is at. It reports whether that
-// could be done.
+// could be done. vtgate knows connections by other numbers than MySQL, and mostly forbids KILL.
 func (p *pool) interrupt(id int64) bool {
+	if p.vitess() {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	db := p.side

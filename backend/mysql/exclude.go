@@ -37,6 +37,10 @@ func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 		}
 		if got.Int64 == 1 {
 			a.t.after, a.t.free, a.t.applied = "SELECT RELEASE_LOCK('"+name+"')", true, false
+			if p.vitess() { // there no statement ends the transaction, which a migration outlasts
+				_, err := a.t.conn.ExecContext(ctx, "COMMIT")
+				return err
+			}
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -71,7 +75,7 @@ func (a application) takeTurn(ctx context.Context, prefix string) error {
 			a.t.after = fmt.Sprintf("UPDATE %s SET until = 0 WHERE id = 1 AND owner = x'%x'", table, me[:])
 			return nil
 		}
-		if err != nil && classify(err) != backend.ErrSerialization { // another node was first
+		if err != nil && a.t.p.classify(err) != backend.ErrSerialization { // another node was first
 			return err
 		}
 		select {

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,6 +22,9 @@ func (p *pool) grants() *sqlstore.Grants {
 			{Table: "probe", Worker: "sid", Operator: "sid"},
 		},
 		Extra: func(ctx context.Context, role backend.Role) ([]string, error) {
+			if p.vitess() {
+				return nil, fmt.Errorf("parley: mysql: Vitess has no GRANT: its accounts are vtgate's and the table ACLs of vttablet: %w", errors.ErrUnsupported)
+			}
 			switch role {
 			case backend.RoleOwner:
 				database, err := p.database(ctx)

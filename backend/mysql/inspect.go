@@ -18,6 +18,9 @@ func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
 		return nil, err
 	}
 	defer conn.Close()
+	if p.vitess() {
+		return vitessTimeouts(ctx, conn)
+	}
 	v, err := variables(ctx, conn, "wait_timeout", "idle_transaction_timeout", "idle_readonly_transaction_timeout",
 		"idle_write_transaction_timeout")
 	if err != nil {

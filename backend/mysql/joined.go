@@ -8,12 +8,25 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// inTx reports whether a transaction is open on a connection: the server refuses to set the level
-// of the next transaction while one is. If none is, the level is used up at once.
-func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+// inProgress reports whether a transaction is open on a connection: the server refuses to set the level
+// of the next transaction while one is.
+func (p *pool) inProgress(ctx context.Context, conn backend.Execer) (bool, error) {
+	if p.vitess() {
+		return probe(ctx, conn)
+	}
 	_, err := conn.ExecContext(ctx, setLevel)
 	if number(err) == errInProgress {
 		return true, nil
+	}
+	return false, err
+}
+
+// inTx is inProgress on a connection that is the application's. If no transaction is open there, the level is used
+// up at once.
+func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+	open, err := p.inProgress(ctx, conn)
+	if open || p.vitess() {
+		return open, err
 	}
 	for _, text := range []string{"START TRANSACTION", "ROLLBACK"} {
 		if err == nil {

@@ -67,7 +67,7 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 	conn, s, err := p.conn(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = fmt.Errorf("parley: mysql: to receive in a transaction of the application's takes another connection, and none was free for %v: allow more: %w", patience, err)
+			err = fmt.Errorf("parley: mysql: receiving in a transaction of the application needs a second connection, and none was free for %v: raise the pool's limit: %w", patience, err)
 		}
 		return unknown, err
 	}

@@ -1,5 +1,5 @@
 // Package mysql keeps Parley's conversations in a database of MySQL, version
-// 8.0.13 or later, or MariaDB, 10.6 or later, by the driver
+// 8.0.13 or later, MariaDB, 10.6 or later, or Vitess, by the driver
 // github.com/go-sql-driver/mysql.
 //
 //	b, err := parley.Open(ctx, "mysql://user@host/db", nil) // or mariadb://
@@ -41,6 +41,13 @@
 // On Galera a lock is known to one node only. All programs that use one store
 // have to use the same node at a time; Info warns about it. Whatever fails when
 // a node is lost is ErrConnection or ErrSerialization.
+//
+// # Vitess
+//
+// An unsharded keyspace of Vitess is a database like others; vtgate is known by the version that it reports. A
+// keyspace with shards is refused (ErrSharded). A statement that is killed or takes too long loses the connection
+// behind vtgate, which is ErrConnection: the transaction is over, whatever vtgate says to what follows. There are no
+// procedures for posting by SQL, and no GRANT.
 //
 // # Wake-ups
 //
@@ -172,7 +179,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Join:        p.join,
 		InTx:        p.inTx,
 		Wrap:        func(tx *sqlstore.Tx) backend.Tx { return &Tx{Tx: tx, pool: p} },
-		Classify:    classify,
+		Classify:    p.classify,
 		Migrations:  sqlstore.Files(schema),
 		// "If the current transaction has a savepoint with the same name, the old
 		// savepoint is deleted and a new one is set."
@@ -180,7 +187,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post_with_headers;\n" +
 			"DROP PROCEDURE IF EXISTS parley_post;\nDROP TABLE IF EXISTS parley_probe;",
 		RemoveLast:   "DROP TABLE IF EXISTS parley_turn;", // which keeps others away until then
-		Script:       script,
+		Script:       p.script,
 		Hasten:       p.hasten,
 		Drain:        p.drain,
 		Exclude:      p.exclude,
@@ -221,7 +228,13 @@ var schema embed.FS
 
 // script runs a file statement by statement, as the command mysql does: each ends
 // at the end of a line, with a semicolon or what DELIMITER says.
-func script(ctx context.Context, tx backend.Execer, text string) error {
+func (p *pool) script(ctx context.Context, tx backend.Execer, text string) error {
+	if p.vitess() {
+		var err error
+		if text, err = forVitess(ctx, tx, text); err != nil {
+			return err
+		}
+	}
 	delimiter := ";"
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -268,6 +281,9 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	i.Version = v["version"]
 	if strings.Contains(i.Version, "MariaDB") {
 		i.Engine = "mariadb"
+	}
+	if p.vitess() {
+		p.warnVitess(&i)
 	}
 	sqlstore.Warn(&i, v["innodb_flush_log_at_trx_commit"] != "1", backend.Warning{Code: backend.WarnDurability,
 		Text: "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed"})

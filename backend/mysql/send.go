@@ -354,7 +354,7 @@ func (p *pool) insertOne(ctx context.Context, tx *sqlstore.Tx, k sqlstore.Key, r
 
 // insertFree inserts keys unless another transaction has one of them, which it finds out without waiting.
 func (p *pool) insertFree(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, done bool, err error) {
-	if s := p.server.Load(); s == nil || s.endsLate {
+	if s := p.server.Load(); s == nil || s.endsLate || s.vitess { // vtgate does not say what its errors end
 		return 0, false, nil
 	}
 	leave, ok := p.newKeyTurns.enterAll(keys)

@@ -22,7 +22,15 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 	s := &session{committed: v["transaction_isolation"] == "READ-COMMITTED" || v["tx_isolation"] == "READ-COMMITTED"}
 	s.id, _ = strconv.ParseInt(v["pseudo_thread_id"], 10, 64)
 	s.packet, _ = strconv.Atoi(v["max_allowed_packet"])
-	p.server.Store(serverOf(v))
+	server := serverOf(v)
+	if server.vitess {
+		if known := p.server.Load(); known != nil && known.vitess {
+			server.sharded = known.sharded
+		} else if server.sharded, err = isSharded(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	p.server.Store(server)
 	if s.snapshots = on(v["innodb_snapshot_isolation"]); s.snapshots && p.side != nil { // Open's own session
 		if _, err := c.ExecContext(ctx, "SET SESSION innodb_snapshot_isolation = OFF"); err != nil {
 			return nil, err
@@ -30,7 +38,9 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 		s.snapshots = false
 	}
 	switch {
-	case s.id == 0:
+	case server.sharded:
+		s.refused = ErrSharded
+	case s.id == 0 && !server.vitess:
 		s.refused = errors.New("parley: mysql: the server does not tell the connection's id")
 	case !on(v["autocommit"]):
 		s.refused = errors.New("parley: mysql: autocommit is off in sessions of this handle: take it out of the data source name or init_connect")
@@ -54,7 +64,7 @@ func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]st
 			return v, err
 		}
 	}
-	v, err := variables(ctx, c, "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
+	v, err := variables(ctx, c, "version", "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
 		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on")
 	if err == nil {
 		names := slices.Sorted(maps.Keys(v))

@@ -51,6 +51,8 @@ type server struct {
 	snapshots bool // it knows innodb_snapshot_isolation
 	packet    int  // max_allowed_packet
 	cluster   bool // it is a node of a Galera cluster
+	vitess    bool // it is vtgate
+	sharded   bool // with a keyspace of several shards
 	endsLate  bool // innodb_rollback_on_timeout: a lock that is not had ends the transaction
 }
 
@@ -58,5 +60,5 @@ type server struct {
 func serverOf(v map[string]string) *server {
 	_, known := v["innodb_snapshot_isolation"]
 	packet, _ := strconv.Atoi(v["max_allowed_packet"])
-	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), endsLate: on(v["innodb_rollback_on_timeout"])}
+	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), vitess: isVitess(v["version"]), endsLate: on(v["innodb_rollback_on_timeout"])}
 }

@@ -23,7 +23,7 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 			return t, nil
 		}
 		t.discard()
-		if n == attempts || !lost(err) || ctx.Err() != nil {
+		if n == attempts || !p.lost(err) || ctx.Err() != nil {
 			return nil, err
 		}
 	}
@@ -47,6 +47,7 @@ type transaction struct {
 	used    bool   // something has been done in it
 	applied bool   // the application has had statements since the last of ours
 	ends    bool   // one of them may have ended the transaction
+	doubt   bool   // an error may have
 	after   string // gives back, when it has ended, what kept other migrations away
 	free    bool   // what is done in it commits by itself
 	turn    string // keeps other migrations away for longer, on a cluster
@@ -79,28 +80,30 @@ func (l *lastID) take(res sql.Result) {
 	}
 }
 
-var errDeadlock = errors.New("the server has ended the transaction, because of a deadlock")
+var errRolledBack = errors.New("the server has ended the transaction, because of a deadlock or an error before")
 
 // check returns an error unless the transaction is there for a statement of ours.
-// Whether it is, after statements of the application's, is found out by setLevel.
+// Whether it is, after statements of the application's, is found out by inProgress.
 func (t *transaction) check(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used = true
-	if err := t.usable(); err != nil || !t.applied {
+	if err := t.usable(); err != nil || !t.applied && !t.doubt {
 		return err
 	}
-	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), setLevel)
+	open, err := t.p.inProgress(context.WithoutCancel(ctx), t.conn)
 	switch {
-	case number(err) == errInProgress:
-		t.applied, t.ends = false, false
-		return nil
+	case err != nil && t.p.vitess():
+		t.lost = sqlstore.Classified(backend.ErrConnection, err)
 	case err != nil:
 		return err
+	case open:
+		t.applied, t.ends, t.doubt = false, false, false
+		return nil
 	case t.ends:
 		t.lost = sqlstore.ErrEnded
 	default:
-		t.lost = sqlstore.Classified(backend.ErrSerialization, errDeadlock)
+		t.lost = sqlstore.Classified(backend.ErrSerialization, errRolledBack)
 	}
 	return t.lost
 }
@@ -117,12 +120,21 @@ func (t *transaction) usable() error {
 	return t.lost
 }
 
-// saw takes notice of what an error did to the transaction.
+// saw takes notice of what an error did to the transaction. vtgate rolls back after errors of many kinds, which
+// their numbers do not tell, and takes what follows for statements by themselves; so it is looked at before the next one.
 func (t *transaction) saw(err error) {
-	if err != nil && endsTransaction(err) {
-		t.mu.Lock()
+	if err == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case endsTransaction(err):
 		t.lost = sqlstore.Classified(backend.ErrSerialization, err)
-		t.mu.Unlock()
+	case t.p.vitess() && lostBehind(err):
+		t.lost = sqlstore.Classified(backend.ErrConnection, err)
+	case t.p.vitess():
+		t.doubt = !t.free
 	}
 }
 
@@ -183,7 +195,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 func (t *transaction) Rollback(ctx context.Context) error {
 	t.reads.Close() // else the connection could not be closed, or a statement would be waited for
 	err := t.end(ctx, "ROLLBACK")
-	if lost(err) {
+	if t.p.lost(err) {
 		return nil // it is gone with its connection
 	}
 	return err
@@ -226,12 +238,20 @@ func (t *transaction) SQL() backend.Execer { return application{t} }
 type application struct{ t *transaction }
 
 // start is called before each of them.
-func (a application) start(query string) error {
+func (a application) start(ctx context.Context, query string) error {
 	may, err := sqlstore.CheckEnding(query)
 	if err != nil {
 		return err
 	}
 	t := a.t
+	t.mu.Lock()
+	doubt := t.doubt
+	t.mu.Unlock()
+	if doubt {
+		if err := t.check(ctx); err != nil {
+			return err
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used, t.applied = true, !t.free
@@ -262,7 +282,7 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 		}
 		return res, err
 	}
-	if err := a.start(query); err != nil {
+	if err := a.start(ctx, query); err != nil {
 		return nil, err
 	}
 	if err := a.renew(ctx); err != nil {
@@ -278,7 +298,7 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(query); err != nil {
+	if err := a.start(ctx, query); err != nil {
 		return nil, err
 	}
 	ctx, done := a.t.reads.Context(ctx)
@@ -291,18 +311,20 @@ func (a application) QueryContext(ctx context.Context, query string, args ...any
 func (a application) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(query); err != nil {
+	if err := a.start(ctx, query); err != nil {
 		return sqlstore.FailedRow(ctx, err)
 	}
 	ctx, done := a.t.reads.Context(ctx)
 	defer done()
-	return a.t.conn.QueryRowContext(ctx, query, args...)
+	row := a.t.conn.QueryRowContext(ctx, query, args...)
+	a.t.saw(row.Err())
+	return row
 }
 
 func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
-	if err := a.start(query); err != nil {
+	if err := a.start(ctx, query); err != nil {
 		return nil, err
 	}
 	return a.t.conn.PrepareContext(ctx, query)

@@ -11,7 +11,7 @@ import (
 // Capabilities implements backend.Backend: the servers cannot notify.
 func (s *Store) Capabilities() backend.Capabilities {
 	c := s.Pooled.Capabilities()
-	c.Watcher = s
+	c.Watcher, c.Printer = s, s
 	return c
 }
 

@@ -186,7 +186,7 @@ func (p *pool) dropSQL(k keySet) string {
 		SELECT true, concat(''%s) FROM k`, p.baseSQL("$1"), undo.String())
 }
 
-// keys are the advisory locks of an owner; sqlstore.Keeper.
+// keys are the advisory locks of an owner; sqlstore.NativeLocks.
 type keys struct {
 	p       *pool
 	on      backend.Execer // what has them: a connection, or a transaction on one
@@ -226,12 +226,12 @@ func gone(err error) error {
 	return err
 }
 
-// Take implements sqlstore.Keeper.
+// Take implements sqlstore.NativeLocks.
 func (k *keys) Take(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	return k.try(ctx, name, mode, false)
 }
 
-// Test implements sqlstore.Keeper.
+// Test implements sqlstore.NativeLocks.
 func (k *keys) Test(ctx context.Context, name string, mode backend.LockMode) (bool, error) {
 	return k.try(ctx, name, mode, true)
 }
@@ -256,7 +256,7 @@ func (k *keys) try(ctx context.Context, name string, mode backend.LockMode, test
 	return ok, err
 }
 
-// Drop implements sqlstore.Keeper.
+// Drop implements sqlstore.NativeLocks.
 func (k *keys) Drop(ctx context.Context, name string, to backend.LockMode) (bool, error) {
 	if k.joined {
 		return false, nil
@@ -339,8 +339,8 @@ func (p *pool) beginNative(ctx context.Context) (sqlstore.Transaction, error) {
 	return &transaction{p: p, tx: tx, cancel: cancel, conn: conn}, nil
 }
 
-// txKeeper returns what has the advisory locks of a transaction.
-func (p *pool) txKeeper(tx *sqlstore.Tx) sqlstore.Keeper {
+// txNative returns the advisory locks of a transaction.
+func (p *pool) txNative(tx *sqlstore.Tx) sqlstore.NativeLocks {
 	if tx.Joined() {
 		return &keys{p: p, on: tx.SQL(), joined: true}
 	}

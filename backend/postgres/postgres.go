@@ -283,7 +283,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		JoinPosts:    p.joinPosts,
 	}
 	if o.Locks == LocksNative {
-		d.OpenLine, d.TxKeeper = p.openLine, p.txKeeper
+		d.OpenLine, d.TxNative = p.openLine, p.txNative
 	}
 	store, err := sqlstore.New(d)
 	p.store, p.invalid = store, cmp.Or(p.invalid, err)

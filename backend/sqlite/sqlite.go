@@ -194,19 +194,6 @@ func newStore(f *file, o Options, now func() int64) *Store {
 	return &Store{store, f}
 }
 
-// Migrate implements backend.Backend.
-func (s *Store) Migrate(ctx context.Context) error {
-	return s.MigrateWith(ctx, backend.MigrateOptions{})
-}
-
-// MigrateWith implements backend.Migrator.
-func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error {
-	if err := s.file.takeOver(ctx); err != nil {
-		return s.Classify(err)
-	}
-	return s.Store.MigrateWith(ctx, o)
-}
-
 func (o *Options) check() error {
 	switch strings.ToUpper(o.Synchronous) {
 	case "", "OFF", "NORMAL", "FULL", "EXTRA":

@@ -29,7 +29,7 @@ import (
 type lockOwner struct {
 	id     backend.ID
 	kind   int
-	keeper *keeper // of the engine's own locks; nil: it has rows only
+	native *nativeLocks // of the engine's own locks; nil: it has rows only
 }
 
 // The values of the column kind.
@@ -329,7 +329,7 @@ func (s *Store) aside(ctx context.Context, work func(*Tx) error) error {
 	tx, err := s.begin(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = fmt.Errorf("parley: a lock takes another connection than the transaction's, and none was free for %v: allow more: %w", secondConnection, backend.ErrLockTimeout)
+			err = fmt.Errorf("parley: a lock needs a second connection beside the transaction's, and none was free for %v: raise the pool's limit: %w", secondConnection, backend.ErrLockTimeout)
 		}
 		return err
 	}
@@ -382,9 +382,9 @@ func (s *Store) victim(ctx context.Context, a *ask) (yes bool, err error) {
 
 // unlock undoes one Lock of an owner, in a transaction of its own.
 func (s *Store) unlock(ctx context.Context, o lockOwner, name string) error {
-	if o.keeper != nil {
-		o.keeper.Lock()
-		defer o.keeper.Unlock()
+	if o.native != nil {
+		o.native.Lock()
+		defer o.native.Unlock()
 	}
 	defer s.released.signal()
 	return s.aside(ctx, func(tx *Tx) error { return tx.unlock(ctx, o, name) })
@@ -436,7 +436,7 @@ func (s *Store) lockTest(ctx context.Context, a *ask) (free bool, err error) {
 		}
 		return err
 	})
-	if free && a.owner.keeper != nil {
+	if free && a.owner.native != nil {
 		probe = true // the engine has to be asked, too
 	}
 	if err != nil || !probe {

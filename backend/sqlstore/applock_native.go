@@ -46,8 +46,8 @@ func ParseLocks(s string) (Locks, error) {
 	return 0, fmt.Errorf("parley_locks=%s: want rows or native", s)
 }
 
-// Keeper has the engine's own locks of one owner.
-type Keeper interface {
+// NativeLocks are the engine's own locks of one owner.
+type NativeLocks interface {
 	// Take adds a mode to what it has of a name, without waiting, and reports
 	// whether it could.
 	Take(ctx context.Context, name string, mode backend.LockMode) (bool, error)
@@ -60,24 +60,24 @@ type Keeper interface {
 	Drop(ctx context.Context, name string, to backend.LockMode) (bool, error)
 }
 
-// Line is the Keeper of a session: a connection that others can see is there.
+// Line is the NativeLocks of a session, on a connection that others can see.
 type Line interface {
-	Keeper
+	NativeLocks
 	// Beat fails with ErrFenced if the connection is lost.
 	Beat(ctx context.Context) error
 	// Close lets go of everything.
 	Close(ctx context.Context) error
 }
 
-// keeper is a Keeper, taken by one request of its owner after the other.
-type keeper struct {
+// nativeLocks lets one request of an owner after the other use its NativeLocks.
+type nativeLocks struct {
 	sync.Mutex
-	Keeper
+	NativeLocks
 	names map[string]bool // that it may have
 }
 
 // dropAll lets go of everything, for an owner whose rows are gone.
-func (k *keeper) dropAll(ctx context.Context) error {
+func (k *nativeLocks) dropAll(ctx context.Context) error {
 	for name := range k.names {
 		if _, err := k.Drop(ctx, name, backend.LockNone); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (k *keeper) dropAll(ctx context.Context) error {
 // exclusively decides about an owner's request in a transaction, and takes back
 // what the engine gave if that comes to nothing.
 func (a *ask) exclusively(ctx context.Context, decide func() error) error {
-	k := a.owner.keeper
+	k := a.owner.native
 	if k == nil {
 		return decide()
 	}
@@ -110,16 +110,16 @@ func (a *ask) exclusively(ctx context.Context, decide func() error) error {
 // take has the engine lock what the rows grant. had is what the owner has.
 func (a *ask) take(ctx context.Context, had *lockRow) (ok bool, err error) {
 	switch {
-	case a.owner.keeper == nil:
+	case a.owner.native == nil:
 		return true, nil
 	case a.test:
-		return a.owner.keeper.Test(ctx, a.name, a.mode)
+		return a.owner.native.Test(ctx, a.name, a.mode)
 	}
 	a.had = backend.LockNone
 	if had != nil {
 		a.had = had.mode
 	}
-	k := a.owner.keeper
+	k := a.owner.native
 	if a.taken, err = k.Take(ctx, a.name, a.mode); a.taken {
 		if k.names == nil {
 			k.names = map[string]bool{}
@@ -131,12 +131,12 @@ func (a *ask) take(ctx context.Context, had *lockRow) (ok bool, err error) {
 
 // drop lets go of a name, and reports whether the engine has.
 func (o lockOwner) drop(ctx context.Context, name string) (bool, error) {
-	if o.keeper == nil {
+	if o.native == nil {
 		return true, nil
 	}
-	dropped, err := o.keeper.Drop(ctx, name, backend.LockNone)
+	dropped, err := o.native.Drop(ctx, name, backend.LockNone)
 	if dropped {
-		delete(o.keeper.names, name)
+		delete(o.native.names, name)
 	}
 	return dropped, err
 }
@@ -162,7 +162,7 @@ func (x *session) openLine(ctx context.Context) error {
 	s.mu.Lock()
 	if n := s.conns(); n > 0 && n <= spareConns {
 		s.mu.Unlock()
-		return fmt.Errorf("parley: a session with native locks keeps a connection of the pool's, of which %d are left: allow more", n)
+		return fmt.Errorf("parley: a session with native locks keeps a connection of the pool, and %d are left: raise the pool's limit: %w", n, backend.ErrPool)
 	}
 	s.lines[x] = struct{}{}
 	x.unkept = s.KeepsConn()
@@ -175,7 +175,7 @@ func (x *session) openLine(ctx context.Context) error {
 		x.unkept()
 		return s.fail(ctx, err)
 	}
-	x.line, x.owner.keeper = line, &keeper{Keeper: line}
+	x.line, x.owner.native = line, &nativeLocks{NativeLocks: line}
 	x.watch = time.AfterFunc(x.lease, x.hangUp)
 	return nil
 }
@@ -211,10 +211,10 @@ func (x *session) beat(ctx context.Context) error {
 	return x.line.Beat(ctx)
 }
 
-// keeper returns the Keeper of a transaction, nil if it has none.
-func (t *Tx) keeper() *keeper {
-	if t.locks.keeper == nil && t.s.d.TxKeeper != nil {
-		t.locks.keeper = &keeper{Keeper: t.s.d.TxKeeper(t)}
+// native returns the NativeLocks of a transaction, nil if the engine has none.
+func (t *Tx) native() *nativeLocks {
+	if t.locks.native == nil && t.s.d.TxNative != nil {
+		t.locks.native = &nativeLocks{NativeLocks: t.s.d.TxNative(t)}
 	}
-	return t.locks.keeper
+	return t.locks.native
 }

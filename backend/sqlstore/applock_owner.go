@@ -211,7 +211,7 @@ func txName() string {
 // txLocks are the locks of a transaction.
 type txLocks struct {
 	owner  *lockOwner
-	keeper *keeper
+	native *nativeLocks
 	// granted are what a transaction has that is the only one: no other owner
 	// needs to know.
 	granted map[string]*grant
@@ -256,7 +256,7 @@ func (t *Tx) own(ctx context.Context) error {
 			return err
 		}
 		if n > 0 { // else it was removed before it was locked
-			o.keeper = t.keeper()
+			o.native = t.native()
 			t.locks.owner = &o
 			return nil
 		}
@@ -273,7 +273,7 @@ func (t *Tx) ownAgain(ctx context.Context) error {
 	if err != nil || n > 0 {
 		return err
 	}
-	if k := t.locks.owner.keeper; k != nil {
+	if k := t.locks.owner.native; k != nil {
 		k.Lock()
 		defer k.Unlock()
 		err = k.dropAll(ctx)
@@ -399,7 +399,7 @@ func (t *Tx) LockTest(ctx context.Context, name string, mode backend.LockMode) (
 	if err := checkLock(name, mode); err != nil {
 		return false, err
 	}
-	a := &ask{name: name, mode: mode, owner: lockOwner{kind: ownerTx, keeper: t.keeper()}}
+	a := &ask{name: name, mode: mode, owner: lockOwner{kind: ownerTx, native: t.native()}}
 	if t.locks.owner != nil {
 		a.owner = *t.locks.owner
 	}

@@ -150,12 +150,12 @@ type Dialect struct {
 	// there is only one at a time.
 	Futile bool
 
-	// OpenLine returns a connection of a session's own, which has the engine's
-	// locks and by whose end others know that the session's owner is gone; and
-	// TxKeeper what has the engine's locks of a transaction. If they are nil,
+	// OpenLine returns a session's separate connection, which has the engine's
+	// locks. When it ends, others know that the session's owner is gone.
+	// TxNative returns the engine's locks of a transaction. If both are nil,
 	// application locks are rows only.
 	OpenLine func(ctx context.Context, session backend.ID) (Line, error)
-	TxKeeper func(t *Tx) Keeper
+	TxNative func(t *Tx) NativeLocks
 
 	// The operations that an engine may do better than row by row. A nil field
 	// leaves it to this package.

@@ -71,7 +71,11 @@ func (s *Store) maintainGroups(ctx context.Context, limit int) (moved int, next 
 			if removed, err := tx.removeGroup(ctx, id); removed || err != nil {
 				return removed, err
 			}
-			return tx.readmit(ctx, id)
+			g, locked, err := tx.take(ctx, id)
+			if err != nil || g == nil || !locked || g.blocked != 0 {
+				return false, err
+			}
+			return tx.readmit(ctx, g)
 		})
 	if err == nil && next == 0 {
 		_, err = s.dropPromotions(ctx)
@@ -113,14 +117,11 @@ func (t *Tx) removeGroup(ctx context.Context, id backend.ID) (bool, error) {
 	return true, nil
 }
 
-// readmit puts the streams of a free group to their places that have messages and no marker. No
-// verb leaves such a stream behind; an engine that ended a statement without an error did (docs/backends.md).
-func (t *Tx) readmit(ctx context.Context, id backend.ID) (bool, error) {
-	g, locked, err := t.take(ctx, id)
-	if err != nil || g == nil || !locked || g.blocked != 0 {
-		return false, err
-	}
-	astray, err := t.IDs(ctx, t.s.q.MarkersAstray, id)
+// readmit puts the streams of a free group, which we hold, to their places that have messages and no
+// marker. No verb leaves such a stream behind; an engine that ended a statement without an error did
+// (docs/backends.md).
+func (t *Tx) readmit(ctx context.Context, g *group) (bool, error) {
+	astray, err := t.IDs(ctx, t.s.q.MarkersAstray, g.id)
 	if err != nil || len(astray) == 0 {
 		return false, err
 	}

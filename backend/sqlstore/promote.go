@@ -75,8 +75,10 @@ func (t *Tx) Unpark(ctx context.Context, id backend.ID) error {
 		return t.unparkPost(ctx, id)
 	case !locked:
 		return backend.ErrGroupBusy
-	case g.blocked == 0:
-		return nil
+	}
+	if g.blocked == 0 {
+		_, err = t.readmit(ctx, g)
+		return err
 	}
 	_, _, err = t.unblock(ctx, g)
 	return err

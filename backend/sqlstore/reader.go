@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -93,7 +94,7 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 	} else {
 		found, err = r.Row(ctx, append([]any{&g.Service, &g.Key}, state...), r.s.q.GroupDetail, x.ID)
 		if err == nil && found {
-			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest)}, r.s.q.GroupCount, x.ID)
+			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest), &g.Stranded}, r.s.q.GroupCount, x.ID)
 		}
 	}
 	if err != nil || !found {
@@ -102,6 +103,9 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 	g.Promoted, g.Level = level.Valid, int(level.Int64)
 	if oldest > 0 {
 		g.Oldest = span(oldest, now)
+	}
+	if blocked != 0 {
+		g.Stranded = 0
 	}
 	switch {
 	case blocked == parked:
@@ -237,21 +241,21 @@ func (s *Store) Retained(ctx context.Context, handle backend.ID) (list []backend
 }
 
 // DeadLetters implements backend.Reader.
-func (s *Store) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) (list []backend.DeadStatus, err error) {
+func (s *Store) DeadLetters(ctx context.Context, q backend.DeadQuery) (list []backend.DeadStatus, err error) {
 	died, id := int64(math.MaxInt64), backend.ID(bytes.Repeat([]byte{0xff}, len(backend.ID{})))
-	if after != (backend.Place{}) {
-		died, id = -after.Since, after.ID
+	if q.After != (backend.Place{}) {
+		died, id = -q.After.Since, q.After.ID
 	}
-	stmt, args := s.q.ListDead, []any{died, died, id, max(limit, 1)}
-	if queue != 0 {
-		stmt, args = s.q.ListDeadOf, append([]any{queue}, args...)
+	stmt, args := s.q.ListDead, []any{q.Bodies, died, died, id, max(q.Limit, 1)}
+	if q.Queue != 0 {
+		stmt, args = s.q.ListDeadOf, slices.Insert(args, 1, any(q.Queue))
 	}
 	err = s.reading(ctx, func(r run) error {
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var d backend.DeadStatus
 			m := &d.Message
 			var since, died, now int64
-			err := rows.Scan(&d.Queue, ID(&m.ID), ID(&m.Stream), &m.Seq, ID(&m.Group), &m.Kind, &m.Type, Body(&m.Body),
+			err := rows.Scan(&d.Queue, ID(&m.ID), ID(&m.Stream), &m.Seq, ID(&m.Group), &m.Kind, &m.Type, Body(&m.Body), &d.Bytes,
 				Text(&m.Headers), &since, Text(&m.Key), ID(&m.Handle), ID(&m.Conversation), Bool(&m.Initiator), Text(&m.Service),
 				Text(&m.FarService), Text(&m.Contract), &m.Priority, &m.Attempts, &m.Deaths, Text(&m.LastError),
 				&d.Reason, &died, &now)

@@ -79,11 +79,11 @@ func (t *Tx) Submit(ctx context.Context, name string, o backend.PlanOptions, tas
 		return err
 	}
 	if s.sealed {
-		return fmt.Errorf("schedule %q is sealed: %w", name, backend.ErrPhaseClosed)
+		return fmt.Errorf("plan %q is sealed: %w", name, backend.ErrPhaseClosed)
 	}
 	for _, task := range tasks {
 		if int64(task.Phase) < s.latest && !s.options.AcceptLate {
-			return fmt.Errorf("schedule %q, phase %d: %w", name, task.Phase, backend.ErrPhaseClosed)
+			return fmt.Errorf("plan %q, phase %d: %w", name, task.Phase, backend.ErrPhaseClosed)
 		}
 	}
 	first := s.serial - int64(len(tasks)) + 1
@@ -114,7 +114,7 @@ func (t *Tx) lockSchedule(ctx context.Context, name string, o *backend.PlanOptio
 			return nil, backend.ErrNoPlan
 		}
 		if try == 10 {
-			return nil, fmt.Errorf("parley: schedule %q is made and released all the time: %w", name, backend.ErrSerialization)
+			return nil, fmt.Errorf("parley: plan %q is created and deleted again and again: %w", name, backend.ErrSerialization)
 		}
 		_, err = t.Exec(ctx, t.s.q.ScheduleInsert, name, backend.NewID(), o.MaxActive, o.Continue, o.AcceptLate,
 			o.MaxAttempts, o.Caller, o.SubmittedFor)

@@ -199,6 +199,8 @@ func (d *Dialect) defaultToken(verb, arg string) (text string, ok bool) {
 		return arg + " < ?", true
 	case "convert": // a parameter, whose type the engine may have to be told
 		return arg[:1], true
+	case "octets": // of a body
+		return "length(" + arg + ")", true
 	case "until": // until when the owner o has its locks
 		return "o.until", true
 	case "expired": // of an owner

@@ -135,7 +135,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 		}
 	}
 	// The last statement may have succeeded while its context ended, and lib/pq closes such a connection.
-	if err := ended(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if t.over.Swap(true) {

@@ -97,16 +97,17 @@ func (s *Store) RemoveReaders(ctx context.Context, worker, reader backend.ID) er
 	})
 }
 
-// ClearTraces implements backend.Backend.
-func (s *Store) ClearTraces(ctx context.Context, traces []backend.Trace) error {
-	return s.atomically(ctx, func(t *Tx) error {
-		for _, trace := range slices.SortedFunc(slices.Values(traces), byReader) {
-			if err := t.clearTrace(ctx, trace); err != nil {
-				return err
-			}
+// ClearTraces implements backend.Tx.
+func (t *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	for _, trace := range slices.SortedFunc(slices.Values(traces), byReader) {
+		if err := t.clearTrace(ctx, trace); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (t *Tx) clearTrace(ctx context.Context, trace backend.Trace) error {

@@ -1,6 +1,6 @@
-// Command parley looks after a database's conversations: it migrates, shows
-// what waits and why, posts, promotes, deals with what could not be handled, checks a
-// database with the conformance suite, and runs the examples.
+// Command parley looks after a database's conversations: it migrates, shows what
+// waits and why, posts, and promotes. It retries or discards messages that failed,
+// checks a database with the conformance suite, and runs the examples.
 package main
 
 import (

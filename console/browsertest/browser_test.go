@@ -186,7 +186,7 @@ func (w *window) run(steps ...step) {
 func (w *window) show(url string) {
 	w.t.Helper()
 	w.run(chromedp.Navigate(url))
-	w.until("document.documentElement.dataset.scripts !== undefined")
+	w.until("document.documentElement.dataset.scripts !== undefined && !document.querySelector('[data-reading]')")
 }
 
 // value is what an expression in the page says.

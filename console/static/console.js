@@ -273,6 +273,9 @@ addEventListener("keydown", (e) => {
   }
 });
 
+// On a narrow screen the navigation is one line, of which the own part is to be seen.
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 const keysButton = $("keys");
 keysButton.hidden = false;
 keysButton.onclick = () => help.showModal();

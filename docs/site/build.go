@@ -30,9 +30,10 @@ type page struct {
 	Prev     *page
 	Next     *page
 
-	source []byte
-	tree   ast.Node
-	ids    map[string]bool
+	source   []byte
+	tree     ast.Node
+	pictures map[string][]byte // by where they are on the site
+	ids      map[string]bool
 }
 
 // heading is a heading of a page, with the text below it, for the search.
@@ -190,11 +191,29 @@ func (i *ids) Generate(value []byte, _ ast.NodeKind) []byte {
 
 func (i *ids) Put(value []byte) { i.used[string(value)] = true }
 
+// picture takes a picture of the repository to the site.
+func (p *page) picture(root string, x *ast.Image) error {
+	file := path.Join(path.Dir(p.File), string(x.Destination))
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		return fmt.Errorf("%s shows %s: %w", p.File, x.Destination, err)
+	}
+	if p.pictures == nil {
+		p.pictures = make(map[string][]byte)
+	}
+	to := strings.TrimPrefix(file, "docs/")
+	p.pictures[to], x.Destination = text, []byte(p.Root()+to)
+	return nil
+}
+
 // link has links lead to pages of the site where there are such, and to the repository elsewhere. A link to nothing is
 // an error.
 func (p *page) link(root string, byFile map[string]*page) error {
 	var dead []error
 	err := ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if x, ok := n.(*ast.Image); ok && entering && !strings.Contains(string(x.Destination), ":") {
+			return ast.WalkContinue, p.picture(root, x)
+		}
 		x, ok := n.(*ast.Link)
 		if !ok || !entering || strings.Contains(string(x.Destination), ":") {
 			return ast.WalkContinue, nil

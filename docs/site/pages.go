@@ -45,6 +45,7 @@ var contents = []section{
 		{"Monitoring", "docs/monitoring.md"},
 		{"What doctor finds", "docs/doctor.md"},
 		{"Sizing", "docs/sizing.md"},
+		{"Past one machine", "docs/scale.md"},
 		{"Security", "docs/security.md"},
 	}},
 	{"Know more", []entry{

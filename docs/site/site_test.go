@@ -2,6 +2,7 @@ package main
 
 import (
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +53,9 @@ func TestLinks(t *testing.T) {
 				to = filepath.Join(filepath.Dir(file), name)
 			}
 			there, err := os.ReadFile(to)
+			if err == nil {
+				id, err = url.PathUnescape(id) // a heading may have other letters than ASCII
+			}
 			if err != nil {
 				t.Errorf("%s: %v", file, err)
 			} else if id != "" && !strings.Contains(string(there), `id="`+id+`"`) {

@@ -39,6 +39,11 @@ func write(pages []*page, out string) error {
 		if err := put(out, p.URL(), b.Bytes()); err != nil {
 			return err
 		}
+		for file, text := range p.pictures {
+			if err := put(out, file, text); err != nil {
+				return err
+			}
+		}
 	}
 	list, err := json.Marshal(index)
 	if err != nil {

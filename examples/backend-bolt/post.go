@@ -37,7 +37,7 @@ func (tx *Tx) Post(ctx context.Context, version int64, all []backend.Posting) (p
 	return posted, err
 }
 
-// post adds a post, or returns its like.
+// post adds a post, or returns the pending post with its unique value.
 func (l *look) post(p backend.Posting) (duplicate backend.ID) {
 	if p.Unique != "" {
 		k := key(p.Queue, p.Unique)

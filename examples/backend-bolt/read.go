@@ -240,18 +240,22 @@ func (h *Handle) Retained(ctx context.Context, handle backend.ID) (all []backend
 }
 
 // DeadLetters implements [backend.Backend].
-func (h *Handle) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) (page []backend.DeadStatus, err error) {
+func (h *Handle) DeadLetters(ctx context.Context, q backend.DeadQuery) (page []backend.DeadStatus, err error) {
 	err = h.view(ctx, func(l *look) error {
 		for k, d := range scan(l, dead, nil) {
 			place := backend.Place{Since: -numberAt(k, 0), ID: d.Message.ID} // the newest first
-			if (queue == 0 || d.Queue == queue) && (after == backend.Place{} || place.Compare(after) > 0) {
-				page = append(page, backend.DeadStatus{
-					Queue: d.Queue, Message: d.Message, Reason: d.Reason, Age: l.age(d.At), Place: place,
-				})
+			if (q.Queue == 0 || d.Queue == q.Queue) && (q.After == backend.Place{} || place.Compare(q.After) > 0) {
+				x := backend.DeadStatus{
+					Queue: d.Queue, Message: d.Message, Bytes: len(d.Message.Body), Reason: d.Reason, Age: l.age(d.At), Place: place,
+				}
+				if !q.Bodies {
+					x.Message.Body = nil
+				}
+				page = append(page, x)
 			}
 		}
 		slices.Reverse(page)
-		page = page[:min(limited(limit), len(page))]
+		page = page[:min(limited(q.Limit), len(page))]
 		return nil
 	})
 	return page, err

@@ -53,23 +53,6 @@ func (h *Handle) RemoveReaders(ctx context.Context, worker, one backend.ID) erro
 	})
 }
 
-// ClearTraces implements [backend.Backend].
-func (h *Handle) ClearTraces(ctx context.Context, traces []backend.Trace) error {
-	return h.eachReader(ctx, func(l *look, r reader) {
-		had := len(r.InHand)
-		r.InHand = slices.DeleteFunc(r.InHand, func(m backend.ID) bool {
-			return slices.ContainsFunc(traces, func(t backend.Trace) bool { return t.Reader == r.Reader && t.Message == m })
-		})
-		switch len(r.InHand) {
-		case had:
-		case 0:
-			remove(l, readers, key(r.Reader))
-		default:
-			put(l, readers, key(r.Reader), r)
-		}
-	})
-}
-
 func (h *Handle) eachReader(ctx context.Context, do func(*look, reader)) error {
 	return h.update(ctx, func(l *look) error {
 		for _, r := range list(l, readers, nil) {
@@ -98,6 +81,25 @@ func (tx *Tx) ResetReader(ctx context.Context, id backend.ID) error {
 		if r, ok := get(l, readers, key(id)); ok {
 			r.InHand = nil
 			put(l, readers, key(id), r)
+		}
+		return nil
+	})
+}
+
+// ClearTraces implements [backend.Tx].
+func (tx *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
+	return tx.write(ctx, func(l *look) error {
+		for _, t := range traces {
+			r, ok := get(l, readers, key(t.Reader))
+			if !ok {
+				continue
+			}
+			r.InHand = slices.DeleteFunc(r.InHand, func(m backend.ID) bool { return m == t.Message })
+			if len(r.InHand) == 0 {
+				remove(l, readers, key(t.Reader))
+			} else {
+				put(l, readers, key(t.Reader), r)
+			}
 		}
 		return nil
 	})

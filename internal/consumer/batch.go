@@ -123,13 +123,9 @@ func (t *batch) run() {
 		err = t.settle(next)
 	}
 	took := end.Sub(t.started)
-	settledSuspect := t.q.isolated && t.did.handled > 0 || t.charged != nil
 	t.mu.Unlock()
 	t.release()
 	if err == nil {
-		if settledSuspect {
-			t.clearTraces()
-		}
 		t.c.works(true)
 	}
 	settled := time.Since(end)

@@ -125,7 +125,7 @@ type Settled struct {
 }
 
 // ErrOver: the messages are not in the handler's hands any more.
-var ErrOver = errors.New("the messages are not in hand any more")
+var ErrOver = errors.New("the batch no longer has the messages")
 
 // Shared is what the Consumers of a store share.
 type Shared struct {
@@ -184,7 +184,7 @@ type Consumer struct {
 	work     context.Context // ends when handlers have to
 	stopWork context.CancelCauseFunc
 
-	// Each has a lock of its own, or is atomic.
+	// Each has its own lock, or is atomic.
 	trouble
 	readers   atomic.Int64 // looks and batches of the fetch loop
 	leases    atomic.Bool  // it holds by lease, always or at times

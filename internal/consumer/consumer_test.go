@@ -228,7 +228,7 @@ func TestHandlerEndsItsGoroutine(t *testing.T) {
 		return Decision{Action: DeadLetter, Attempts: 1, Text: err.Error(), Reason: err.Error()}
 	}
 	p.must(p.consumer(t.Context(), func(c *Config) { c.Drain, c.Readers = true, 1 }).Run())
-	dead, err := p.be.DeadLetters(t.Context(), p.queue.ID, backend.Place{}, 10)
+	dead, err := p.be.DeadLetters(t.Context(), backend.DeadQuery{Queue: p.queue.ID, Limit: 10, Bodies: true})
 	p.must(err)
 	if charged != 1 || len(dead) != 1 || dead[0].Message.ID != ids[1] {
 		t.Errorf("charged %d times, dead letters %v", charged, dead)

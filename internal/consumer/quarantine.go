@@ -345,15 +345,11 @@ func (t *batch) resetRecord() {
 	}
 }
 
-// clearTraces removes the traces of a suspect that has been dealt with. Its record
+// clearTraces removes, with the commit, the traces of a suspect that is dealt with. Its record
 // would only slow down others, and if an operator has it retried it is judged anew.
-func (t *batch) clearTraces() {
-	if len(t.q.traces) == 0 {
-		return
+func (t *batch) clearTraces(ctx context.Context, tx Work) error {
+	if len(t.q.traces) == 0 || t.charged == nil && (!t.q.isolated || t.did.handled == 0) {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
-	defer cancel()
-	if err := t.c.Backend.ClearTraces(ctx, t.q.traces); err != nil && t.c.Host.Check() == nil {
-		t.c.Log.Warn("parley: the traces of a message could not be removed", "event", "worker.acquit", "queue", t.queue.Name, "error", err)
-	}
+	return tx.Store().ClearTraces(ctx, t.q.traces)
 }

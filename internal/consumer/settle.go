@@ -54,6 +54,9 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 		err = tx.Store().ResetReader(ctx, t.q.slot)
 	}
 	if err == nil {
+		err = t.clearTraces(ctx, tx)
+	}
+	if err == nil {
 		_, err = tx.Store().Settle(ctx, outcomes)
 	}
 	if err == nil && keep != nil {

@@ -22,7 +22,7 @@ type transaction struct {
 	work    Work  // nil: none is open
 	taken   int   // how many of the batch's holds, from the first on, it has reclaimed
 	broken  error // it is lost, and with it what the batch has done
-	torn    bool  // one that was lost may still be open on the server
+	torn    bool  // a lost transaction may still be open on the server
 	point   bool  // a savepoint stands in it
 	points  int   // savepoints that it has had
 	dirty   bool  // a handler that succeeded has written since the last one

@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
 )
@@ -39,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	}
 	w.tasks()
 	w.groups()
+	w.stranded()
 	w.messages()
 	w.promotions()
 	w.locks()
@@ -241,6 +243,61 @@ func (w *ward) groups() {
 		w.must(w.receive().Ack(w.ctx))
 	}
 	w.finds(ready.String(), "unknown")
+}
+
+// stranded has a message to which no marker leads.
+func (w *ward) stranded() {
+	post := w.post("work", "astray")
+	id := post.String()
+	w.finds(id, "group.ready", "worker.none")
+	group, err := w.be.Find(w.ctx, post)
+	w.must(err)
+	info, err := w.be.Info(w.ctx)
+	w.must(err)
+	markers := info.Settings["prefix"] + "ready"
+	if schema := info.Settings["schema"]; schema != "" {
+		markers = schema + "." + markers
+	}
+	strand := func() (stranded bool) {
+		w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error {
+			if tx.SQL() == nil {
+				return nil // what the store keeps cannot be damaged from outside
+			}
+			stranded = true
+			_, err := tx.SQL().ExecContext(w.ctx, fmt.Sprintf("DELETE FROM %s WHERE queue_id = %d", markers, w.queues[0]))
+			return err
+		}))
+		return stranded
+	}
+	astray := func() int {
+		w.Helper()
+		g, err := w.b.Admin().Group(w.ctx, "work", group)
+		w.must(err)
+		return g.Stranded
+	}
+	look := func(want int) {
+		w.Helper()
+		if got := astray(); got != want {
+			w.Errorf("an operator sees %d stranded messages, want %d", got, want)
+		}
+	}
+	look(0)
+	if strand() {
+		look(1)
+		w.finds(id, "group.stranded")
+		w.must(w.b.Admin().Unpark(w.ctx, group)) // parley retry
+		look(0)
+		w.finds(id, "group.ready", "worker.none")
+		strand()
+		slow.Eventually(w, 20*time.Second, "stranded messages, with maintenance", func() (any, bool) {
+			_, _, err := w.be.Maintain(w.ctx, backend.JobGroups, 1000)
+			w.must(err)
+			left := astray()
+			return left, left == 0
+		})
+	}
+	w.must(w.receive().Ack(w.ctx))
+	w.finds(id, "unknown")
 }
 
 func (w *ward) messages() {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ func (s *sender) run(ctx context.Context, fail func(error)) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		switch err := deck[rand.IntN(len(deck))](s, ctx); {
+		switch err := deck[random.IntN(len(deck))](s, ctx); {
 		case err == nil:
 		case passing(err):
 			time.Sleep(20 * time.Millisecond)
@@ -91,7 +90,7 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 			s.rec.write(e)
 			events = append(events, e)
 		})
-		if err == nil && rand.IntN(20) == 0 {
+		if err == nil && random.IntN(20) == 0 {
 			err = errBack
 		}
 		complete = err == nil
@@ -195,7 +194,7 @@ func (h *handlers) handle(ctx context.Context, m *parley.Message, b body, then f
 		if err == nil && then != nil {
 			err = then(a)
 		}
-		if err == nil && rand.IntN(50) == 0 {
+		if err == nil && random.IntN(50) == 0 {
 			err = errors.New("failed on purpose")
 		}
 		return err
@@ -219,7 +218,7 @@ func (p *program) attempted(group parley.ID, b body, f func(a *attempt) error) e
 // by the broker. Such a post is there whatever becomes of the attempt, and each attempt
 // makes one of its own.
 func (h *handlers) aside(ctx context.Context) error {
-	switch n := rand.IntN(400); {
+	switch n := random.IntN(400); {
 	case n == 0:
 		time.Sleep(1100 * time.Millisecond) // long enough to go on by lease
 	case n < 10:
@@ -257,8 +256,8 @@ func writeEffect(ctx context.Context, tx *parley.Tx, e effect) error {
 
 // hotRow is a row that some effects count up, which many handlers want.
 func hotRow() int {
-	if rand.IntN(4) > 0 {
+	if random.IntN(4) > 0 {
 		return -1
 	}
-	return rand.IntN(hotRows)
+	return random.IntN(hotRows)
 }

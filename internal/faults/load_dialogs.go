@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -24,7 +23,7 @@ func dialogStream(id parley.ID, what string) string { return "dialog/" + id.Stri
 func (s *sender) dialogs(ctx context.Context) error {
 	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
 		var o parley.DialogOptions
-		for range 1 + rand.IntN(2) {
+		for range 1 + random.IntN(2) {
 			o.Contract = talk
 			c, err := tx.Begin(ctx, asker, answerer, &o)
 			if err != nil {
@@ -35,12 +34,12 @@ func (s *sender) dialogs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if rand.IntN(3) == 0 {
+			if random.IntN(3) == 0 {
 				err = setTimer(ctx, c, id, log)
 			} else {
 				e := event{Stream: dialogStream(id, "ask")}
 				log(e)
-				err = send(ctx, c.Send, requestType, body{Stream: e.Stream, Left: rand.IntN(4)})
+				err = send(ctx, c.Send, requestType, body{Stream: e.Stream, Left: random.IntN(4)})
 			}
 			if err != nil {
 				return err
@@ -52,12 +51,12 @@ func (s *sender) dialogs(ctx context.Context) error {
 
 // setTimer sets the timer of a dialog, some of them twice: the second one counts.
 func setTimer(ctx context.Context, c *parley.Conversation, id parley.ID, log func(event)) error {
-	if rand.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		if err := c.SetTimer(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
-	delay := time.Duration(1+rand.IntN(600)) * time.Millisecond
+	delay := time.Duration(1+random.IntN(600)) * time.Millisecond
 	log(event{Stream: dialogStream(id, "timer"), After: int64(delay)})
 	return c.SetTimer(ctx, delay)
 }
@@ -70,7 +69,7 @@ func send(ctx context.Context, f func(context.Context, string, []byte) error, ty
 // timer handles the initiator's timer, which is the time for the first request.
 func (h *handlers) timer(ctx context.Context, m *parley.Message) error {
 	return h.handle(ctx, m, body{Stream: dialogStream(m.ConversationID, "timer")}, func(a *attempt) error {
-		return a.sends(ctx, m, requestType, body{dialogStream(m.ConversationID, "ask"), 0, rand.IntN(4)})
+		return a.sends(ctx, m, requestType, body{dialogStream(m.ConversationID, "ask"), 0, random.IntN(4)})
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -25,9 +24,9 @@ func (s *sender) entries(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	key := rand.IntN(4)
+	key := random.IntN(4)
 	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
-		for range 1 + rand.IntN(4) {
+		for range 1 + random.IntN(4) {
 			e, by := s.single("entry"), s.diary
 			if key > 0 {
 				e = s.nextIn(fmt.Sprint("diary/", s.name, "/", key))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -21,12 +20,12 @@ const lockWait = 100 * time.Millisecond
 // lock takes one of a few locks for a moment, by a session or by a transaction, and
 // writes under its fence.
 func (s *sender) lock(ctx context.Context) error {
-	e := event{Stream: fmt.Sprint("lock/", rand.IntN(4)), Attempt: s.serialName()}
+	e := event{Stream: fmt.Sprint("lock/", random.IntN(4)), Attempt: s.serialName()}
 	for e.Name = range lockModes { // the order of a map is random enough
 		break
 	}
 	hold := s.lockBySession
-	if rand.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		hold = s.lockByTransaction
 	}
 	return unless(hold(ctx, e), parley.ErrLockTimeout, parley.ErrLockDeadlock, parley.ErrFenced, parley.ErrNotLocked)
@@ -63,7 +62,7 @@ func (s *sender) lockBySession(ctx context.Context, e event) (err error) {
 	err = s.b.InTx(ctx, func(tx *parley.Tx) error {
 		return writeFenced(ctx, tx, lockEffect{e.Stream, g.Fence, e.Attempt})
 	})
-	time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+	time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 	s.note(unlocking, e)
 	released := s.session.Unlock(ctx, e.Stream)
 	if released == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -17,14 +16,14 @@ const byOperator = "operator: "
 // operate interferes with one group: it parks or defers a group that it has received, or
 // retries a group that waits after a failure.
 func (s *sender) operate(ctx context.Context) error {
-	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[rand.IntN(5)]
+	queue := []string{postQueue, postQueue, askQueue, answerQueue, diaryQueue}[random.IntN(5)]
 	groups, err := s.b.Admin().Groups(ctx, queue, parley.Place{}, 40)
 	if err != nil {
 		return err
 	}
 	var chosen parley.ID // zero: the next one
 	if len(groups) > 0 {
-		g := groups[rand.IntN(len(groups))]
+		g := groups[random.IntN(len(groups))]
 		if chosen = g.Group; g.State == "deferred" {
 			return unless(s.unpark(ctx, s.b, chosen), parley.ErrUnknownGroup) // it may be handled already
 		}
@@ -40,10 +39,10 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 	}
 	defer d.Close() // else it would hold the group on if it cannot be settled
 	e := event{Kind: parked, Group: d.Group.String(), Since: time.Now()}
-	if rand.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		err = d.Park(ctx, errors.New(byOperator+"looks at it"))
 	} else {
-		after := time.Duration(50+rand.IntN(300)) * time.Millisecond
+		after := time.Duration(50+random.IntN(300)) * time.Millisecond
 		e.After = int64(after)
 		err = d.Defer(ctx, after)
 	}
@@ -51,8 +50,8 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 		return err
 	}
 	s.rec.write(e)
-	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
-	if m := d.Messages[0]; m.Key == "" && m.Conversation.IsZero() && rand.IntN(2) == 0 {
+	time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+	if m := d.Messages[0]; m.Key == "" && m.Conversation.IsZero() && random.IntN(2) == 0 {
 		err = s.skip(ctx, queue, d.Group)
 	} else {
 		err = s.unpark(ctx, s.b, d.Group)

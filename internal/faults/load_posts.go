@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -14,14 +13,14 @@ import (
 // key, of which some are delayed.
 func (s *sender) posts(ctx context.Context) error {
 	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
-		for range 1 + rand.IntN(16) {
+		for range 1 + random.IntN(16) {
 			var e event
 			var o []parley.PostOption
-			if rand.IntN(4) > 0 {
-				e = s.nextIn(fmt.Sprint("key/", s.name, "/", rand.IntN(6)))
+			if random.IntN(4) > 0 {
+				e = s.nextIn(fmt.Sprint("key/", s.name, "/", random.IntN(6)))
 				o = append(o, parley.Key(e.Stream))
-			} else if e = s.single("post"); rand.IntN(3) == 0 {
-				delay := time.Duration(rand.IntN(600)) * time.Millisecond
+			} else if e = s.single("post"); random.IntN(3) == 0 {
+				delay := time.Duration(random.IntN(600)) * time.Millisecond
 				e.After = int64(delay)
 				o = append(o, parley.After(delay))
 			}
@@ -41,7 +40,7 @@ func (h *handlers) post(ctx context.Context, m *parley.Message) error {
 		return err
 	}
 	return h.handle(ctx, m, b, func(a *attempt) error {
-		if rand.IntN(10) > 0 || strings.HasPrefix(b.Stream, "side/") {
+		if random.IntN(10) > 0 || strings.HasPrefix(b.Stream, "side/") {
 			return nil
 		}
 		side := body{Stream: "side/" + a.name}

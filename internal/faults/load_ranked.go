@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -20,7 +19,7 @@ func (s *sender) rankedPosts(ctx context.Context) error {
 		for range 10 {
 			e := s.single("ranked")
 			log(e)
-			p, rank := body{Stream: e.Stream}.payload(parley.DefaultType), parley.Priority(1+rand.IntN(10))
+			p, rank := body{Stream: e.Stream}.payload(parley.DefaultType), parley.Priority(1+random.IntN(10))
 			id, err := tx.Post(ctx, rankedQueue, p, rank)
 			if err != nil {
 				return err
@@ -45,12 +44,12 @@ func (p *program) ranked(ctx context.Context, b *parley.Broker) {
 		if err := p.receive(ctx, b); err != nil {
 			time.Sleep(20 * time.Millisecond)
 		}
-		time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 	}
 }
 
 func (p *program) receive(ctx context.Context, b *parley.Broker) error {
-	o := parley.ReceiveOptions{MaxMessages: 1, Hold: []parley.Hold{parley.HoldDefault, parley.HoldLease}[rand.IntN(2)]}
+	o := parley.ReceiveOptions{MaxMessages: 1, Hold: []parley.Hold{parley.HoldDefault, parley.HoldLease}[random.IntN(2)]}
 	look := p.serialName()
 	p.rec.write(event{Kind: claiming, Attempt: look})
 	d, err := b.Receive(ctx, rankedQueue, &o)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -22,11 +21,11 @@ func (s *sender) submit(ctx context.Context) error {
 		return err
 	}
 	s.schedule = schedule
-	for range 1 + rand.IntN(2) {
+	for range 1 + random.IntN(2) {
 		err := s.send(ctx, func(tx *parley.Tx, log func(event)) error {
 			var tasks []phases.Task
-			for range 1 + rand.IntN(8) {
-				phase := 1 + rand.IntN(3)
+			for range 1 + random.IntN(8) {
+				phase := 1 + random.IntN(3)
 				e := event{Stream: taskStream(schedule.Name(), phase, int(s.serial.Add(1)))}
 				log(e)
 				tasks = append(tasks, phases.Task{Phase: phase, Type: "effect", Body: body{Stream: e.Stream}.payload("").Body})
@@ -82,12 +81,12 @@ func (p *program) task(ctx context.Context, t *phases.Running) error {
 		return err
 	}
 	return p.attempted(parley.ID{}, b, func(a *attempt) error {
-		time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 		tx, err := t.Tx(ctx)
 		if err == nil {
 			err = writeEffect(ctx, tx, effect{b.Stream, b.Seq, a.name, hotRow()})
 		}
-		if err == nil && rand.IntN(20) == 0 {
+		if err == nil && random.IntN(20) == 0 {
 			err = errors.New("failed on purpose")
 		}
 		return err

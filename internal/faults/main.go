@@ -19,7 +19,12 @@ import (
 func main() {
 	if os.Getenv(childVariable) != "" {
 		go endWith(os.Getppid())
-		err := runProgram(os.Args[1], os.Args[2], os.Args[3])
+		var s sown
+		err := s.parse(os.Getenv(childVariable))
+		if err == nil {
+			s.use()
+			err = runProgram(os.Args[1], os.Args[2], os.Args[3])
+		}
 		fmt.Fprintln(os.Stderr, "faults: program:", err)
 		os.Exit(1)
 	}
@@ -38,6 +43,9 @@ func main() {
 		"how long nothing may be settled while messages are left after the last fault")
 	flag.DurationVar(&o.slack, "slack", 0,
 		"by how much clocks of programs may differ, where theirs is the database's: nothing is early by less")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixMicro()), "what the run's decisions are made by")
+	flag.StringVar(&o.slices, "record", "", "a `file` to which the run is added, like internal/faults/testdata/slices.jsonl")
+	flag.StringVar(&o.anew, "anew", "", "with --record: why earlier runs on the server count no more")
 	flag.Parse()
 	// What the run has started ends with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,7 +60,7 @@ func main() {
 	for _, p := range v.Problems {
 		fmt.Fprintln(os.Stderr, p)
 	}
-	fmt.Printf("%s: %d operations, %v, faults %v: %s\n", o.kind(), v.Operations, v.Load, v.Faults, v)
+	fmt.Printf("%s: seed %d, %d operations, %v, faults %v: %s\n", o.kind(), o.seed, v.Operations, v.Load, v.Faults, v)
 	switch {
 	case v.bad():
 		os.Exit(codeFound)

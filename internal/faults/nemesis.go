@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +35,7 @@ var afflictions = []affliction{
 	{"migration", nil, (*suite).migrate},
 	{"clock", func(s *suite) bool { return s.own != nil && s.own.clock }, (*suite).stepClock},
 	{"lag", behindProxy, (*suite).lag},
+	{"interrupt", hasTimeouts, (*suite).interrupt},
 	{"server restarted", ownServer, (*suite).restartServer},
 }
 
@@ -62,7 +62,7 @@ func (s *suite) inject(ctx context.Context) error {
 		if err != nil || n >= s.faults && done >= s.operations {
 			return err
 		}
-		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
+		time.Sleep(time.Duration(200+random.IntN(600)) * time.Millisecond)
 		if n >= s.faults || n > 0 && done*s.faults < n*s.operations {
 			continue
 		}
@@ -89,7 +89,7 @@ func (s *suite) operationsSoFar() (int, error) {
 
 // killProgram kills a program and starts another one in its place.
 func (s *suite) killProgram(context.Context) error {
-	i := rand.IntN(len(s.running))
+	i := random.IntN(len(s.running))
 	s.running[i].Process.Kill()
 	s.running[i].Wait()
 	return s.start(i)
@@ -97,7 +97,7 @@ func (s *suite) killProgram(context.Context) error {
 
 // stopProgram keeps a program from running for longer than its leases last.
 func (s *suite) stopProgram(context.Context) error {
-	p := s.running[rand.IntN(len(s.running))].Process
+	p := s.running[random.IntN(len(s.running))].Process
 	if err := p.Signal(pauseSignal); err != nil {
 		return err
 	}
@@ -124,32 +124,57 @@ func (s *suite) lag(context.Context) error {
 
 // terminate has the server end the connections of all but this process's.
 func (s *suite) terminate(ctx context.Context) error {
-	list := "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() AND application_name = ''"
-	end := "SELECT pg_terminate_backend(%d)"
-	if s.engine() == "mysql" {
-		list = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
-		end = "KILL %d"
-	}
-	return s.retry(ctx, func(ctx context.Context, tx *parley.Tx) error {
-		rows, err := tx.SQL().QueryContext(ctx, list)
-		if err != nil {
+	return s.each(ctx, "pg_terminate_backend", "KILL", false)
+}
+
+// interrupt has the server end statements, again and again for a moment, wherever they are. Their
+// connections and transactions stay.
+func (s *suite) interrupt(ctx context.Context) error {
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		if err := s.each(ctx, "pg_cancel_backend", "KILL QUERY", true); err != nil {
 			return err
 		}
-		var ids []int64
-		for rows.Next() {
-			var id int64
-			if err := rows.Scan(&id); err != nil {
-				rows.Close()
-				return err
-			}
-			ids = append(ids, id)
-		}
-		rows.Close()
+		time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
+	}
+	return nil
+}
+
+// each has the server do something to all other connections, or those that are at a statement.
+func (s *suite) each(ctx context.Context, postgres, mysql string, atWork bool) error {
+	list, end := "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() AND application_name = ''",
+		"SELECT "+postgres+"(%d)"
+	active := " AND state = 'active'"
+	if s.engine() == "mysql" {
+		list, end = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()", mysql+" %d"
+		active = " AND command = 'Query'"
+	}
+	if atWork {
+		list += active
+	}
+	return s.retry(ctx, func(ctx context.Context, tx *parley.Tx) error {
+		ids, err := numbers(ctx, tx, list)
 		for _, id := range ids {
 			tx.SQL().ExecContext(ctx, fmt.Sprintf(end, id)) // it may be gone already
 		}
-		return rows.Err()
+		return err
 	})
+}
+
+// numbers reads a column.
+func numbers(ctx context.Context, tx *parley.Tx, query string) (list []int64, err error) {
+	rows, err := tx.SQL().QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, rows.Err()
 }
 
 // retry does something in a transaction. It tries again if an earlier fault had broken the

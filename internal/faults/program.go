@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -40,7 +39,7 @@ func runProgram(db, history, stop string) error {
 	if err != nil {
 		return err
 	}
-	p := &program{db: db, stop: stop, name: fmt.Sprintf("%08x", rand.Uint32()), rec: rec}
+	p := &program{db: db, stop: stop, name: fmt.Sprintf("%08x", random.Uint32()), rec: rec}
 	failures := make(chan error, 1)
 	for range brokers {
 		go p.broker(func(err error) {
@@ -91,7 +90,7 @@ func (p *program) broker(fail func(error)) {
 
 // connect opens a store, on a small pool of connections now and then.
 func (p *program) connect(ctx context.Context) (parley.Backend, error) {
-	conns := []int{0, 2, 3}[rand.IntN(3)]
+	conns := []int{0, 2, 3}[random.IntN(3)]
 	switch scheme, _, _ := strings.Cut(p.db, ":"); scheme {
 	case "postgres":
 		return postgres.Open(ctx, p.db, &postgres.Options{MaxConns: conns})
@@ -107,10 +106,10 @@ func (p *program) work(
 ) {
 	w := b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
 		Also:        also,
-		MaxReaders:  1 + rand.IntN(4),
-		MaxBatch:    []int{0, 0, 1, 5}[rand.IntN(4)],
-		Hold:        []parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[rand.IntN(3)],
-		Isolation:   []parley.Isolation{parley.IsolateEach, parley.IsolateBatch}[rand.IntN(2)],
+		MaxReaders:  1 + random.IntN(4),
+		MaxBatch:    []int{0, 0, 1, 5}[random.IntN(4)],
+		Hold:        []parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[random.IntN(3)],
+		Isolation:   []parley.Isolation{parley.IsolateEach, parley.IsolateBatch}[random.IntN(2)],
 		MaxAttempts: -1,
 		Backoff:     parley.Backoff(10*time.Millisecond, 200*time.Millisecond),
 	})

@@ -33,6 +33,8 @@ type options struct {
 	operations, faults, programs int
 	limit, drain                 time.Duration // of the faults, of the time after them
 	slack                        time.Duration // by which clocks of programs may differ
+	seed                         uint64
+	slices, anew                 string // the record to which the run is added, or ""
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
@@ -65,6 +67,7 @@ type suite struct {
 // run runs programs under faults and judges their histories.
 func run(ctx context.Context, o options) (v *violations, err error) {
 	s := &suite{options: o}
+	sown{o.seed, 0}.use()
 	if s.dir, err = os.MkdirTemp("", "parley-faults-"); err != nil {
 		return nil, err
 	}
@@ -118,7 +121,11 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	for _, text := range left {
 		v.problem(&v.Stuck, "%s", text)
 	}
-	return v, nil
+	if s.slices == "" {
+		return v, nil
+	}
+	info, err := s.b.Info(ctx)
+	return v, errors.Join(err, o.record(v, info.Version))
 }
 
 func (s *suite) stopFile() string { return filepath.Join(s.dir, "stop") }
@@ -230,7 +237,7 @@ func (s *suite) start(i int) error {
 	}
 	s.started++
 	cmd := exec.Command(self, s.through, filepath.Join(s.dir, fmt.Sprint(s.started, ".history")), s.stopFile())
-	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Env = append(os.Environ(), childVariable+"="+sown{s.seed, uint64(s.started)}.String())
 	cmd.Stderr = os.Stderr
 	s.running[i] = cmd
 	return cmd.Start()

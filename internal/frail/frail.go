@@ -21,6 +21,8 @@ type Backend struct {
 	// OnCommit, if set, is asked before each commit; an error stands for one of the
 	// engine's, which has given up the transaction.
 	OnCommit func() error
+	// AfterCommit, if set, is called when a commit has happened, before its caller learns of it.
+	AfterCommit func()
 	// Late is how long a transaction that was cut off stays open in the store.
 	Late time.Duration
 
@@ -187,6 +189,10 @@ func (tx *Tx) ResetReader(ctx context.Context, reader backend.ID) error {
 	return tx.or(func() error { return tx.Tx.ResetReader(ctx, reader) })
 }
 
+func (tx *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
+	return tx.or(func() error { return tx.Tx.ClearTraces(ctx, traces) })
+}
+
 func (tx *Tx) Claim(ctx context.Context, r backend.ClaimRequest) (c backend.Claim, err error) {
 	err = tx.or(func() error { c, err = tx.Tx.Claim(ctx, r); return err })
 	return c, err
@@ -218,6 +224,8 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	err := tx.Tx.Commit(ctx)
 	if err != nil { // it may be open yet, and our Rollback does nothing any more
 		tx.Tx.Rollback(context.Background())
+	} else if tx.f.AfterCommit != nil {
+		tx.f.AfterCommit()
 	}
 	return err
 }

@@ -7,6 +7,27 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
+// TestStranded: an operator sees messages that no marker leads to, and Unpark puts them back.
+func TestStranded(t *testing.T) {
+	b := newBench(t, "")
+	var group backend.ID
+	b.do(func(tx *Tx) { b.post(tx, "k", "1"); b.post(tx, "k", "2") })
+	look := func(want int) {
+		t.Helper()
+		list, err := b.h.Groups(ctx, backend.GroupQuery{Queue: queueP, Limit: 10})
+		b.must(err)
+		if len(list) != 1 || list[0].Messages != 2 || list[0].Stranded != want {
+			t.Fatalf("groups %+v, want one with %d stranded messages", list, want)
+		}
+		group = list[0].Group
+	}
+	look(0)
+	b.do(func(tx *Tx) { b.store.unmark(tx, group) })
+	look(2)
+	b.do(func(tx *Tx) { b.must(tx.Unpark(ctx, group)) })
+	look(0)
+}
+
 func TestRank(t *testing.T) {
 	b := newBench(t, "")
 	low, _ := b.dialog(3)
@@ -168,7 +189,7 @@ func TestPosts(t *testing.T) {
 	like := p
 	like.ID, like.Delay = backend.NewID(), 0
 	if post(like) != id {
-		t.Error("its like is waiting")
+		t.Error("its duplicate is pending")
 	}
 	b.do(func(tx *Tx) { b.must(tx.Promote(ctx, backend.Promotion{Group: id})) })
 	b.maintain(backend.JobDelayed, backend.JobGroups)
@@ -183,7 +204,7 @@ func TestPosts(t *testing.T) {
 	_, err := tx.Settle(ctx, []backend.Outcome{{Hold: c.Holds[0], Done: c.Holds[0].Messages, Keep: time.Hour}})
 	b.must(err)
 	if post(like) != id {
-		t.Error("its like is in a receiver's hands")
+		t.Error("a receiver has its duplicate")
 	}
 	other := b.begin()
 	b.want(other.Cancel(ctx, queueP, id), backend.ErrNotPending)
@@ -193,7 +214,7 @@ func TestPosts(t *testing.T) {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	if post(like) != (backend.ID{}) {
-		t.Error("its like has been processed")
+		t.Error("its duplicate has been processed")
 	}
 	b.do(func(tx *Tx) { b.must(tx.Cancel(ctx, queueP, like.ID)) })
 	b.equal(b.receive(queueP))
@@ -247,7 +268,7 @@ func TestDeferred(t *testing.T) {
 	_, err = tx.Settle(ctx, []backend.Outcome{{Hold: c.Holds[0], Dead: []backend.DeadLetter{{Message: c.Holds[0].Messages[0], Reason: "bad"}}}})
 	b.must(err)
 	b.must(tx.Commit(ctx))
-	dead, err := b.h.DeadLetters(ctx, queueP, backend.Place{}, 10)
+	dead, err := b.h.DeadLetters(ctx, backend.DeadQuery{Queue: queueP, Limit: 10, Bodies: true})
 	b.must(err)
 	if len(dead) != 1 || dead[0].Reason != "bad" || string(dead[0].Message.Body) != "1" {
 		t.Errorf("dead letters %+v", dead)

@@ -186,7 +186,7 @@ var Faults = []FaultInfo{
 	{FaultSendUnguarded, "D12", "a sender takes its number without the guard"},
 	{FaultHeldOvertaken, "D04", "a message is sent past earlier ones that are withheld"},
 	{FaultStaleCatalog, "P02", "what was decided by an old catalog is accepted"},
-	{FaultUniqueIgnored, "N03", "a unique post is added though its like is waiting"},
+	{FaultUniqueIgnored, "N03", "a unique post is added though its duplicate is pending"},
 	{FaultDelayIgnored, "N02", "a delayed post joins its queue at once"},
 	{FaultCancelHeld, "N04", "a post in a receiver's hands can be cancelled"},
 	{FaultTrimsBodies, "N05", "trailing zero bytes of a body are lost"},

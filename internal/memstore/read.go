@@ -157,6 +157,9 @@ func (s *Store) groupStatus(id backend.ID, g group) (status backend.GroupStatus)
 		st, _ := s.streams.get(nil, stream)
 		status.Priority = max(status.Priority, st.priority)
 		status.Messages = min(status.Messages+count(&s.messages, stream), backend.CountLimit)
+		if !g.parked && g.deferred.IsZero() && !s.markers.has(nil, stream) {
+			status.Stranded = min(status.Stranded+count(&s.messages, stream), backend.CountLimit)
+		}
 		if first.IsZero() || oldest.Enqueued.Before(first) {
 			first = oldest.Enqueued
 		}
@@ -309,7 +312,7 @@ func (h *Handle) Retained(ctx context.Context, handle backend.ID) ([]backend.Ret
 }
 
 // DeadLetters implements [backend.Reader].
-func (h *Handle) DeadLetters(ctx context.Context, queue int64, after backend.Place, limit int) ([]backend.DeadStatus, error) {
+func (h *Handle) DeadLetters(ctx context.Context, q backend.DeadQuery) ([]backend.DeadStatus, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
@@ -318,12 +321,16 @@ func (h *Handle) DeadLetters(ctx context.Context, queue int64, after backend.Pla
 	var list []backend.DeadStatus
 	for n, d := range s.dead.from(nil, 0) {
 		place := backend.Place{Since: -n, ID: d.message.ID} // the newest first
-		if (queue == 0 || d.queue == queue) && (after == backend.Place{} || place.Compare(after) > 0) {
-			list = append(list, backend.DeadStatus{Queue: d.queue, Message: d.message, Reason: d.reason, Age: s.age(d.at), Place: place})
+		if (q.Queue == 0 || d.queue == q.Queue) && (q.After == backend.Place{} || place.Compare(q.After) > 0) {
+			x := backend.DeadStatus{Queue: d.queue, Message: d.message, Bytes: len(d.message.Body), Reason: d.reason, Age: s.age(d.at), Place: place}
+			if !q.Bodies {
+				x.Message.Body = nil
+			}
+			list = append(list, x)
 		}
 	}
 	slices.Reverse(list)
-	return list[:min(limited(limit), len(list))], nil
+	return list[:min(limited(q.Limit), len(list))], nil
 }
 
 // PostStatus implements [backend.Reader].

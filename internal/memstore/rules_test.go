@@ -211,7 +211,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%d discarded", n)
 		}
 	})
-	if dead, _ := b.h.DeadLetters(ctx, 0, backend.Place{}, 1); len(dead) != 1 || dead[0].Reason != "gone" {
+	if dead, _ := b.h.DeadLetters(ctx, backend.DeadQuery{Limit: 1, Bodies: true}); len(dead) != 1 || dead[0].Reason != "gone" {
 		t.Errorf("dead letters %+v", dead)
 	}
 }

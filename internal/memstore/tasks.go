@@ -75,13 +75,13 @@ func (tx *Tx) Submit(ctx context.Context, name string, o backend.PlanOptions, ta
 		sched = schedule{id: backend.NewID(), options: o}
 	}
 	if sched.sealed {
-		return fmt.Errorf("%w: schedule %q is sealed", backend.ErrPhaseClosed, name)
+		return fmt.Errorf("%w: plan %q is sealed", backend.ErrPhaseClosed, name)
 	}
 
 	_, old := s.list(tx, name)
 	for _, t := range tasks {
 		if slices.ContainsFunc(old, func(o task) bool { return o.ID == t.ID }) {
-			return fmt.Errorf("parley: memory: task %v is in schedule %q already", t.ID, name)
+			return fmt.Errorf("parley: memory: task %v is in plan %q already", t.ID, name)
 		}
 		late := slices.ContainsFunc(old, func(o task) bool { return !o.Started.IsZero() && o.Phase > t.Phase })
 		if late && !sched.options.AcceptLate && s.fault != FaultLateAccepted {

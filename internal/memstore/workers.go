@@ -72,21 +72,26 @@ func (h *Handle) RemoveReaders(ctx context.Context, worker, reader backend.ID) e
 	})
 }
 
-// ClearTraces implements [backend.Backend].
-func (h *Handle) ClearTraces(ctx context.Context, traces []backend.Trace) error {
-	return h.eachReader(ctx, func(tx *Tx, a attendance) {
-		n := len(a.InHand)
-		a.InHand = slices.DeleteFunc(slices.Clone(a.InHand), func(id backend.ID) bool {
-			return slices.ContainsFunc(traces, func(t backend.Trace) bool { return t.Reader == a.Reader && t.Message == id })
-		})
-		switch {
-		case len(a.InHand) == n || h.store.fault == FaultTracesStay:
-		case len(a.InHand) == 0:
-			h.store.attendances.delete(tx, a.Reader)
-		default:
-			h.store.attendances.put(tx, a.Reader, a)
+// ClearTraces implements [backend.Tx].
+func (tx *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
+	if err := tx.enter(ctx); err != nil {
+		return err
+	}
+	defer tx.leave()
+	records := &tx.store.attendances
+	for _, trace := range traces {
+		a, ok := records.get(tx, trace.Reader)
+		if !ok || tx.store.fault == FaultTracesStay {
+			continue
 		}
-	})
+		a.InHand = slices.DeleteFunc(slices.Clone(a.InHand), func(id backend.ID) bool { return id == trace.Message })
+		if len(a.InHand) == 0 {
+			records.delete(tx, trace.Reader)
+		} else {
+			records.put(tx, trace.Reader, a)
+		}
+	}
+	return nil
 }
 
 // ReaderRecords implements [backend.Backend].

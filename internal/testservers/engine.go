@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -37,6 +38,12 @@ type engine interface {
 	Version(ctx context.Context, address string) (string, error)
 }
 
+// builder is implemented by engines whose programs are built from source.
+type builder interface {
+	// Build makes what Find has missed.
+	Build(ctx context.Context, log io.Writer) error
+}
+
 // spec is one line of the table of servers.
 type spec struct {
 	name     string // as it stands in PARLEY_TEST_REQUIRE
@@ -62,6 +69,7 @@ var specs = []spec{
 	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
 	{name: "postgres-pair", variable: "PARLEY_TEST_POSTGRES", engine: postgresPair{postgres{postgres18}}, onDemand: true},
 	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{galera1011}, onDemand: true},
+	{name: "vitess", variable: "PARLEY_TEST_VITESS", engine: vitess{mysql{mysql9}}, onDemand: true},
 }
 
 // The releases. Debian unstable has one version of each at a time, and what it has there

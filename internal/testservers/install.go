@@ -10,9 +10,15 @@ import (
 	"path/filepath"
 )
 
-// installFor installs the engine's packages where that is possible and wanted.
+// installFor installs the engine's packages, or builds it, where that is possible and wanted.
 // Its error says why not.
 func (env environment) installFor(ctx context.Context, e engine) error {
+	if b, ok := e.(builder); ok {
+		if env.get("PARLEY_TEST_INSTALL") == "0" {
+			return errors.New("PARLEY_TEST_INSTALL=0 forbids to build it")
+		}
+		return b.Build(ctx, env.log)
+	}
 	if r, ok := e.(released); ok && r.version().exact || len(e.Packages()) == 0 {
 		return errors.New("and this system has no packages of it")
 	}

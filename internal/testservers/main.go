@@ -10,8 +10,8 @@
 //
 // exec runs a command with one environment variable per server
 // (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER, PARLEY_TEST_MARIADB,
-// PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA if -only names it), passes signals on to it and
-// returns its exit code. It starts what is not running, and the last exec that
+// PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA or PARLEY_TEST_VITESS if -only names it), passes
+// signals on to it and returns its exit code. It starts what is not running, and the last exec that
 // uses a server stops it again. start keeps servers up until stop, which makes
 // every exec in between quicker; it prints export lines for a shell's eval.
 //

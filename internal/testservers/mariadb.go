@@ -133,7 +133,8 @@ func (in *instance) mysqlOptions(port int) []string {
 		memory = "256M"
 	}
 	return []string{"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=socket",
-		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=" + memory}
+		"--max-connections=500", "--max-allowed-packet=64M", "--innodb-buffer-pool-size=" + memory,
+		"--innodb-print-all-deadlocks"} // the server's log explains each
 }
 
 // unsafe are the options of a server that does not wait for the disk. What the machine has

@@ -33,6 +33,7 @@ var matrix = []matrixRow{
 	{"mariadb-10.11-snapshots", []string{"./backend/mysql"}},
 	{"mariadb", []string{"./backend/mysql"}},
 	{"mysql", []string{"./backend/mysql"}},
+	{"vitess", []string{"-run", "Vitess", "./backend/mysql"}},
 }
 
 // matrixCommand tests on each version that can be had here, one after the other, prints a line for

@@ -162,7 +162,8 @@ func keep(ctx context.Context, docs string, f found, tests testResults) error {
 	if len(r.Suites) == 0 {
 		return errors.New("no check of the conformance suite has run")
 	}
-	version, settings, err := described(ctx, f.address)
+	first, _, _ := strings.Cut(f.address, ",")
+	version, settings, err := described(ctx, first)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ const (
 	mutantTests  = `Mutants`
 	faultTests   = `Faults`
 	galeraTests  = `Galera`
+	vitessTests  = `(Conformance)?Vitess.*`
 	driverTests  = `Conformance(Open|PGX|PGXPool|PgBouncer|Outside)|Backend(PGX|Pool|Unprepared)|WorkerPGX`
 	lockTests    = `Conformance(NativeLocks|NativeLocksPGX|MixedLocks)`
 	upgradeTests = `Upgrade|Versions`
@@ -60,7 +61,7 @@ var parts = []part{
 		{
 			{name: "race", race: true, skip: named(unraced, mutantTests), tests: raced},
 			{name: "sqlite", run: named(unraced), tests: []string{"./backend/sqlite"}},
-			{name: "rest", skip: named(faultTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
+			{name: "rest", skip: named(faultTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
 			{name: "libraries", folder: "examples/libraries", tests: []string{"./..."}},
 			{name: "site", folder: "docs/site", tests: []string{"./..."}},
 			{name: "browser", folder: "console/browsertest", run: named("Smoke"), tests: []string{"./..."}},
@@ -71,12 +72,12 @@ var parts = []part{
 			{name: "bolt", folder: "examples/backend-bolt", tests: []string{"./..."}},
 		},
 		{
-			{name: "mysql", skip: named(suiteTests, galeraTests, upgradeTests, poolTests), tests: []string{"./backend/mysql"}},
+			{name: "mysql", skip: named(suiteTests, galeraTests, vitessTests, upgradeTests, poolTests), tests: []string{"./backend/mysql"}},
 			{name: "mysql-suite", run: named(suiteTests), tests: []string{"./backend/mysql"}},
 		},
 	}},
-	verify("mutants", "a broken store for each sentence, which its check has to catch", nil,
-		step{run: named(mutantTests), tests: []string{"./conformance"}}),
+	verify("mutants", "a broken store for each sentence, which its check has to catch, and a broken console", nil,
+		step{run: named(mutantTests), tests: []string{"./conformance", "./console"}}),
 	// These two want the machine to themselves: on a busy machine, writers wait for each other
 	// for longer than they may.
 	verify("stress", "the random load in one process, with the race detector", nil,
@@ -95,6 +96,8 @@ var parts = []part{
 		step{folder: "console/browsertest", tests: []string{"./..."}})),
 	verify("galera", "a cluster of Galera, of which nodes are killed", []string{"galera"},
 		step{run: named(galeraTests), tests: []string{"./backend/mysql"}}),
+	verify("vitess", "the suite, and losses of transactions, through vtgate", []string{"vitess"},
+		step{run: named(vitessTests), tests: []string{"./backend/mysql", "./examples/stores"}}),
 }
 
 // verify is a part of make verify, with one step.

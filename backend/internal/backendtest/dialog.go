@@ -191,7 +191,7 @@ func testWithhold(f *Fixture) {
 		f.Equal("discarded", n, 1)
 		return err
 	})
-	dead, err := f.Backend.DeadLetters(f.Ctx, 0, backend.Place{}, 10)
+	dead, err := f.Backend.DeadLetters(f.Ctx, backend.DeadQuery{Limit: 10, Bodies: true})
 	f.OK(err)
 	if len(dead) != 1 || string(dead[0].Message.Body) != "4" || dead[0].Reason != "no reason" {
 		f.Errorf("dead letters %+v", dead)

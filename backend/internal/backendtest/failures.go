@@ -92,14 +92,14 @@ func testDead(f *Fixture) {
 		f.Settle(backend.Outcome{Hold: h, Dead: []backend.DeadLetter{{Message: h.Messages[0], Reason: "rotten"}}})
 	}
 	f.Equal("drained", f.Drain(f.QB), []string{"2"})
-	dead, err := f.Backend.DeadLetters(f.Ctx, f.QB, backend.Place{}, 10)
+	dead, err := f.Backend.DeadLetters(f.Ctx, backend.DeadQuery{Queue: f.QB, Limit: 10, Bodies: true})
 	f.OK(err)
 	f.Equal("dead", len(dead), 3)
 	if len(dead) == 3 {
 		f.Equal("newest", []any{string(dead[0].Message.Body), dead[0].Message.Handle, dead[0].Message.Service}, []any{"1", d.B.Handle, "B"})
 		f.Equal("next", []any{string(dead[1].Message.Body), dead[1].Message.Key, dead[1].Reason, dead[1].Queue}, []any{"keyed", "k", "rotten", f.QB})
 	}
-	none, err := f.Backend.DeadLetters(f.Ctx, f.QA, backend.Place{}, 10)
+	none, err := f.Backend.DeadLetters(f.Ctx, backend.DeadQuery{Queue: f.QA, Limit: 10, Bodies: true})
 	f.OK(err)
 	f.Equal("dead elsewhere", len(none), 0)
 }

@@ -38,7 +38,7 @@ func checkFirst(f *Fixture) {
 		f.Equal("a key of Once is new", fresh, false)
 		return err
 	}), nil)
-	dead, err := f.Backend.DeadLetters(f.Ctx, f.QP, backend.Place{}, 10)
+	dead, err := f.Backend.DeadLetters(f.Ctx, backend.DeadQuery{Queue: f.QP, Limit: 10, Bodies: true})
 	f.OK(err)
 	f.Equal("dead letters", len(dead), 1)
 	got := f.Drain(f.QB)

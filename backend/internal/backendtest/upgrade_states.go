@@ -297,7 +297,7 @@ func putDead(p *place) {
 }
 
 func checkDead(p *place) {
-	dead, err := p.Backend.DeadLetters(p.Ctx, 0, backend.Place{}, 10)
+	dead, err := p.Backend.DeadLetters(p.Ctx, backend.DeadQuery{Limit: 10, Bodies: true})
 	p.OK(err)
 	var list []string
 	for _, d := range dead {

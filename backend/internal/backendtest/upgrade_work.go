@@ -248,8 +248,9 @@ func checkReaders(p *place) {
 	if len(traces) != 1 || traces[0].Reader != p.id("died") || traces[0].Worker != p.id("died worker") || !traces[0].Alone {
 		p.Errorf("traces: %+v", traces)
 	}
-	p.OK(p.Backend.ClearTraces(p.Ctx, traces))
-	p.Do(func(tx backend.Tx) error { return tx.ResetReader(p.Ctx, p.id("alive")) })
+	p.Do(func(tx backend.Tx) error {
+		return errors.Join(tx.ClearTraces(p.Ctx, traces), tx.ResetReader(p.Ctx, p.id("alive")))
+	})
 	p.is("records after that", records(), []string{"alive3 true true false 0 false"})
 }
 

@@ -190,9 +190,12 @@ SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_si
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
  WHERE o.post_id = ?
 -- name: GroupCount
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+-- Messages of a group, the first of them, and how many no marker leads to. A marker that is being
+-- written is one, so that a group in use does not look stranded.
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s {read dirty}
+          LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
          WHERE s.group_id = ?
          {some 10000}) x
@@ -244,7 +247,8 @@ SELECT stream_id, seq, sent, message_id, kind, type, body, headers, since
  WHERE handle = ?
  ORDER BY since, kept, stream_id, seq
 -- name: ListDead
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}
@@ -252,7 +256,8 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
  ORDER BY died DESC, message_id DESC
  {limit ?}
 -- name: ListDeadOf
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, :now
   FROM parley_dead_letter {read skip}

@@ -26,9 +26,9 @@ var seldom = []change{
 // in transactions, which stand at the head of the order then.
 var longStops = []change{
 	{file: "internal/faults/program.go", old: "lease   = 2 * time.Second", new: "lease   = 12 * time.Second"},
-	{file: "internal/faults/program.go", old: "MaxBatch:    []int{0, 0, 1, 5}[rand.IntN(4)]", new: "MaxBatch: 1"},
+	{file: "internal/faults/program.go", old: "MaxBatch:    []int{0, 0, 1, 5}[random.IntN(4)]", new: "MaxBatch: 1"},
 	{file: "internal/faults/program.go",
-		old: "[]parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[rand.IntN(3)]", new: "parley.HoldDefault"},
+		old: "[]parley.Hold{parley.HoldDefault, parley.HoldDefault, parley.HoldLease}[random.IntN(3)]", new: "parley.HoldDefault"},
 }
 
 // slowly has senders wait before they commit, so that more of them are open when others finish.

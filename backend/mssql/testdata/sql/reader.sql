@@ -24,9 +24,10 @@ SELECT h.stream_id FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST
 SELECT o.post_id FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = @p3
 
 -- name: GroupCount
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s WITH (READUNCOMMITTED)
+          LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON m.stream_id = s.stream_id
          WHERE s.group_id = @p1
          ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x
@@ -73,22 +74,24 @@ SELECT handle, conversation FROM parley_endpoint WITH (READUNCOMMITTED)
  OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
 
 -- name: ListDead
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
- WHERE died <= @p1 AND (died < @p2 OR message_id < @p3)
+ WHERE died <= @p2 AND (died < @p3 OR message_id < @p4)
  ORDER BY died DESC, message_id DESC
- OFFSET 0 ROWS FETCH NEXT @p4 ROWS ONLY
+ OFFSET 0 ROWS FETCH NEXT @p5 ROWS ONLY
 
 -- name: ListDeadOf
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
- WHERE queue_id = @p1 AND died <= @p2 AND (died < @p3 OR message_id < @p4)
+ WHERE queue_id = @p2 AND died <= @p3 AND (died < @p4 OR message_id < @p5)
  ORDER BY queue_id, died DESC, message_id DESC
- OFFSET 0 ROWS FETCH NEXT @p5 ROWS ONLY
+ OFFSET 0 ROWS FETCH NEXT @p6 ROWS ONLY
 
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1

@@ -24,9 +24,10 @@ SELECT o.post_id FROM parley_post o WHERE o.post_id = ?
 
 -- name: GroupCount
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s
+          LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m ON m.stream_id = s.stream_id
          WHERE s.group_id = ?
          LIMIT 10000) x
@@ -80,7 +81,8 @@ SELECT handle, conversation FROM parley_endpoint
 
 -- name: ListDead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter
@@ -90,7 +92,8 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers
 
 -- name: ListDeadOf
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter

@@ -24,9 +24,10 @@ SELECT h.stream_id FROM parley_held h WHERE h.message_id = ?2
 SELECT o.post_id FROM parley_post o WHERE o.post_id = ?3
 
 -- name: GroupCount
-SELECT count(*), min(x.since)
-  FROM (SELECT m.since
+SELECT count(*), min(x.since), count(x.astray)
+  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
           FROM parley_stream s
+          LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
           JOIN parley_message m ON m.stream_id = s.stream_id
          WHERE s.group_id = ?1
          LIMIT 10000) x
@@ -73,22 +74,24 @@ SELECT handle, conversation FROM parley_endpoint
  LIMIT ?3
 
 -- name: ListDead
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
-       handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, ?5
-  FROM parley_dead_letter
- WHERE died <= ?1 AND (died < ?2 OR message_id < ?3)
- ORDER BY died DESC, message_id DESC
- LIMIT ?4
-
--- name: ListDeadOf
-SELECT queue_id, message_id, stream_id, seq, group_id, kind, type, body, headers, since, name,
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ?1 = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, reason, died, ?6
   FROM parley_dead_letter
- WHERE queue_id = ?1 AND died <= ?2 AND (died < ?3 OR message_id < ?4)
- ORDER BY queue_id, died DESC, message_id DESC
+ WHERE died <= ?2 AND (died < ?3 OR message_id < ?4)
+ ORDER BY died DESC, message_id DESC
  LIMIT ?5
+
+-- name: ListDeadOf
+SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
+       CASE WHEN ?1 = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
+       handle, conversation, initiator, service, far, contract, priority, attempts,
+       suspicion, last_error, reason, died, ?7
+  FROM parley_dead_letter
+ WHERE queue_id = ?2 AND died <= ?3 AND (died < ?4 OR message_id < ?5)
+ ORDER BY queue_id, died DESC, message_id DESC
+ LIMIT ?6
 
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1
