@@ -20,6 +20,7 @@ func init() {
 		check{ID: "B01", Name: "of several refusals the first wins", Run: checkContractRefusals},
 		check{ID: "B05", Name: "methods of a store under a lost lease", Run: checkContractLost},
 		check{ID: "B07", Name: "a store that is not migrated describes itself", Run: checkContractInfo},
+		check{ID: "B10", Name: "what was received is the caller's", Run: checkContractReceived},
 		check{ID: "D04", Name: "what is withheld stays as long as there is no target", Run: checkContractNoTarget},
 		check{ID: "E09", Name: "an end that is discarded counts", Run: checkContractDiscard},
 		check{ID: "F06", Name: "a task that is retried has all its attempts again", Run: checkContractRetry},
@@ -55,7 +56,7 @@ func (s *invBelow) verbs(what string, list ...verb) {
 func refused(err error, why backend.Refusal) error {
 	var r *backend.Refused
 	if !errors.As(err, &r) || len(r.Refusals) != 1 || r.Refusals[0] != why {
-		return fmt.Errorf("it returned %w, want that it is refused: %v", err, why)
+		return fmt.Errorf("it returned %v, want that it is refused: %v", err, why)
 	}
 	return nil
 }
@@ -164,6 +165,15 @@ func checkContractRefusals(e *env) {
 	dlgEnd(s.world, server)
 	send("a stream that has had its last message, whose other side has ended", sealed, backend.RefusedSealed)
 
+	far, server := dlgInState(s.world, "conversing")
+	dlgEnd(s.world, server)
+	for h, why := range map[backend.ID]backend.Refusal{sealed: backend.RefusedSealed, far: backend.RefusedFar} {
+		s.verbs(fmt.Sprint("a side that can send nothing: ", why), verb{"Withhold", func(tx backend.Tx) error {
+			_, err := tx.Withhold(e.Ctx, s.message(h), "check")
+			return refused(err, why)
+		}, nil})
+	}
+
 	held, _ := dlgInState(s.world, "conversing")
 	s.withhold(held, backend.Outgoing{Type: s.Any})
 	e.Must(s.B.Admin().DisableQueue(e.Ctx, s.SQ))
@@ -214,6 +224,26 @@ func checkContractLost(e *env) {
 			e.Errorf("beside a lease that is lost, another one was not extended by an hour: %+v", list)
 		}
 		e.Must(s.be.Extend(e.Ctx, []*backend.Hold{kept}, time.Minute))
+	}
+}
+
+func checkContractReceived(e *env) {
+	s := invUnder(e.idle())
+	s.Dialog("as sent")
+	for range 3 {
+		tx := s.begin()
+		c, err := tx.Claim(e.Ctx, s.request(backend.ClaimRequest{}))
+		e.Must(err)
+		if len(c.Holds) != 1 || len(c.Holds[0].Messages) != 1 {
+			e.Fatalf("a claim of the only message: %+v", c)
+		}
+		m := c.Holds[0].Messages[0]
+		if string(m.Body) != "as sent" || m.Attempts != 0 {
+			e.Fatalf("received is %q after %d attempts; another receiver had changed its own message", m.Body, m.Attempts)
+		}
+		copy(m.Body, "changed")
+		m.Attempts = 7
+		s.rollback(tx)
 	}
 }
 

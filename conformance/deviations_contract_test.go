@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -34,11 +35,21 @@ var contractDeviations = []*deviation{
 		swallows: map[string]error{"SetTimer": backend.ErrEnded}},
 	{id: "B01", says: "a side can end twice", by: endedSides, swallows: map[string]error{"EndDialog": backend.ErrEnded}},
 	{id: "B01", says: "what can never be delivered is withheld", by: endedSides,
-		tx: func(tx backend.Tx) backend.Tx { return withholdsAll{tx} }},
+		tx: func(tx backend.Tx) backend.Tx { return withholds{tx, backend.RefusedEnded} }},
+	{id: "B01", says: "a message after the last one is withheld", by: manyRefusals,
+		tx: func(tx backend.Tx) backend.Tx { return withholds{tx, backend.RefusedSealed} }},
+	{id: "B01", says: "a message for a side that has ended is withheld", by: manyRefusals,
+		tx: func(tx backend.Tx) backend.Tx { return withholds{tx, backend.RefusedFar} }},
 	{id: "B01", says: "that the other side has ended goes before all other refusals", by: manyRefusals,
 		tx: func(tx backend.Tx) backend.Tx { return refusesFar{tx} }},
+	{id: "B10", says: "a body is read at the commit", by: "bodies",
+		tx: func(tx backend.Tx) backend.Tx { return &sendsLate{Tx: tx} }},
+	{id: "B10", says: "messages that were received are the store's own", by: received,
+		tx: (&keepsReceived{of: make(map[backend.ID]*backend.Message)}).wrap},
 	{id: "B05", says: "a hold that was lost is kept", by: lostLeases, swallows: map[string]error{"Keep": backend.ErrFenced}},
 	{id: "B05", says: "a heartbeat ends at the first lease that is lost", by: lostLeases, firstOnly: true},
+	{id: "D03", says: "numbers start at one", by: "a rolled-back send uses up no number",
+		tx: func(tx backend.Tx) backend.Tx { return fromOne{tx} }},
 	{id: "D04", says: "without a target a delivery is an error", by: "what is withheld stays as long as there is no target",
 		tx: func(tx backend.Tx) backend.Tx { return deliversToTargets{tx} }},
 	{id: "E09", says: "an end that is discarded does not count", by: "an end that is discarded counts",
@@ -57,6 +68,9 @@ var contractDeviations = []*deviation{
 		tx: func(tx backend.Tx) backend.Tx { return obedient{tx} }},
 	{id: "I5", says: "a group is busy for the transaction that has it", by: "a group that a transaction has is granted to it again",
 		tx: func(tx backend.Tx) backend.Tx { return &locksOnce{tx, make(map[backend.ID]bool)} }},
+	{id: "P05", says: "in a group the conversation of lowest priority comes first", by: "a group ranks by its highest conversation with messages",
+		tx: func(tx backend.Tx) backend.Tx { return lowestFirst{tx} }},
+	{id: "V04", says: "a page of conversations counts sides", by: "lists come in pages", sides: true},
 	{id: "V05", says: "queues are listed in reverse", by: listsAsked, queues: slices.Reverse[[]backend.QueueStatus]},
 	{id: "V05", says: "each dead letter that is to be removed was there", by: listsAsked,
 		tx: func(tx backend.Tx) backend.Tx { return removesAll{tx} }},
@@ -67,6 +81,7 @@ const (
 	endedSides     = "methods of a store on a side that has ended"
 	manyRefusals   = "of several refusals the first wins"
 	lostLeases     = "methods of a store under a lost lease"
+	received       = "what was received is the caller's"
 	listsAsked     = "what operators list is what they asked for"
 )
 
@@ -150,14 +165,107 @@ func (t strictClaim) Claim(ctx context.Context, r backend.ClaimRequest) (backend
 	return t.Tx.Claim(ctx, r)
 }
 
-type withholdsAll struct{ backend.Tx }
+// withholds takes messages that are refused for a reason.
+type withholds struct {
+	backend.Tx
+	why backend.Refusal
+}
 
-func (t withholdsAll) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
+func (t withholds) Withhold(ctx context.Context, messages []backend.Outgoing, status string) ([]backend.Sent, error) {
 	sent, err := t.Tx.Withhold(ctx, messages, status)
-	if r := new(backend.Refused); errors.As(err, &r) {
+	if r := new(backend.Refused); errors.As(err, &r) && r.Refusals[0] == t.why {
 		return make([]backend.Sent, len(messages)), nil
 	}
 	return sent, err
+}
+
+// sendsLate sends at the commit what conversations that go on send.
+type sendsLate struct {
+	backend.Tx
+	version int64
+	late    []backend.Outgoing
+}
+
+func (t *sendsLate) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	e, err := t.Endpoint(ctx, messages[0].From)
+	if err != nil || e.State != backend.Conversing || len(messages) > 1 {
+		return t.Tx.Send(ctx, version, messages)
+	}
+	t.version, t.late = version, append(t.late, messages...)
+	return []backend.Sent{{Seq: e.NextSeq}}, nil
+}
+
+func (t *sendsLate) Commit(ctx context.Context) error {
+	if len(t.late) > 0 {
+		if _, err := t.Tx.Send(ctx, t.version, t.late); err != nil {
+			return err
+		}
+	}
+	return t.Tx.Commit(ctx)
+}
+
+// keepsReceived gives every receiver of a message the same one.
+type keepsReceived struct {
+	mu sync.Mutex
+	of map[backend.ID]*backend.Message
+}
+
+func (k *keepsReceived) wrap(tx backend.Tx) backend.Tx { return givesKept{tx, k} }
+
+type givesKept struct {
+	backend.Tx
+	*keepsReceived
+}
+
+func (t givesKept) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	c, err := t.Tx.Claim(ctx, r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range c.Holds {
+		for i, m := range h.Messages {
+			if kept := t.of[m.ID]; kept != nil {
+				h.Messages[i] = kept
+			}
+			t.of[m.ID] = h.Messages[i]
+		}
+	}
+	return c, err
+}
+
+type fromOne struct{ backend.Tx }
+
+func (t fromOne) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	c, err := t.Tx.Claim(ctx, r)
+	for _, h := range c.Holds {
+		for _, m := range h.Messages {
+			m.Seq++
+		}
+	}
+	return c, err
+}
+
+func (t fromOne) Settle(ctx context.Context, outcomes []backend.Outcome) (bool, error) {
+	outcomes = slices.Clone(outcomes)
+	for i := range outcomes {
+		done := make([]*backend.Message, len(outcomes[i].Done))
+		for j, m := range outcomes[i].Done {
+			stored := *m
+			stored.Seq--
+			done[j] = &stored
+		}
+		outcomes[i].Done = done
+	}
+	return t.Tx.Settle(ctx, outcomes)
+}
+
+type lowestFirst struct{ backend.Tx }
+
+func (t lowestFirst) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	c, err := t.Tx.Claim(ctx, r)
+	for _, h := range c.Holds {
+		slices.SortStableFunc(h.Messages, func(a, b *backend.Message) int { return cmp.Compare(a.Priority, b.Priority) })
+	}
+	return c, err
 }
 
 type refusesFar struct{ backend.Tx }

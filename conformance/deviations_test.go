@@ -26,6 +26,7 @@ type deviation struct {
 	buries       bool // what is gone can become a dead letter
 	haltsAtOnce  bool // no task starts once one is dead
 	own          bool // traces of the worker's own readers
+	sides        bool // a page of conversations has as many sides as it may have conversations
 	first        bool // the first handle alone says what capabilities makes of them
 	rollback     func(*devTx) error
 	firstOnly    bool             // Extend ends at the first lease that is lost
@@ -207,6 +208,9 @@ func (b *devBackend) Conversations(
 		b.d.conversations(&q)
 	}
 	list, err := b.Backend.Conversations(ctx, q)
+	if b.d.sides {
+		list = list[:min(q.Limit, len(list))]
+	}
 	return each(list, b.d.conversation), err
 }
 
