@@ -29,7 +29,10 @@
 //	tasks in phases            [Tasks]                        [TxTasks]
 //	recurring jobs             [Recurring]                    [TxRecurring]
 //
-// The last four may be missing. Embed [Unimplemented] and [UnimplementedTx]: what a backend
+// [Locker] is what a session and a transaction do with application locks, and [Execer] runs
+// the application's own statements in a transaction.
+//
+// The last four parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: what a backend
 // lacks returns errors.ErrUnsupported, the verbs that need it pass that on, and the maintenance,
 // the diagnosis and the conformance suite go without it. A backend has all of a part or nothing.
 //
