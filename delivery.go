@@ -26,22 +26,24 @@ type Delivery struct {
 	Promoted bool
 	Level    int
 
-	b       *Broker
-	hold    *backend.Hold
-	queue   Queue
-	opt     ReceiveOptions
+	// Of the goroutine that has the delivery, as are the fields above.
 	tx      *Tx
 	settled bool
 	marked  bool // workPoint is set
 
-	ctx  context.Context
-	lost context.CancelCauseFunc
-	mu   sync.Mutex // guards what heartbeats and Broker.Close share
-	open backend.Tx // of tx
-	// counted: the connection of open counts among those that are held.
-	counted bool
-	beat    *time.Timer
-	until   time.Time
+	// Set before the delivery is handed out.
+	b     *Broker
+	hold  *backend.Hold
+	queue Queue
+	opt   ReceiveOptions
+	ctx   context.Context
+	lost  context.CancelCauseFunc
+
+	mu      sync.Mutex  // guards what follows, which heartbeats and Broker.Close share
+	open    backend.Tx  // of tx
+	counted bool        // the connection of open counts among those that are held
+	beat    *time.Timer // sends the next heartbeat
+	until   time.Time   // the lease, by this process's clock
 	beatOn  bool
 }
 

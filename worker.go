@@ -184,14 +184,15 @@ const defaultReaders = 10
 // readers while there is work for them. When messages come fast, it handles
 // many in one transaction.
 type Worker struct {
+	// Set by NewWorker.
 	b        *Broker
 	h        Handler
 	all      GroupHandler // h, if it is one
 	queues   []string
 	given    WorkerOptions
-	failures failures.Count
+	failures failures.Count // has its own lock
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	max     int
 	running *consumer.Consumer // nil: it does not run
 }

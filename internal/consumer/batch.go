@@ -18,11 +18,11 @@ import (
 // One goroutine handles it: that of its reader. Heartbeats, the timers and the Consumer's end come
 // from others, and see what mu guards.
 type batch struct {
-	c       *Consumer
-	s       *source
-	queue   backend.Queue
-	alone   bool  // one group, on which the failure of its transaction is blamed
-	charged error // why the message in hand has failed already
+	// Set before begin.
+	c     *Consumer
+	s     *source
+	queue backend.Queue
+	alone bool // one group, on which the failure of its transaction is blamed
 
 	// Set by begin.
 	got    claimed
@@ -30,8 +30,10 @@ type batch struct {
 	lost   context.CancelCauseFunc
 	budget time.Duration // how long it may take
 
-	// Of the reader's goroutine alone.
+	// The reader's goroutine writes these while no handler is at work. Whatever settles during the
+	// handler's call reads them.
 	did     counts
+	charged error // why the message in hand has failed already
 	outlook outlook
 
 	mu       sync.Mutex // guards what follows
@@ -47,7 +49,7 @@ type batch struct {
 	over     bool
 	admitted bool // it may have a connection while handlers work
 	tx       transaction
-	q        quarantine // but for what the reader's goroutine alone uses
+	q        quarantine // but for what only the reader's goroutine writes
 }
 
 // claimed is what the claim of a batch has brought.

@@ -20,7 +20,7 @@ type quarantine struct {
 	slot     backend.ID // of its record
 	recorded bool       // there may be one; the batch's mu guards it
 
-	// Of the reader's goroutine alone.
+	// The reader's goroutine writes these while no handler is at work.
 	traces    []backend.Trace    // of receivers that died with what is in hand
 	traced    map[backend.ID]int // how many of a message's deaths are by these
 	suspects  []backend.ID       // groups to be handled alone, afterwards
