@@ -7,6 +7,7 @@ import (
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/memory"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // TestRequeueSummary: a dead letter that was listed without its body is not posted again without it.
@@ -28,7 +29,7 @@ func TestRequeueSummary(t *testing.T) {
 	_, err = b.Post(ctx, "mail", parley.Payload{Body: []byte("hello")})
 	check(err)
 	dies := parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.DeadLetter(errors.New("no")) })
-	check(b.NewWorker("mail", dies, nil).Drain(ctx))
+	check(sure.Of(b.NewWorker("mail", dies, nil)).Drain(ctx))
 
 	brief, err := b.Admin().DeadSummaries(ctx, "mail", parley.Place{}, 10)
 	check(err)

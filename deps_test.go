@@ -72,7 +72,7 @@ func TestDependencies(t *testing.T) {
 		module + "/console":   append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/console"),
 		module + "/parleytest": append(core, module+"/recurring", cronParser, module+"/backend/memory", module+"/internal/memstore",
 			module+"/internal/frail", module+"/internal/testclock", "testing", module+"/parleytest"),
-		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/internal/frail", module+"/internal/slow", "testing", module+"/conformance"),
+		module + "/conformance": append(core, module+"/doctor", module+"/applock", module+"/phases", module+"/recurring", cronParser, module+"/internal/frail", module+"/internal/slow", module+"/internal/sure", "testing", module+"/conformance"),
 	} {
 		for _, d := range deps(t, pkg) {
 			ok := false

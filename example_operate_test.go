@@ -184,7 +184,9 @@ func ExampleAdmin_DeadLetters() {
 	})
 	_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("welcome"), Headers: map[string]string{"tenant": "7"}})
 	must(err)
-	must(b.NewWorker("mail", refused, nil).Drain(ctx))
+	worker, err := b.NewWorker("mail", refused, nil)
+	must(err)
+	must(worker.Drain(ctx))
 
 	dead, err := b.Admin().DeadLetters(ctx, "", parley.Place{}, 100)
 	must(err)

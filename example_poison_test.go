@@ -39,9 +39,10 @@ func ExampleAdmin_Parked() {
 		_, err := b.Post(ctx, "orders", parley.Payload{Body: []byte(body)}, parley.Key("customer 42"))
 		must(err)
 	}
-	w := b.NewWorker("orders", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w, err := b.NewWorker("orders", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		return parley.Park(errors.New("the customer is not known"))
 	}), nil)
+	must(err)
 	must(w.Drain(ctx))
 
 	found, err := doctor.Diagnose(ctx, b, "orders")

@@ -101,6 +101,29 @@ func ExampleTyped_Post() {
 	// Ada: and good bye
 }
 
+// Headers go with the value, for example to tell a handler on whose behalf it works.
+func ExampleTyped_WithHeaders() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	type letter struct{ To string }
+	Letter := parley.Type[letter]("Order", parley.JSON)
+
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		_, err := Letter.WithHeaders(map[string]string{"tenant": "7"}).Post(ctx, tx, "mail", letter{"Ada"})
+		return err
+	}))
+	mux := parley.NewMux()
+	parley.Handle(mux, Letter, func(ctx context.Context, m *parley.Message, l letter) error {
+		fmt.Println(l.To, "of tenant", m.Headers["tenant"])
+		return nil
+	})
+	worker, err := b.NewWorker("mail", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
+	// Output: Ada of tenant 7
+}
+
 func ExampleTyped_PostBatch() {
 	ctx := context.Background()
 	b, cleanup := shop()
@@ -178,6 +201,8 @@ func ExampleOutgoing() {
 		fmt.Println(ctx.Value(traceKey{}), m.Headers["tenant"])
 		return nil
 	})
-	must(b.NewWorker("mail", mux, nil).Drain(ctx))
+	worker, err := b.NewWorker("mail", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	// Output: 00-4bf92f35-01 7
 }

@@ -102,7 +102,11 @@ func serve(ctx context.Context, b *parley.Broker) error {
 		}
 		return m.End(ctx) // the shop's Mux hears of it and ends the other side
 	}) // Order is parley.Type[OrderRequest]("Order", parley.JSON)
-	return b.NewWorker("billing", mux, &parley.WorkerOptions{MaxReaders: 10}).Run(ctx)
+	worker, err := b.NewWorker("billing", mux, &parley.WorkerOptions{MaxReaders: 10})
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
 }
 
 // ExampleHandle runs the worker that README.md shows.

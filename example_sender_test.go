@@ -29,7 +29,7 @@ func ExampleSender() {
 	type entry struct{ Who, What string }
 	Entry := parley.Type[entry]("Entry", parley.JSON)
 
-	log, err := b.NewSender(ctx, parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "Audit", MaxAge: 10 * time.Minute})
+	log, err := b.NewSender(ctx, &parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "Audit", MaxAge: 10 * time.Minute})
 	must(err)
 	for _, what := range []string{"signed in", "bought a book", "signed out"} {
 		// In the transaction that does it.
@@ -44,7 +44,9 @@ func ExampleSender() {
 		fmt.Println(e.Who, e.What, m.Seq)
 		return nil
 	})
-	must(b.NewWorker("audit", mux, nil).Drain(ctx))
+	worker, err := b.NewWorker("audit", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	// Output:
 	// ann signed in 0
 	// ann bought a book 1
@@ -56,7 +58,7 @@ func ExampleSender_SendBatch() {
 	b, cleanup := shop()
 	defer cleanup()
 	audited(b)
-	log, err := b.NewSender(ctx, parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "Audit"})
+	log, err := b.NewSender(ctx, &parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "Audit"})
 	must(err)
 
 	must(b.InTx(ctx, func(tx *parley.Tx) error {

@@ -28,7 +28,8 @@ func ExampleBroker_NewWorker() {
 		stop() // an example comes to its end
 		return m.End(ctx)
 	})
-	w := b.NewWorker("billing", mux, &parley.WorkerOptions{MaxReaders: 4})
+	w, err := b.NewWorker("billing", mux, &parley.WorkerOptions{MaxReaders: 4})
+	must(err)
 	fmt.Println(w.Run(ctx)) // nil when what was begun is done
 	// Output:
 	// item 7
@@ -46,12 +47,13 @@ func ExampleWorker_Drain() {
 
 	// Handlers of one group come one after another; a handler for groups gets
 	// what there is of one in one call.
-	w := b.NewWorker("mail", parley.GroupFunc(func(_ context.Context, messages []*parley.Message) error {
+	w, err := b.NewWorker("mail", parley.GroupFunc(func(_ context.Context, messages []*parley.Message) error {
 		for _, m := range messages {
 			fmt.Printf("%s ", m.Body)
 		}
 		return nil
 	}), nil)
+	must(err)
 	w.SetMaxReaders(2) // at any time
 	must(w.Drain(ctx))
 	fmt.Println("readers:", w.Readers())
@@ -88,11 +90,13 @@ func ExamplePoison() {
 		}
 		return parley.DeadLetter(errors.New("not ours"))
 	})
-	must(b.NewWorker("mail", mux, &parley.WorkerOptions{
+	worker, err := b.NewWorker("mail", mux, &parley.WorkerOptions{
 		MaxAttempts: 3,
 		Backoff:     parley.Backoff(100*time.Millisecond, time.Minute),
 		Poison:      parley.ActionDeadLetter,
-	}).Drain(ctx))
+	})
+	must(err)
+	must(worker.Drain(ctx))
 
 	q, err := b.Admin().Queues(ctx, "mail")
 	must(err)
@@ -123,8 +127,12 @@ func ExampleMux() {
 	}), parley.Timeout(time.Second))
 
 	order(b, `{"item": 7}`)
-	must(b.NewWorker("billing", mux, nil).Drain(ctx))
-	must(b.NewWorker("shop", mux, nil).Drain(ctx)) // ends its side by itself
+	worker, err := b.NewWorker("billing", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
+	worker, err = b.NewWorker("shop", mux, nil)
+	must(err)
+	must(worker.Drain(ctx)) // ends its side by itself
 	left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{})
 	must(err)
 	fmt.Println("conversations left:", len(left))
@@ -150,7 +158,9 @@ func ExampleObserver() {
 
 	c := new(counter)
 	h := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error { return nil })
-	must(b.NewWorker("billing", h, &parley.WorkerOptions{MaxReaders: 1, Observer: c}).Drain(ctx))
+	worker, err := b.NewWorker("billing", h, &parley.WorkerOptions{MaxReaders: 1, Observer: c})
+	must(err)
+	must(worker.Drain(ctx))
 	fmt.Println(c.handled)
 	// Output: 1
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // TestWorkerTimeout: a worker's limit ends the context of each handler, of messages and of
@@ -27,7 +28,7 @@ func TestWorkerTimeout(t *testing.T) {
 		must(err)
 		observer := new(heard)
 		o := &parley.WorkerOptions{Timeout: 20 * time.Millisecond, MaxAttempts: 1, MaxReaders: 1, Observer: observer}
-		must(b.NewWorker("mail", h, o).Drain(ctx))
+		must(sure.Of(b.NewWorker("mail", h, o)).Drain(ctx))
 		if len(observer.calls) != 1 || !errors.Is(observer.calls[0].Err, parley.ErrHandlerTimeout) {
 			t.Errorf("%s: the observer heard %+v", name, observer.calls)
 		}
@@ -46,7 +47,7 @@ func TestWorkerTimeout(t *testing.T) {
 		"a weight above 100":                     {Weights: map[string]int{"mail": 101}},
 		"a weight of a queue that is not served": {Weights: map[string]int{"Mail": 1}},
 	} {
-		if err := b.NewWorker("mail", h, o).Drain(ctx); !errors.Is(err, parley.ErrInvalidOption) {
+		if w, err := b.NewWorker("mail", h, o); !errors.Is(err, parley.ErrInvalidOption) || w != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

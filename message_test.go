@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // heard is what an observer was told of.
@@ -58,7 +59,7 @@ func TestMessageQueue(t *testing.T) {
 		says("a worker of both", want[m.ID], m, nil)
 		return nil
 	})
-	must(b.NewWorker("mail", handler, &parley.WorkerOptions{Also: []string{"fax"}, MaxReaders: 1, Observer: observer}).Drain(ctx))
+	must(sure.Of(b.NewWorker("mail", handler, &parley.WorkerOptions{Also: []string{"fax"}, MaxReaders: 1, Observer: observer})).Drain(ctx))
 	for _, e := range observer.calls {
 		if e.Queue != want[e.ID] || e.Queue == "" {
 			t.Errorf("the observer heard %+v, want queue %q", e, want[e.ID])

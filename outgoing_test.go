@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleymq/parley"
 	_ "github.com/parleymq/parley/backend/memory"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // outgoingBroker has two services, from and to.
@@ -52,7 +53,7 @@ func TestOutgoing(t *testing.T) {
 		seen = append(seen, fmt.Sprintln(o.Queue, o.Service, o.FarService, o.Type, string(o.Body), o.Headers))
 		return nil
 	})
-	sender, err := b.NewSender(ctx, parley.SenderOptions{From: "from", To: "to", Contract: "c", MaxMessages: 1})
+	sender, err := b.NewSender(ctx, &parley.SenderOptions{From: "from", To: "to", Contract: "c", MaxMessages: 1})
 	must(err)
 	given := map[string]string{"mine": "1"}
 	p := func(body string) parley.Payload {
@@ -129,7 +130,7 @@ func TestRequeueKeepsHeaders(t *testing.T) {
 	}
 	observer := new(heard)
 	h := parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.DeadLetter(errors.New("broken")) })
-	if err := b.NewWorker("in", h, &parley.WorkerOptions{Observer: observer}).Drain(ctx); err != nil {
+	if err := sure.Of(b.NewWorker("in", h, &parley.WorkerOptions{Observer: observer})).Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
 	e := observer.calls[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// SenderOptions are the options of a Sender.
+// SenderOptions are the options of a Sender, of which From, To and Contract are needed.
 type SenderOptions struct {
 	// From and To are the services, and Contract what they speak. Service.Recycles
 	// of From declares it.
@@ -53,8 +53,13 @@ type Sender struct {
 	key   string
 }
 
-// NewSender makes a Sender.
-func (b *Broker) NewSender(ctx context.Context, o SenderOptions) (*Sender, error) {
+// NewSender makes a Sender, or returns what is wrong with the options. It reads the catalog, where From declares what it
+// recycles.
+func (b *Broker) NewSender(ctx context.Context, given *SenderOptions) (*Sender, error) {
+	var o SenderOptions
+	if given != nil {
+		o = *given
+	}
 	obj := fmt.Sprintf("from %q to %q", o.From, o.To)
 	o.MaxAge = cmp.Or(o.MaxAge, time.Hour)
 	o.Slots = cmp.Or(o.Slots, 32)

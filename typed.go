@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"maps"
 )
 
 // Codec turns values into bodies and back.
@@ -52,19 +53,27 @@ func rawUnmarshal(body []byte, v any) error {
 
 // Typed binds a message type's name to a Go type and a codec.
 type Typed[T any] struct {
-	name  string
-	codec Codec
+	name    string
+	codec   Codec
+	headers map[string]string
 }
 
 // Type binds a message type's name, a Go type and a codec, once for all uses:
 //
 //	var Order = parley.Type[OrderRequest]("Order", parley.JSON)
 func Type[T any](name string, codec Codec) Typed[T] {
-	return Typed[T]{name, codec}
+	return Typed[T]{name: name, codec: codec}
 }
 
 // Name returns the name of the message type.
 func (t Typed[T]) Name() string { return t.name }
+
+// WithHeaders returns the type with headers that go with each message; see Payload.Headers. They take
+// the place of those that the type had.
+func (t Typed[T]) WithHeaders(headers map[string]string) Typed[T] {
+	t.headers = maps.Clone(headers)
+	return t
+}
 
 // Encode makes the payload that carries v.
 func (t Typed[T]) Encode(v T) (Payload, error) {
@@ -72,7 +81,7 @@ func (t Typed[T]) Encode(v T) (Payload, error) {
 	if err != nil {
 		return Payload{}, fail("encode", fmt.Sprintf("message type %q", t.name), err)
 	}
-	return Payload{Type: t.name, Body: body}, nil
+	return Payload{Type: t.name, Body: body, Headers: maps.Clone(t.headers)}, nil
 }
 
 // Decode returns the value that a message of this type carries.
@@ -90,7 +99,7 @@ func (t Typed[T]) Send(ctx context.Context, c *Conversation, v T) error {
 	if err != nil {
 		return err
 	}
-	return c.Send(ctx, p.Type, p.Body)
+	return c.SendPayload(ctx, p)
 }
 
 // SendBy sends v by a Sender.
@@ -130,5 +139,9 @@ func (t Typed[T]) Reply(ctx context.Context, m *Message, v T) error {
 	if err != nil {
 		return err
 	}
-	return m.Reply(ctx, p.Type, p.Body)
+	c, err := m.On(ctx)
+	if err != nil {
+		return err
+	}
+	return c.SendPayload(ctx, p)
 }

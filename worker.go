@@ -190,6 +190,7 @@ type Worker struct {
 	all      GroupHandler // h, if it is one
 	queues   []string
 	given    WorkerOptions
+	opt      WorkerOptions  // given, with defaults
 	failures failures.Count // has its own lock
 
 	mu      sync.Mutex // guards what follows
@@ -197,16 +198,29 @@ type Worker struct {
 	running *consumer.Consumer // nil: it does not run
 }
 
-// NewWorker makes a worker for a queue. Run starts it.
-func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) *Worker {
-	w := &Worker{b: b, h: h}
+// NewWorker makes a worker for a queue, or returns what is wrong with the options or the names. Run starts it, and looks
+// whether the queues are defined.
+func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) (*Worker, error) {
+	w := &Worker{b: b, h: h, queues: []string{queue}}
 	w.all, _ = h.(GroupHandler)
 	if o != nil {
 		w.given = *o
+		w.queues = append(w.queues, o.Also...)
 	}
-	w.max = cmp.Or(w.given.MaxReaders, defaultReaders)
-	w.queues = append([]string{queue}, w.given.Also...)
-	return w
+	var err error
+	if w.opt, err = o.withDefaults(b, w.queues); err == nil && h == nil {
+		err = &Error{Op: "new worker", Object: objQueue(queue), Err: ErrInvalidOption, Hint: "the handler is nil"}
+	}
+	for _, name := range w.queues {
+		if err == nil {
+			err = checkName("queue", name)
+		}
+	}
+	if err != nil {
+		return nil, fail("new worker", objQueue(queue), err)
+	}
+	w.max = w.opt.MaxReaders
+	return w, nil
 }
 
 // SetMaxReaders changes how many handlers run at once. More start at once where
@@ -245,20 +259,14 @@ func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 func (w *Worker) Drain(ctx context.Context) error { return w.run(ctx, true) }
 
 func (w *Worker) run(ctx context.Context, drain bool) error {
-	opt, err := w.given.withDefaults(w.b, w.queues)
-	if err == nil && w.h == nil {
-		err = &Error{Op: "run worker", Object: objQueue(w.queues[0]), Err: ErrInvalidOption, Hint: "the handler is nil"}
-	}
+	err := w.b.check()
 	if err == nil {
-		err = w.b.check()
-	}
-	if err == nil {
-		err = w.work(ctx, opt, drain)
+		err = w.work(ctx, w.opt, drain)
 	}
 	return fail("run worker", objQueue(w.queues[0]), err)
 }
 
-// work is what run does with options that are good.
+// work is what run does with a Broker that is open.
 func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error {
 	starting, over := context.WithCancel(ctx)
 	defer over()

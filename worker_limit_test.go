@@ -11,6 +11,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/memstore"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // limiting is a store whose server ends transactions after a time.
@@ -39,7 +40,7 @@ func TestLongerThanTransactions(t *testing.T) {
 		must(err)
 		must(b.Migrate(t.Context()))
 		must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
-		w := b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &parley.WorkerOptions{Timeout: timeout})
+		w := sure.Of(b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &parley.WorkerOptions{Timeout: timeout}))
 		must(w.Drain(t.Context()))
 		must(b.Close())
 		if got := strings.Contains(log.String(), "worker.limit"); got != warned {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // fencing is a store where leases are lost before their acknowledgement, until that
@@ -69,7 +70,9 @@ func TestObserverOfLostLease(t *testing.T) {
 	heard := settled{events: make(chan parley.SettleEvent, 100)}
 	handler := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
 	ended := make(chan error, 1)
-	go func() { ended <- b.NewWorker("mail", handler, &parley.WorkerOptions{Observer: heard}).Run(ctx) }()
+	go func() {
+		ended <- sure.Of(b.NewWorker("mail", handler, &parley.WorkerOptions{Observer: heard})).Run(ctx)
+	}()
 	if e := <-heard.events; e.Done != 0 || e.Lost != 1 || e.Err != nil {
 		t.Errorf("the lease was lost, and the observer heard %+v", e)
 	}
@@ -132,7 +135,7 @@ func TestPerMessage(t *testing.T) {
 			return nil
 		}}, nil
 	})
-	must(b.NewWorker("mail", h, &parley.WorkerOptions{MaxAttempts: 1, MaxReaders: 1}).Drain(ctx))
+	must(sure.Of(b.NewWorker("mail", h, &parley.WorkerOptions{MaxAttempts: 1, MaxReaders: 1})).Drain(ctx))
 	slices.Sort(log)
 	want := []string{"closed does not close", "closed fails", "closed fine", "closed panics",
 		"made does not close", "made fails", "made fine", "made no closer", "made not made", "made panics"}
@@ -179,7 +182,7 @@ func TestPoolTooSmall(t *testing.T) {
 		other, err := parley.New(ctx, tight{be, conns}, nil)
 		must(err)
 		defer other.Close()
-		return other.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &o).Drain(ctx)
+		return sure.Of(other.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &o)).Drain(ctx)
 	}
 	err := on(11, parley.WorkerOptions{Hold: parley.HoldTransaction}) // 10 readers
 	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "11 connections") || !strings.Contains(err.Error(), "need 12") {
@@ -264,11 +267,11 @@ func TestWorkerLeavesNothing(t *testing.T) {
 				must(err)
 			}
 			begun := make(chan struct{}, 100)
-			w := b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			w := sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 				begun <- struct{}{}
 				_, err := m.Tx(ctx)
 				return err
-			}), nil)
+			}), nil))
 			end(t.Context(), b, w, begun)
 			cleanup()
 			for stop := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before || files(file) > 0; {
@@ -305,7 +308,7 @@ func TestCollisionInBatch(t *testing.T) {
 		return nil
 	})
 	options := &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Hour }}
-	must(b.NewWorker("mail", handler, options).Drain(ctx))
+	must(sure.Of(b.NewWorker("mail", handler, options)).Drain(ctx))
 	for i := range messages {
 		want := []int{1}
 		if i == 20 || i == 25 {
@@ -377,10 +380,10 @@ func TestWorkerStartsLate(t *testing.T) {
 		must(err)
 		store.good, store.bad = good, 2
 		handled := 0
-		must(late.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+		must(sure.Of(late.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
 			handled++
 			return nil
-		}), nil).Drain(t.Context()))
+		}), nil)).Drain(t.Context()))
 		if handled != 1 || store.bad > 0 {
 			t.Errorf("after %d good calls: %d messages handled, want 1; %d calls had still to fail", good, handled, store.bad)
 		}

@@ -4,6 +4,7 @@
 //	go run . -quick          PostgreSQL and SQLite, under five minutes
 //	go run .                 everything, medians of five
 //	go run . -engines sqlite -rows drain,send -systems parley,raw
+//	go run . -engines postgres -rows send1,ownrow,drainrow,latency -delay 500us
 //
 // Without addresses it starts throwaway servers that wait for the disk at every
 // commit, as internal/testservers says; BENCH_POSTGRES, BENCH_MYSQL and
@@ -36,6 +37,7 @@ func main() {
 	flag.StringVar(&rows, "rows", "", "only rows whose names contain one of these")
 	flag.StringVar(&systems, "systems", "", "only systems whose names contain one of these")
 	flag.IntVar(&o.rounds, "rounds", 0, "rounds, of which the median counts (default 3 with -quick, else 5)")
+	flag.DurationVar(&o.delay, "delay", -1, "on PostgreSQL, how much longer a round trip takes, through a proxy; 0: the proxy alone")
 	flag.StringVar(&o.json, "json", "", "write the results here")
 	flag.StringVar(&o.svg, "svg", "", "draw them here")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a profile of this process here")
@@ -70,6 +72,7 @@ type options struct {
 	quick                  bool
 	engines, rows, systems []string
 	rounds                 int
+	delay                  time.Duration // below zero: there is no proxy
 	json, svg, profile     string
 }
 

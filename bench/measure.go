@@ -101,7 +101,7 @@ func turn(ctx context.Context, o options, e *engine, r *row, round int, rep *rep
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil && round == 0 && r.counted && e.count != nil && !o.quick {
+		if err == nil && round == 0 && r.counted && e.count != nil && !o.quick && o.delay < 0 {
 			var c sample
 			if c, err = one(ctx, o, e, r, s, true); err == nil {
 				v.cost = c.cost
@@ -146,6 +146,14 @@ func one(ctx context.Context, o options, e *engine, r *row, s *system, counted b
 		after, err := c.tally(ctx)
 		v.cost = after.each(before, v.n)
 		return v, err
+	}
+	if o.delay >= 0 && e.name == "postgres" {
+		p, err := newFar(dsn, o.delay)
+		if err != nil {
+			return v, err
+		}
+		defer p.close()
+		m.dsn = p.dsn
 	}
 	runtime.GC() // no measurement pays for what another left
 	return r.run(ctx, m)

@@ -18,7 +18,7 @@ var (
 )
 
 // all are the systems as they are compared where nothing else is said.
-var all = []string{"parley", "parley-default", "parley-pgx", "river", "river-default", "gue", "gue-default", "watermill", "watermill-default", "goqite", "goqite-default", "backlite", "raw", "raw-pgx"}
+var all = []string{"parley", "parley-default", "parley-pgx", "parley-pgxpool", "river", "river-default", "gue", "gue-default", "watermill", "watermill-default", "goqite", "goqite-default", "backlite", "raw", "raw-pgx"}
 
 func and(names []string, more ...string) []string { return append(slices.Clone(names), more...) }
 
@@ -31,6 +31,8 @@ var rows = []*row{
 		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(1)},
 	{name: "send16", what: "BEGIN, send, COMMIT: 16 senders", unit: "msg/s", engines: everywhere, counted: true,
 		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(16)},
+	{name: "ownrow", what: "BEGIN, a row of the program's, send, COMMIT: one sender", unit: "msg/s", engines: onPostgres, counted: true,
+		systems: []string{"parley", "parley-pgx", "parley-pgxpool", "river", "watermill", "raw", "raw-pgx"}, run: sendingOwn},
 	{name: "batch100", what: "100 messages in a transaction, one sender", unit: "msg/s", engines: everywhere, counted: true,
 		systems: without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), run: batching},
 	{name: "drain", what: "empty a queue, handler does nothing", unit: "msg/s", engines: everywhere, counted: true,
@@ -47,6 +49,8 @@ var rows = []*row{
 		systems: without(all, "raw", "raw-pgx"), run: latency(true)},
 	{name: "latency2", what: "the same with sender and worker in two Brokers, as in two processes", unit: "ms", engines: everywhere,
 		systems: []string{"parley"}, run: latency(false)},
+	{name: "idle", what: "a worker whose queue has been empty for 40 s: processor time of its process and the server", unit: "% of a core",
+		engines: []string{"mysql", "mariadb"}, slow: true, systems: []string{"parley"}, run: idling},
 	{name: "ordered", what: "100 groups of 200 messages in strict order, 10 workers", unit: "msg/s", engines: onPostgres,
 		systems: []string{"parley", "watermill", "watermill-default", "raw-groups"}, load: orderedLoad, run: ordered},
 	{name: "backlog10k", what: "empty a queue, beginning with 10,000", unit: "msg/s", engines: onPostgres,
@@ -83,15 +87,30 @@ func sending(senders int) func(context.Context, *measurement) (sample, error) {
 			return sample{}, err
 		}
 		defer q.close()
-		rate, n, err := sendFor(ctx, q, senders, m.window, m.begin)
+		rate, n, err := sendFor(ctx, q.send, senders, m.window, m.begin)
 		return sample{value: rate, n: n}, err
 	}
 }
 
+// sendingOwn measures one sender that also writes a row.
+func sendingOwn(ctx context.Context, m *measurement) (sample, error) {
+	q, err := m.s.open(ctx, m.dsn)
+	if err != nil {
+		return sample{}, err
+	}
+	defer q.close()
+	o, ok := q.(owner)
+	if !ok {
+		return sample{}, errUnsupported
+	}
+	rate, n, err := sendFor(ctx, o.sendOwn, 1, m.window, m.begin)
+	return sample{value: rate, n: n}, err
+}
+
 // sendFor sends for a time, after a few sends that connect and prepare: PostgreSQL
 // plans a statement anew for the first five executions in a session.
-func sendFor(ctx context.Context, q queue, senders int, window time.Duration, begin func()) (rate float64, n int, err error) {
-	if err := inParallel(senders, senders*8, func(i int) error { return q.send(ctx, body(i)) }); err != nil {
+func sendFor(ctx context.Context, send func(context.Context, []byte) error, senders int, window time.Duration, begin func()) (rate float64, n int, err error) {
+	if err := inParallel(senders, senders*8, func(i int) error { return send(ctx, body(i)) }); err != nil {
 		return 0, 0, err
 	}
 	begin()
@@ -99,7 +118,7 @@ func sendFor(ctx context.Context, q queue, senders int, window time.Duration, be
 	var sent atomic.Int64
 	err = inParallel(senders, senders, func(i int) error {
 		for time.Since(start) < window {
-			if err := q.send(ctx, body(int(sent.Add(1)))); err != nil {
+			if err := send(ctx, body(int(sent.Add(1)))); err != nil {
 				return err
 			}
 		}
@@ -237,11 +256,11 @@ func sendAndWork(ctx context.Context, m *measurement) (handled, sent int64, took
 		return 0, 0, 0, err
 	}
 	defer stop()
-	if _, _, err := sendFor(ctx, q, 16, m.window/5, m.begin); err != nil {
+	if _, _, err := sendFor(ctx, q.send, 16, m.window/5, m.begin); err != nil {
 		return 0, 0, 0, err
 	}
 	start, before := time.Now(), n.Load()
-	_, k, err := sendFor(ctx, q, 16, 2*m.window, m.begin)
+	_, k, err := sendFor(ctx, q.send, 16, 2*m.window, m.begin)
 	return n.Load() - before, int64(k), time.Since(start), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // hotRows is how many rows the handlers of the row "drainhot" share.
@@ -46,7 +47,7 @@ func drainingHot(ctx context.Context, m *measurement) (sample, error) {
 	m.begin()
 	start := time.Now()
 	for done := 0; done < want; { // what deadlocked is due again after a moment
-		if err := q.b.NewWorker("jobs", handler, &q.how.worker).Drain(ctx); err != nil {
+		if err := sure.Of(q.b.NewWorker("jobs", handler, &q.how.worker)).Drain(ctx); err != nil {
 			return sample{}, err
 		}
 		if err := db.QueryRowContext(ctx, "SELECT sum(n) FROM bench_hot").Scan(&done); err != nil {

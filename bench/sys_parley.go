@@ -13,6 +13,7 @@ import (
 	_ "github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/backend/postgres"
 	_ "github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // The default pool of database/sql has no limit, and keeps two connections;
@@ -123,6 +124,16 @@ func (q *parleyQueue) close() {
 
 func payload(body []byte) parley.Payload { return parley.Payload{Type: "Job", Body: body} }
 
+func (q *parleyQueue) sendOwn(ctx context.Context, body []byte) error {
+	return q.b.InTx(ctx, func(tx *parley.Tx) error {
+		if _, err := tx.SQL().ExecContext(ctx, q.insert, string(body[:12]), "ordered"); err != nil {
+			return err
+		}
+		_, err := tx.Post(ctx, "jobs", payload(body))
+		return err
+	})
+}
+
 func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 	var handle parley.ID
 	if q.how.dialog {
@@ -223,7 +234,7 @@ func (q *parleyQueue) run(ctx context.Context, h parley.Handler, queue string, r
 	o.MaxReaders = readers
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- q.b.NewWorker(queue, h, &o).Run(ctx) }()
+	go func() { done <- sure.Of(q.b.NewWorker(queue, h, &o)).Run(ctx) }()
 	select {
 	case err := <-done:
 		cancel()

@@ -93,6 +93,16 @@ func (q *rawQueue) send(ctx context.Context, body []byte) error {
 	})
 }
 
+func (q *rawQueue) sendOwn(ctx context.Context, body []byte) error {
+	return q.inTx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.StmtContext(ctx, q.row).ExecContext(ctx, string(body[:12]), "ordered"); err != nil {
+			return err
+		}
+		_, err := tx.StmtContext(ctx, q.ins).ExecContext(ctx, body)
+		return err
+	})
+}
+
 func (q *rawQueue) batch(ctx context.Context, bodies [][]byte) error {
 	return q.inTx(ctx, func(tx *sql.Tx) error {
 		if !q.sqlite {

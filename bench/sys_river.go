@@ -111,6 +111,16 @@ func (q *riverQueue) send(ctx context.Context, body []byte) error {
 	})
 }
 
+func (q *riverQueue) sendOwn(ctx context.Context, body []byte) error {
+	return pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, insertRow, string(body[:12]), "ordered"); err != nil {
+			return err
+		}
+		_, err := q.client.InsertTx(ctx, tx, riverArgs{string(body)}, nil)
+		return err
+	})
+}
+
 func (q *riverQueue) batch(ctx context.Context, bodies [][]byte) error {
 	many := make([]river.InsertManyParams, len(bodies))
 	for i, b := range bodies {

@@ -102,11 +102,26 @@ func (q *watermillQueue) subscriber() (*wsql.Subscriber, error) {
 func (q *watermillQueue) close() { q.db.Close() }
 
 func (q *watermillQueue) publish(ctx context.Context, messages ...*message.Message) error {
+	return q.publishWith(ctx, func(*sql.Tx) error { return nil }, messages...)
+}
+
+func (q *watermillQueue) sendOwn(ctx context.Context, body []byte) error {
+	return q.publishWith(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, insertRow, string(body[:12]), "ordered")
+		return err
+	}, message.NewMessage(watermill.NewUUID(), body))
+}
+
+// publishWith publishes after what the program itself does in the transaction.
+func (q *watermillQueue) publishWith(ctx context.Context, own func(*sql.Tx) error, messages ...*message.Message) error {
 	tx, err := q.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
+	if err := own(tx); err != nil {
+		return err
+	}
 	p, err := wsql.NewPublisher(wsql.TxFromStdSQL(tx), wsql.PublisherConfig{SchemaAdapter: q.how.schema()}, watermill.NopLogger{})
 	if err == nil {
 		err = p.Publish(topic, messages...)

@@ -31,6 +31,12 @@ type queue interface {
 	close()
 }
 
+// owner is a queue that sends in a transaction of the program's.
+type owner interface {
+	// sendOwn begins a transaction, writes a row of the program's, sends one message and commits.
+	sendOwn(ctx context.Context, body []byte) error
+}
+
 // keyed is a queue with order in groups.
 type keyed interface {
 	// batchOf sends messages of one group in one transaction.

@@ -18,6 +18,8 @@ var systems = []*system{
 		settings: "as parley-default; MaxBatch 1"},
 	{name: "parley-pgx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{pgx: true, worker: large}),
 		settings: "as parley, on pgx/stdlib"},
+	{name: "parley-pgxpool", extra: true, engine: onPostgres, open: openPoolQueue,
+		settings: "as parley, on a pgxpool of 40 connections (pgxstore); own rows in the pgx.Tx that is joined"},
 	{name: "parley-key", engine: everywhere, open: parleyWith(parleyHow{key: true}),
 		settings: "posts with 1,000 keys"},
 	{name: "parley-dialog", engine: everywhere, open: parleyWith(parleyHow{dialog: true}),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -31,7 +32,7 @@ func checkChangedBodies(e *env) {
 		w.posts(nil, "buried", "failed")
 		var side parley.ID
 		attempts := make(map[string]int)
-		wk := w.B.NewWorker(w.SQ, parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+		wk := sure.Of(w.B.NewWorker(w.SQ, parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 			body := string(m.Body)
 			clear(m.Body)
 			attempts[body]++
@@ -44,7 +45,7 @@ func checkChangedBodies(e *env) {
 				return errors.New("not yet")
 			}
 			return nil
-		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, Backoff: func(int) time.Duration { return 0 }})
+		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, Backoff: func(int) time.Duration { return 0 }}))
 		e.Soon(30*time.Second, func() bool { e.Must(wk.Drain(e.Ctx)); return attempts["failed"] == 2 })
 		if len(attempts) != 4 || attempts["failed"] != 2 {
 			e.Errorf("handlers got these bodies, with counts: %v; want 4 bodies, and the failed one twice", attempts)

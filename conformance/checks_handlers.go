@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -74,7 +75,7 @@ func checkSeveralQueues(e *env) {
 		})
 		var of, left atomic.Int64
 		left.Store(-1)
-		wk := w.B.NewWorker(w.CQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		wk := sure.Of(w.B.NewWorker(w.CQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 			time.Sleep(2 * time.Millisecond)
 			if len(m.Body) == 0 {
 				of.Add(1)
@@ -82,7 +83,7 @@ func checkSeveralQueues(e *env) {
 				left.CompareAndSwap(-1, backlog-of.Load())
 			}
 			return nil
-		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, Also: []string{w.SQ}})
+		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, Also: []string{w.SQ}}))
 		ctx, stop := context.WithCancel(w.Ctx)
 		over := make(chan error, 1)
 		go func() { over <- wk.Run(ctx) }()
@@ -120,7 +121,7 @@ func checkWeights(e *env) {
 		}
 		ctx, stop := context.WithCancel(w.Ctx)
 		var all, heavy atomic.Int64
-		wk := w.B.NewWorker(w.CQ, parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+		wk := sure.Of(w.B.NewWorker(w.CQ, parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 			n := all.Add(1)
 			if n <= look && m.Queue == w.SQ {
 				heavy.Add(1)
@@ -129,7 +130,7 @@ func checkWeights(e *env) {
 				stop()
 			}
 			return nil
-		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxBatch: 1, Also: []string{w.SQ}, Weights: map[string]int{w.SQ: 4}})
+		}), &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxBatch: 1, Also: []string{w.SQ}, Weights: map[string]int{w.SQ: 4}}))
 		e.Must(wk.Run(ctx))
 		if all.Load() < look {
 			e.Fatalf("the worker has handled %d messages, want %d", all.Load(), look)

@@ -11,12 +11,14 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
 	add(
 		check{ID: "H01", Name: "headers of messages and posts", Run: checkHeaders},
 		check{ID: "H01", Name: "headers of messages in one batch", Run: checkHeadersOfBatch},
+		check{ID: "H01", Name: "headers of values", Run: checkHeadersOfValues},
 		check{ID: "H02", Name: "headers through rollback, retry and parking", Run: checkHeadersRetried},
 		check{ID: "H03", Name: "headers of what was withheld", Run: checkHeadersWithheld},
 		check{ID: "H03", Name: "headers on the dialogs of a Sender", Run: checkHeadersRecycled},
@@ -69,8 +71,10 @@ func sameHeaders(e *env, how string, got, want headers) {
 }
 
 // takeHeaded receives one message, compares its headers, and acknowledges it.
-func (w *world) takeHeaded(how string, want headers) {
-	d := w.Receive(w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
+func (w *world) takeHeaded(how string, want headers) { w.takeHeadedFrom(w.SQ, how, want) }
+
+func (w *world) takeHeadedFrom(queue, how string, want headers) {
+	d := w.Receive(queue, &parley.ReceiveOptions{MaxMessages: 1})
 	sameHeaders(w.env, how, d.Messages[0].Headers, want)
 	w.Must(d.Ack(w.Ctx))
 }
@@ -138,6 +142,37 @@ func checkHeadersOfBatch(e *env) {
 	}
 }
 
+// checkHeadersOfValues sends values of Go in all the ways that there are.
+func checkHeadersOfValues(e *env) {
+	w := e.World(recCatalog(false)) // on whose contract the initiator alone sends
+	s := recSender(w, w.B, parley.SenderOptions{}).Key("k")
+	plain := parley.Type[string](w.Ask, parley.Raw)
+	ask := plain.WithHeaders(traced)
+	h := w.Dialog("first")
+	w.Tx(func(tx *parley.Tx) error {
+		_, post := ask.Post(e.Ctx, tx, w.SQ, "post")
+		_, batch := ask.PostBatch(e.Ctx, tx, w.SQ, []string{"0", "1"}, parley.Key("k"))
+		return errors.Join(post, batch, ask.Send(e.Ctx, tx.Conversation(h), "send"), ask.SendBy(e.Ctx, s, tx, "sender"),
+			plain.Send(e.Ctx, tx.Conversation(h), "plain"))
+	})
+	for range 7 {
+		d := w.Receive(w.SQ, &parley.ReceiveOptions{MaxMessages: 1})
+		m, want := d.Messages[0], traced
+		if body := string(m.Body); body == "first" || body == "plain" {
+			want = nil
+		}
+		sameHeaders(e, string(m.Body), m.Headers, want)
+		e.Must(d.Ack(e.Ctx))
+	}
+
+	w = e.another()
+	w.Dialog("first")
+	d := w.Receive(w.SQ, nil)
+	e.Must(parley.Type[string](w.Tell, parley.Raw).WithHeaders(traced).Reply(e.Ctx, d.Messages[0], "reply"))
+	e.Must(d.Ack(e.Ctx))
+	w.takeHeadedFrom(w.CQ, "a reply", traced)
+}
+
 // handleHeaded has a worker fail until each message has been tried so often, and calls decide for the last failure.
 func (w *world) handleHeaded(hold parley.Hold, messages, failures int, decide func(error) error) {
 	ctx, cancel := context.WithCancel(w.Ctx)
@@ -157,9 +192,9 @@ func (w *world) handleHeaded(hold parley.Hold, messages, failures int, decide fu
 		}
 		return decide(errAgain)
 	})
-	err := w.B.NewWorker(w.SQ, h, &parley.WorkerOptions{
+	err := sure.Of(w.B.NewWorker(w.SQ, h, &parley.WorkerOptions{
 		Hold: hold, Backoff: func(int) time.Duration { return time.Millisecond }, MaxAttempts: 10,
-	}).Run(ctx)
+	})).Run(ctx)
 	if err != nil || w.Ctx.Err() != nil || left > 0 {
 		w.Fatalf("the worker ended with %v, and %d messages are left", err, left)
 	}

@@ -125,7 +125,7 @@ func checkSenderClosed(e *env) {
 
 // recChild sends on a dialog, which it keeps, and waits to be killed.
 func recChild(ctx context.Context, b *parley.Broker, args []string, say func(string, ...any), hear *bufio.Scanner) error {
-	s, err := b.NewSender(ctx, parley.SenderOptions{From: args[0], To: args[1], Contract: args[2], MaxAge: time.Second})
+	s, err := b.NewSender(ctx, &parley.SenderOptions{From: args[0], To: args[1], Contract: args[2], MaxAge: time.Second})
 	if err != nil {
 		return err
 	}

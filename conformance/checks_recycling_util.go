@@ -24,7 +24,7 @@ func recCatalog(ordered bool) func(*parley.Catalog) {
 // recSender makes a Sender of a world on a broker.
 func recSender(w *world, b *parley.Broker, o parley.SenderOptions) *parley.Sender {
 	o.From, o.To, o.Contract = w.Client, w.Server, w.Contract
-	s, err := b.NewSender(w.Ctx, o)
+	s, err := b.NewSender(w.Ctx, &o)
 	if err != nil {
 		dlgFatal(w.env, "new sender: %v", err)
 	}

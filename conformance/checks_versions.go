@@ -7,6 +7,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -196,11 +197,11 @@ func checkWorkerTooOld(e *env) {
 	w := e.WorldOn(v.broker())
 	begun, over := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
-	worker := w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	worker := sure.Of(w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		close(begun)
 		<-over
 		return nil
-	}), nil)
+	}), nil))
 	w.Dialog("0")
 	go func() { done <- worker.Run(e.Ctx) }()
 	select {

@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/doctor"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -121,7 +122,7 @@ func checkDrain(e *env) {
 		bodies := numbered("%03d", 60)
 		w.posts(nil, bodies[:20]...)
 		w.posts([]string{"a", "b", "c"}, bodies[20:]...)
-		wk := w.B.NewWorker(w.SQ, parley.HandlerFunc(w.effect), &parley.WorkerOptions{MaxReaders: 4, Hold: hold})
+		wk := sure.Of(w.B.NewWorker(w.SQ, parley.HandlerFunc(w.effect), &parley.WorkerOptions{MaxReaders: 4, Hold: hold}))
 		start := time.Now()
 		e.Must(wk.Drain(e.Ctx))
 		if n := w.depth(w.SQ); n != 0 {
@@ -220,7 +221,7 @@ func checkMuxEnds(e *env) {
 	mux := parley.NewMux()
 	mux.HandleFunc(w.Ask, func(ctx context.Context, m *parley.Message) error { return m.End(ctx) })
 	server := w.workWith(w.B, nil, mux)
-	client := w.B.NewWorker(w.CQ, parley.NewMux(), nil)
+	client := sure.Of(w.B.NewWorker(w.CQ, parley.NewMux(), nil))
 	ctx, cancel := context.WithCancel(e.Ctx)
 	end := make(chan error, 1)
 	go func() { end <- client.Run(ctx) }()
@@ -478,7 +479,7 @@ func roleDoomed(ctx context.Context, b *parley.Broker, args []string, say func(s
 	if args[2] == "transaction" {
 		hold = parley.HoldTransaction
 	}
-	w := b.NewWorker(queue, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker(queue, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		if string(m.Body) == "deadly" {
 			say("killed %s attempt %d redelivered %t", m.ID, m.Attempt, m.Redelivered)
 			killSelf()
@@ -488,7 +489,7 @@ func roleDoomed(ctx context.Context, b *parley.Broker, args []string, say func(s
 			_, err = tx.Post(ctx, effects, parley.Payload{Body: m.Body})
 		}
 		return err
-	}), &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4})
+	}), &parley.WorkerOptions{Hold: hold, Lease: deadLease, MaxReaders: 4}))
 	say("working")
 	return w.Run(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func init() {
@@ -44,12 +45,12 @@ func checkStop(e *env) {
 		if done < 2 || done+left != 10 {
 			e.Errorf("%d messages were handled and %d are left, want 10 in all and 2 that were allowed to finish", done, left)
 		}
-		wk := w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		wk := sure.Of(w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 			if m.Attempt != 1 {
 				e.Errorf("a message that was given back is at attempt %d", m.Attempt)
 			}
 			return w.effect(ctx, m)
-		}), nil)
+		}), nil))
 		e.Must(wk.Drain(e.Ctx))
 		w.once(w.effects(10), bodies)
 	}
@@ -114,12 +115,12 @@ func checkCloseBesideWorkers(e *env) {
 		e.Within(20*time.Second, time.Since(start), "a Broker whose handler does not return was closed after %v")
 		start = time.Now()
 		close(deaf)
-		wk := w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		wk := sure.Of(w.B.NewWorker(w.SQ, parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 			if m.Attempt != 1 {
 				e.Errorf("message %q, which was given back, is at attempt %d", m.Body, m.Attempt)
 			}
 			return w.effect(ctx, m)
-		}), nil)
+		}), nil))
 		e.Must(wk.Drain(e.Ctx))
 		if left := w.depth(w.SQ); left > 0 {
 			e.Errorf("%d messages cannot be received when Close has returned", left)

@@ -12,6 +12,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/internal/frail"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // wrkRun is a worker at work.
@@ -29,7 +30,7 @@ func (w *world) work(b *parley.Broker, o *parley.WorkerOptions, f parley.Handler
 
 func (w *world) workWith(b *parley.Broker, o *parley.WorkerOptions, h parley.Handler) *wrkRun {
 	ctx, cancel := context.WithCancel(w.Ctx)
-	r := &wrkRun{Worker: b.NewWorker(w.SQ, h, o), e: w.env, stop: cancel, end: make(chan error, 1)}
+	r := &wrkRun{Worker: sure.Of(b.NewWorker(w.SQ, h, o)), e: w.env, stop: cancel, end: make(chan error, 1)}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

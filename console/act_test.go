@@ -15,6 +15,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
 	"github.com/parleymq/parley/internal/consoletest"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/recurring"
 )
 
@@ -134,7 +135,7 @@ func TestBlockedActs(t *testing.T) {
 	}
 	park := func() {
 		t.Helper()
-		if err := b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.Park(errors.New("no")) }), nil).Drain(ctx); err != nil {
+		if err := sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.Park(errors.New("no")) }), nil)).Drain(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,10 +232,10 @@ func TestManyActs(t *testing.T) {
 			must(b.Post(ctx, queue, parley.Payload{}, parley.Key(fmt.Sprint("k", i))))
 		}
 		n := 0
-		err := b.NewWorker(queue, parley.HandlerFunc(func(context.Context, *parley.Message) error {
+		err := sure.Of(b.NewWorker(queue, parley.HandlerFunc(func(context.Context, *parley.Message) error {
 			n++
 			return []error{parley.Park(errors.New("rejected")), parley.Park(errors.New("refused")), parley.DeadLetter(errors.New("broken"))}[n%3]
-		}), &parley.WorkerOptions{MaxReaders: 1}).Drain(ctx)
+		}), &parley.WorkerOptions{MaxReaders: 1})).Drain(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/parleymq/parley/console"
 	"github.com/parleymq/parley/internal/consoletest"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func TestEmptyStore(t *testing.T) {
@@ -172,7 +173,7 @@ func TestWaited(t *testing.T) {
 		t.Error("it is known though nothing was handled")
 	}
 	must(b.Post(t.Context(), "mail", parley.Payload{}))
-	w := b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &parley.WorkerOptions{Observer: h.Observer()})
+	w := sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), &parley.WorkerOptions{Observer: h.Observer()}))
 	if err := w.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // TestManyBlocked: of a queue with many blocked groups some are shown.
@@ -36,9 +37,9 @@ func TestManyBlocked(t *testing.T) {
 		_, err := b.Post(ctx, "mail", parley.Payload{})
 		must(err)
 	}
-	must(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+	must(sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error {
 		return parley.Park(errors.New("no"))
-	}), nil).Drain(ctx))
+	}), nil)).Drain(ctx))
 	found, err := doctor.Diagnose(ctx, b, "mail")
 	must(err)
 	if len(found) != 101 || found[99].Code != "group.parked" || found[100].Code != "more" {

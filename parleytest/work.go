@@ -165,7 +165,9 @@ func (k *Kit) work(ctx context.Context, r *run, h parley.Handler, queues ...stri
 	}
 	ctx, r.stop = context.WithCancel(context.WithValue(ctx, runKey{}, r))
 	defer r.stop()
-	k.must("run a worker", k.Broker.NewWorker(queues[0], watch(h, r), &o).Drain(ctx))
+	worker, err := k.Broker.NewWorker(queues[0], watch(h, r), &o)
+	k.must("make a worker", err)
+	k.must("run a worker", worker.Drain(ctx))
 }
 
 // watch is a handler as the kit sees it.

@@ -27,10 +27,13 @@ func Example() {
 			panic(err)
 		}
 	}
-	w := b.NewWorker("mail", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+	w, err := b.NewWorker("mail", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 		fmt.Printf("mail to %s\n", m.Body)
 		return nil
 	}), nil)
+	if err != nil {
+		panic(err)
+	}
 	if err := w.Drain(ctx); err != nil {
 		panic(err)
 	}

@@ -108,7 +108,7 @@ func (s *sending) broker() *parley.Broker {
 
 func (s *sending) sender(b *parley.Broker, most int) *parley.Sender {
 	s.Helper()
-	l, err := b.NewSender(s.ctx, parley.SenderOptions{From: "App", To: "Log", Contract: "Audit", MaxMessages: most})
+	l, err := b.NewSender(s.ctx, &parley.SenderOptions{From: "App", To: "Log", Contract: "Audit", MaxMessages: most})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // TestHandlersOfHotRows: handlers that meet at the same rows deadlock in long batches.
@@ -58,7 +59,7 @@ func TestHandlersOfHotRows(t *testing.T) {
 		return err
 	})
 	for n := 0; n < messages && ctx.Err() == nil; { // what failed waits for a moment
-		if err := b.NewWorker("jobs", handler, nil).Drain(ctx); err != nil {
+		if err := sure.Of(b.NewWorker("jobs", handler, nil)).Drain(ctx); err != nil {
 			t.Fatal(err)
 		}
 		var sum sql.NullInt64

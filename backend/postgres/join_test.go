@@ -10,6 +10,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // TestWakeAfterRollbackToSavepoint: what a joined transaction sends after a rollback
@@ -119,13 +120,13 @@ func TestSettings(t *testing.T) {
 			if _, err := b.Post(ctx, "q", parley.Payload{Body: []byte(setting)}); err != nil {
 				t.Fatal(err)
 			}
-			w := b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			w := sure.Of(b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 				tx, err := m.Tx(ctx)
 				if err == nil {
 					_, err = tx.SQL().ExecContext(ctx, string(m.Body))
 				}
 				return err
-			}), &parley.WorkerOptions{MaxAttempts: 1})
+			}), &parley.WorkerOptions{MaxAttempts: 1}))
 			if err := w.Drain(ctx); err != nil {
 				t.Error(err)
 			}

@@ -24,7 +24,7 @@ const KindKeyed = 4
 
 // The kinds of rows in the table closing, and of timers.
 const (
-	closingEnd     = 0
+	ClosingEnd     = 0
 	closingError   = 1
 	closingCleanup = 2
 
@@ -197,7 +197,7 @@ func (st *endpointState) add(x *endpointRow, e *backend.Endpoint) {
 		return
 	}
 	switch x.kind.Int64 {
-	case closingEnd:
+	case ClosingEnd:
 		st.peerEnded = true
 	case closingError:
 		if e.Error == nil || bytes.Compare(x.recorded[:], st.errored[:]) < 0 {

@@ -202,7 +202,10 @@ func (m *meter) drain(ctx context.Context, d time.Duration) ([]figure, error) {
 		}
 		return nil
 	})
-	err := m.b.NewWorker("bench", mux, &parley.WorkerOptions{MaxReaders: m.readers}).Drain(timed)
+	worker, err := m.b.NewWorker("bench", mux, &parley.WorkerOptions{MaxReaders: m.readers})
+	if err == nil {
+		err = worker.Drain(timed)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -224,10 +227,12 @@ func (m *meter) latency(ctx context.Context, d time.Duration) ([]figure, error) 
 		arrived <- time.Now()
 		return nil
 	})
+	worker, err := m.b.NewWorker("latency", mux, &parley.WorkerOptions{MaxReaders: m.readers})
+	if err != nil {
+		return nil, err
+	}
 	done := make(chan error, 1)
-	go func() {
-		done <- m.b.NewWorker("latency", mux, &parley.WorkerOptions{MaxReaders: m.readers}).Run(working)
-	}()
+	go func() { done <- worker.Run(working) }()
 	defer func() { stop(); <-done }()
 	var took []time.Duration
 	for start := time.Now(); time.Since(start) < d; {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // ward makes a database in which everything has gone wrong that can, and a
@@ -50,7 +51,7 @@ func ward(t *testing.T) (db string, b *parley.Broker) {
 	post("park", "bad", 2)
 	post("dead", "bad", 1)
 	post("defer", "bad", 1)
-	w := b.NewWorker("work", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker("work", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		switch m.Key {
 		case "park":
 			return parley.Park(errors.New("no such customer"))
@@ -58,7 +59,7 @@ func ward(t *testing.T) (db string, b *parley.Broker) {
 			return parley.DeadLetter(errors.New("no such order"))
 		}
 		return parley.Defer(time.Hour)
-	}), nil)
+	}), nil))
 	must(w.Drain(ctx))
 	post("held", "fine", 1)
 	_, err = b.Receive(ctx, "work", &parley.ReceiveOptions{Lease: time.Minute})
@@ -133,11 +134,11 @@ func TestDoctor(t *testing.T) {
 	// A worker that is there, and then is not any more.
 	ctx, cancel := context.WithCancel(t.Context())
 	started, end := make(chan struct{}), make(chan error, 1)
-	w := b.NewWorker("work", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker("work", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		close(started)
 		<-ctx.Done()
 		return ctx.Err()
-	}), &parley.WorkerOptions{Grace: -1})
+	}), &parley.WorkerOptions{Grace: -1}))
 	go func() { end <- w.Run(ctx) }()
 	<-started
 	if got := codes("work"); slices.Contains(got, "worker.none") {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -78,7 +79,7 @@ func (d *day) work(knows bool) {
 		}
 		return parley.Defer(time.Hour)
 	})
-	if err := d.b.NewWorker("orders", mux, nil).Drain(d.t.Context()); err != nil {
+	if err := sure.Of(d.b.NewWorker("orders", mux, nil)).Drain(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // hostile sets a terminal's title and clipboard, forges a row, and turns text round.
@@ -35,12 +36,12 @@ func TestTerminalOutputObeysNoEscapeSequence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := b.NewWorker("q", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker("q", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 		if m.Key == "dead" {
 			return parley.DeadLetter(errors.New(hostile))
 		}
 		return parley.Park(errors.New(hostile))
-	}), nil)
+	}), nil))
 	if err := w.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 func keysInto(selector, text string) step { return chromedp.SendKeys(chromedp.CSS(selector), text) }
@@ -41,7 +42,7 @@ func newLine(t *testing.T, b *parley.Broker, keys ...string) *line {
 		}
 	}
 	l := &line{t, b, make(chan struct{}), make(chan string, len(keys)), make(chan struct{})}
-	worker := b.NewWorker("line", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+	worker := sure.Of(b.NewWorker("line", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 		l.took <- m.Key
 		select {
 		case <-l.next:
@@ -49,7 +50,7 @@ func newLine(t *testing.T, b *parley.Broker, keys ...string) *line {
 		case <-l.over:
 			return errors.New("the test is over")
 		}
-	}), &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 1, Hold: parley.HoldLease})
+	}), &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 1, Hold: parley.HoldLease}))
 	running, end := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = worker.Run(running) }()

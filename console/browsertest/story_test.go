@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
 )
@@ -100,7 +101,7 @@ func shop(t *testing.T, b *parley.Broker) {
 	for i, end := range []error{parley.Park(errors.New("550 mailbox unavailable")), parley.DeadLetter(errors.New("550 mailbox unavailable")),
 		parley.DeadLetter(errors.New("the body is no JSON: unexpected end of input")), parley.Defer(9 * time.Minute), parley.Park(errors.New("554 rejected as spam"))} {
 		post("mail", "Mail", fmt.Sprintf("customer/%d", 1040+i), 5, 0)
-		check(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return end }), nil).Drain(ctx))
+		check(sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(context.Context, *parley.Message) error { return end }), nil)).Drain(ctx))
 	}
 	post("mail", "Mail", "customer/1063", 5, 0)
 	post("mail", "Mail", "", 5, time.Hour)
@@ -126,11 +127,11 @@ func work(t *testing.T, b *parley.Broker, queue string, readers int) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	busy, release, over := make(chan struct{}, 1000), make(chan struct{}), make(chan struct{})
-	worker := b.NewWorker(queue, parley.HandlerFunc(func(context.Context, *parley.Message) error {
+	worker := sure.Of(b.NewWorker(queue, parley.HandlerFunc(func(context.Context, *parley.Message) error {
 		busy <- struct{}{}
 		<-release
 		return errors.New("the test is over")
-	}), &parley.WorkerOptions{MaxReaders: readers, MaxBatch: 1, Hold: parley.HoldLease})
+	}), &parley.WorkerOptions{MaxReaders: readers, MaxBatch: 1, Hold: parley.HoldLease}))
 	go func() { defer close(over); _ = worker.Run(ctx) }()
 	t.Cleanup(func() { end(); close(release); <-over })
 	<-busy

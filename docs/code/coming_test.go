@@ -53,7 +53,8 @@ func Example_river() {
 		fmt.Println(len(args.Strings), "strings, attempt", m.Attempt)
 		return nil
 	})
-	worker := b.NewWorker("default", mux, &parley.WorkerOptions{MaxReaders: 100})
+	worker, err := b.NewWorker("default", mux, &parley.WorkerOptions{MaxReaders: 100})
+	must(err)
 	must(worker.Drain(ctx)) // a service calls Run
 	// Output: 2 strings, attempt 1
 }
@@ -87,9 +88,11 @@ func Example_asynq() {
 			return next.HandleMessage(ctx, m)
 		})
 	})
-	must(b.NewWorker("critical", mux, &parley.WorkerOptions{
+	worker, err := b.NewWorker("critical", mux, &parley.WorkerOptions{
 		Also: []string{"low"}, Weights: map[string]int{"critical": 6}, MaxReaders: 10,
-	}).Run(ctx))
+	})
+	must(err)
+	must(worker.Run(ctx))
 	// Output: MakeThumbnail from low: <nil>
 }
 
@@ -121,8 +124,12 @@ func Example_watermill() {
 		fmt.Printf("%s: %s, %s\n", m.Queue, m.Body, m.Headers["correlation"])
 		return nil // the acknowledgement. An error brings the message again
 	})
-	must(b.NewWorker("thumbnails", mux, nil).Drain(ctx))
-	must(b.NewWorker("search", mux, nil).Drain(ctx))
+	worker, err := b.NewWorker("thumbnails", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
+	worker, err = b.NewWorker("search", mux, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	// Output:
 	// thumbnails: a.png, 7
 	// search: a.png, 7
@@ -170,7 +177,9 @@ func Example_serviceBroker() {
 		fmt.Printf("%s: %s\n", m.FarService, m.Body)
 		return nil // EndDialog has no handler: the Mux ends this side too
 	})
-	must(b.NewWorker("asking", mux, &parley.WorkerOptions{MaxReaders: 5}).Drain(ctx))
+	worker, err := b.NewWorker("asking", mux, &parley.WorkerOptions{MaxReaders: 5})
+	must(err)
+	must(worker.Drain(ctx))
 	left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{})
 	must(err)
 	fmt.Println(len(left), "conversations left")

@@ -90,7 +90,7 @@ var audit = parley.Catalog{
 }
 
 func record(ctx context.Context, b *parley.Broker, body []byte, payload parley.Payload, entry entryBody) error {
-	log, err := b.NewSender(ctx, parley.SenderOptions{From: "App", To: "AuditLog", Contract: "Audit"})
+	log, err := b.NewSender(ctx, &parley.SenderOptions{From: "App", To: "AuditLog", Contract: "Audit"})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,11 @@ func TestRecycling(t *testing.T) {
 		entries++
 		return nil
 	}
-	if err := b.NewWorker("audit", parley.HandlerFunc(handle), &parley.WorkerOptions{MaxReaders: 1}).Drain(ctx); err != nil || entries != 3 {
+	worker, err := b.NewWorker("audit", parley.HandlerFunc(handle), &parley.WorkerOptions{MaxReaders: 1})
+	if err == nil {
+		err = worker.Drain(ctx)
+	}
+	if err != nil || entries != 3 {
 		t.Error(entries, err)
 	}
 }
@@ -158,7 +162,11 @@ func worker(ctx context.Context, b *parley.Broker) error {
 		_, err = tx.SQL().ExecContext(ctx, "INSERT INTO sent (name) VALUES ($1)", mail.To)
 		return err
 	})
-	return b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: 10}).Run(ctx)
+	worker, err := b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: 10})
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
 }
 
 // withTable is a store on SQLite with a table of the program's.
@@ -223,7 +231,9 @@ func TestEnds(t *testing.T) {
 		return nil
 	}))
 	h := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error { return ends(ctx, m, slog.Default()) })
-	must(b.NewWorker("working", h, nil).Drain(ctx))
+	worker, err := b.NewWorker("working", h, nil)
+	must(err)
+	must(worker.Drain(ctx))
 	if left, err := b.Admin().Conversations(ctx, parley.ConversationQuery{}); err != nil || len(left) > 0 {
 		t.Error("conversations stay", left, err)
 	}

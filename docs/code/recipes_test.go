@@ -37,7 +37,7 @@ func many(ctx context.Context, tx *parley.Tx, mails []Mail) error {
 	return err
 }
 
-func patient(b *parley.Broker, h parley.Handler) *parley.Worker {
+func patient(b *parley.Broker, h parley.Handler) (*parley.Worker, error) {
 	return b.NewWorker("mails", h, &parley.WorkerOptions{
 		MaxAttempts: 5,
 		Backoff:     parley.Backoff(time.Second, time.Hour), // doubles from a second to an hour
@@ -87,7 +87,7 @@ func undo(ctx context.Context, b *parley.Broker, id parley.ID) error {
 	return err
 }
 
-func longWork(b *parley.Broker, h parley.Handler) *parley.Worker {
+func longWork(b *parley.Broker, h parley.Handler) (*parley.Worker, error) {
 	return b.NewWorker("mails", h, &parley.WorkerOptions{
 		Hold:  parley.HoldLease, // no transaction stays open while the handler works
 		Lease: 30 * time.Second, // how long others wait if this process dies; heartbeats prolong it
@@ -276,8 +276,12 @@ func TestRecipesOfWorkers(t *testing.T) {
 	k := recipeKit(t)
 	ctx := t.Context()
 	h := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
-	for _, w := range []*parley.Worker{patient(k.Broker, h), longWork(k.Broker, h)} {
-		if err := w.Drain(ctx); err != nil {
+	for _, make := range []func(*parley.Broker, parley.Handler) (*parley.Worker, error){patient, longWork} {
+		w, err := make(k.Broker, h)
+		if err == nil {
+			err = w.Drain(ctx)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}
@@ -294,7 +298,11 @@ func TestRecipesOfWorkers(t *testing.T) {
 		t.Error(err)
 	}
 	m := new(metrics)
-	if err := k.Broker.NewWorker("mails", h, &parley.WorkerOptions{MaxReaders: 1, Observer: m}).Drain(ctx); err != nil || m.handled.Load() != 1 {
+	worker, err := k.Broker.NewWorker("mails", h, &parley.WorkerOptions{MaxReaders: 1, Observer: m})
+	if err == nil {
+		err = worker.Drain(ctx)
+	}
+	if err != nil || m.handled.Load() != 1 {
 		t.Error(m.handled.Load(), err)
 	}
 	w := httptest.NewRecorder()

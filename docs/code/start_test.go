@@ -50,7 +50,11 @@ func work(ctx context.Context, b *parley.Broker) error {
 		fmt.Printf("to %s: %s\n", mail.To, mail.Text)
 		return nil // an error: the message stays, and is tried again later
 	})
-	return b.NewWorker("mails", mux, nil).Run(ctx)
+	worker, err := b.NewWorker("mails", mux, nil)
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
 }
 
 func run(ctx context.Context, b *parley.Broker) error {
@@ -109,7 +113,11 @@ func drained(t *testing.T, b *parley.Broker) (to []string) {
 		to = append(to, mail.To)
 		return nil
 	})
-	if err := b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: 1}).Drain(t.Context()); err != nil {
+	worker, err := b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: 1})
+	if err == nil {
+		err = worker.Drain(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return to

@@ -54,7 +54,11 @@ func TestTrace(t *testing.T) {
 		found = trace.SpanContextFromContext(ctx).TraceID()
 		return nil
 	})
-	if err := b.NewWorker("mail", mux, nil).Drain(t.Context()); err != nil || found != span.TraceID() {
+	worker, err := b.NewWorker("mail", mux, nil)
+	if err == nil {
+		err = worker.Drain(t.Context())
+	}
+	if err != nil || found != span.TraceID() {
 		t.Errorf("trace %s, want %s; %v", found, span.TraceID(), err)
 	}
 }

@@ -54,6 +54,9 @@ func die(ctx context.Context, db string, out io.Writer) error {
 		}
 		return err
 	})
-	w := b.NewWorker("mails", kill, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 1, Lease: 500 * time.Millisecond})
+	w, err := b.NewWorker("mails", kill, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 1, Lease: 500 * time.Millisecond})
+	if err != nil {
+		return err
+	}
 	return w.Run(ctx)
 }

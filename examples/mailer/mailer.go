@@ -87,8 +87,11 @@ func sendMails(ctx context.Context, b *parley.Broker, db string, o options, out 
 		}
 		return nil
 	})
-	w := b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: o.processors, MaxBatch: 1, MaxAttempts: 3,
+	w, err := b.NewWorker("mails", mux, &parley.WorkerOptions{MaxReaders: o.processors, MaxBatch: 1, MaxAttempts: 3,
 		Poison: parley.ActionDeadLetter, Backoff: parley.Backoff(50*time.Millisecond, time.Second)})
+	if err != nil {
+		return err
+	}
 	work, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(work) }()

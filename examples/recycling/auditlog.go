@@ -98,7 +98,7 @@ func audit(ctx context.Context, b *parley.Broker, o options, out io.Writer) erro
 	if err := define(ctx, b); err != nil {
 		return err
 	}
-	sender, err := b.NewSender(ctx, parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "AuditLog", MaxAge: o.age})
+	sender, err := b.NewSender(ctx, &parley.SenderOptions{From: "Audited", To: "AuditLog", Contract: "AuditLog", MaxAge: o.age})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,10 @@ func audit(ctx context.Context, b *parley.Broker, o options, out io.Writer) erro
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	// One reader, so that what it prints is what the database did.
-	worker := b.NewWorker("AuditLogQueue", mux, &parley.WorkerOptions{MaxReaders: 1})
+	worker, err := b.NewWorker("AuditLogQueue", mux, &parley.WorkerOptions{MaxReaders: 1})
+	if err != nil {
+		return err
+	}
 	worked := make(chan error, 1)
 	go func() { worked <- worker.Run(working) }()
 

@@ -65,12 +65,16 @@ func run(ctx context.Context, name, addr string) error {
 		return err
 	}
 	server := &http.Server{Addr: addr, Handler: s.Routes()}
+	worker, err := b.NewWorker("orders", s.Mux(), &parley.WorkerOptions{Also: []string{"billing", "mail", "reports"}})
+	if err != nil {
+		return err
+	}
 	work, stop := context.WithCancel(ctx)
 	var served, worked error
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer stop() // neither goes on without the other
-		worked = b.NewWorker("orders", s.Mux(), &parley.WorkerOptions{Also: []string{"billing", "mail", "reports"}}).Run(work)
+		worked = worker.Run(work)
 	})
 	both.Go(func() {
 		defer stop()

@@ -143,7 +143,11 @@ func TestCustomersInTheirOrder(t *testing.T) {
 		handled[o.Customer] = append(handled[o.Customer], o.ID)
 		return nil
 	})
-	if err := s.B.NewWorker("orders", mux, nil).Drain(t.Context()); err != nil {
+	worker, err := s.B.NewWorker("orders", mux, nil)
+	if err == nil {
+		err = worker.Drain(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for customer, want := range placed {

@@ -108,7 +108,11 @@ func (s *shop) work(ctx context.Context) error {
 	over := make(chan error)
 	run := func(b *parley.Broker, queue string, handle parley.HandlerFunc) {
 		o := &parley.WorkerOptions{Backoff: func(int) time.Duration { return 20 * time.Millisecond }}
-		over <- b.NewWorker(queue, handle, o).Run(running)
+		worker, err := b.NewWorker(queue, handle, o)
+		if err == nil {
+			err = worker.Run(running)
+		}
+		over <- err
 	}
 	for _, b := range s.stores {
 		go run(b, "orders", s.order)

@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
 )
@@ -61,7 +62,7 @@ func Fill(t testing.TB, b *parley.Broker, say Texts) (f Filled) {
 	for i, end := range []error{parley.Park(errors.New(say("no such address"))), parley.DeadLetter(errors.New(say("gone for good"))), parley.Defer(time.Hour)} {
 		_, err := b.Post(ctx, mail, welcome, parley.Key(fmt.Sprint(say("customer"), i)))
 		must(err)
-		must(b.NewWorker(mail, parley.HandlerFunc(func(context.Context, *parley.Message) error { return end }), nil).Drain(ctx))
+		must(sure.Of(b.NewWorker(mail, parley.HandlerFunc(func(context.Context, *parley.Message) error { return end }), nil)).Drain(ctx))
 	}
 	_, err := b.Post(ctx, mail, welcome, parley.Key(say("customer-7")))
 	must(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
 )
@@ -302,14 +303,14 @@ func (w *ward) stranded() {
 
 func (w *ward) messages() {
 	kept := w.post("kept", "")
-	worker := w.b.NewWorker("kept", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), nil)
+	worker := sure.Of(w.b.NewWorker("kept", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }), nil))
 	w.must(worker.Drain(w.ctx))
 	w.finds(kept.String(), "message.processed")
 
 	id := w.post("work", "")
-	worker = w.b.NewWorker("work", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+	worker = sure.Of(w.b.NewWorker("work", parley.HandlerFunc(func(context.Context, *parley.Message) error {
 		return parley.DeadLetter(errors.New("no such order"))
-	}), nil)
+	}), nil))
 	w.must(worker.Drain(w.ctx))
 	w.finds(id.String(), "message.dead")
 

@@ -18,7 +18,7 @@ const (
 // entries writes entries under one key, or without.
 func (s *sender) entries(ctx context.Context) (err error) {
 	if s.diary == nil {
-		s.diary, err = s.b.NewSender(ctx, parley.SenderOptions{From: writer, To: diary, Contract: entries,
+		s.diary, err = s.b.NewSender(ctx, &parley.SenderOptions{From: writer, To: diary, Contract: entries,
 			MaxAge: 700 * time.Millisecond, MaxMessages: 40, Slots: 2})
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 )
 
@@ -104,7 +105,7 @@ func (p *program) connect(ctx context.Context) (parley.Backend, error) {
 func (p *program) work(
 	ctx context.Context, b *parley.Broker, h *handlers, fail func(error), queue string, also ...string,
 ) {
-	w := b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
+	w := sure.Of(b.NewWorker(queue, h.mux(), &parley.WorkerOptions{
 		Also:        also,
 		MaxReaders:  1 + random.IntN(4),
 		MaxBatch:    []int{0, 0, 1, 5}[random.IntN(4)],
@@ -112,7 +113,7 @@ func (p *program) work(
 		Isolation:   []parley.Isolation{parley.IsolateEach, parley.IsolateBatch}[random.IntN(2)],
 		MaxAttempts: -1,
 		Backoff:     parley.Backoff(10*time.Millisecond, 200*time.Millisecond),
-	})
+	}))
 	for {
 		if err := w.Run(ctx); !passing(err) {
 			fail(fmt.Errorf("worker: %w", err))

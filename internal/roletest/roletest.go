@@ -15,6 +15,7 @@ import (
 	"github.com/parleymq/parley/applock"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 	"github.com/parleymq/parley/recurring"
 )
@@ -172,7 +173,7 @@ func (c *cast) send(b *parley.Broker) (handle parley.ID) {
 		_, err := dialog(c.ctx, tx, "Shop", "Nowhere", jobs, "withheld")
 		return err
 	})
-	s, err := b.NewSender(c.ctx, parley.SenderOptions{From: "Notes", To: "Work", Contract: "notes", MaxMessages: 2})
+	s, err := b.NewSender(c.ctx, &parley.SenderOptions{From: "Notes", To: "Work", Contract: "notes", MaxMessages: 2})
 	c.must(err)
 	for range 3 {
 		c.may(b, "a Sender", func(tx *parley.Tx) error {
@@ -271,8 +272,8 @@ func (c *cast) receive() {
 			_, err := c.b.Post(c.ctx, "posts", job("one more"), parley.Key("n"))
 			c.must(err)
 			c.drain(func() *parley.Worker {
-				return c.b.NewWorker(queue, handler, &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxAttempts: 3,
-					Backoff: func(int) time.Duration { return time.Millisecond }})
+				return sure.Of(c.b.NewWorker(queue, handler, &parley.WorkerOptions{Hold: hold, MaxReaders: 1, MaxAttempts: 3,
+					Backoff: func(int) time.Duration { return time.Millisecond }}))
 			})
 		}
 	}
@@ -444,7 +445,9 @@ func (c *cast) groups() {
 				return err
 			})
 		}
-		c.drain(func() *parley.Worker { return c.owner.NewWorker(queue, park, &parley.WorkerOptions{MaxReaders: 1}) })
+		c.drain(func() *parley.Worker {
+			return sure.Of(c.owner.NewWorker(queue, park, &parley.WorkerOptions{MaxReaders: 1}))
+		})
 		parked, err := c.b.Admin().Parked(c.ctx, queue, parley.Place{}, 100)
 		c.must(err)
 		if len(parked) < 6 {

@@ -11,6 +11,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/proxy"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // Cut runs workers, one after the other, whose connections are cut again and again, from their
@@ -37,7 +38,7 @@ func Cut(t *testing.T, p *proxy.Proxy, direct, through backend.Backend) {
 	defer b.Close()
 	var mu sync.Mutex
 	worst := 0
-	w := b.NewWorker("cut", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker("cut", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		mu.Lock()
 		worst = max(worst, m.Attempt)
 		mu.Unlock()
@@ -48,7 +49,7 @@ func Cut(t *testing.T, p *proxy.Proxy, direct, through backend.Backend) {
 		_, err = tx.Post(ctx, "effects", parley.Payload{Body: m.Body})
 		time.Sleep(5 * time.Millisecond)
 		return err
-	}), &parley.WorkerOptions{MaxReaders: 4, MaxAttempts: 1})
+	}), &parley.WorkerOptions{MaxReaders: 4, MaxAttempts: 1}))
 	run, stop := context.WithCancel(ctx)
 	over := make(chan error, 1)
 	p.Cut() // what New has opened is broken when the worker begins

@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // silent is a store whose server does not say that it ends transactions, as a proxy
@@ -108,10 +109,10 @@ func (b limitedBroker) work(t *testing.T, o *parley.WorkerOptions, h parley.Hand
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
-		over <- b.NewWorker("jobs", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		over <- sure.Of(b.NewWorker("jobs", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 			calls.Add(1)
 			return h(ctx, m)
-		}), o).Run(ctx)
+		}), o)).Run(ctx)
 	}()
 	defer func() {
 		stop()
@@ -159,7 +160,7 @@ func (b limitedBroker) doctor(t *testing.T, setting string) {
 func (b limitedBroker) explicit(t *testing.T) {
 	t.Helper()
 	b.post(t)
-	w := b.NewWorker("jobs", sleeps(0), &parley.WorkerOptions{Hold: parley.HoldTransaction})
+	w := sure.Of(b.NewWorker("jobs", sleeps(0), &parley.WorkerOptions{Hold: parley.HoldTransaction}))
 	if err := w.Drain(t.Context()); !errors.Is(err, parley.ErrTransactionLimit) {
 		t.Errorf("a worker that insists on transactions: %v", err)
 	}

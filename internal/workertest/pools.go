@@ -13,6 +13,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // SmallPool has eight workers with all defaults in one process share the connections
@@ -81,7 +82,7 @@ func SmallPool(t *testing.T, be backend.Backend, messages int) {
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
-			if err := b.NewWorker("jobs", handler, nil).Run(working); err != nil {
+			if err := sure.Of(b.NewWorker("jobs", handler, nil)).Run(working); err != nil {
 				t.Errorf("a worker ended with %v", err)
 			}
 		})

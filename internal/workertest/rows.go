@@ -10,6 +10,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // Statements: what the application leaves open, and what it has under way, holds up neither other transactions nor
@@ -60,7 +61,7 @@ func Statements(t *testing.T, sleep string, write func(t *testing.T), open func(
 		begun := make(chan struct{}, 10)
 		over := make(chan error, 1)
 		go func() {
-			over <- b.NewWorker("jobs", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			over <- sure.Of(b.NewWorker("jobs", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 				tx, err := m.Tx(ctx)
 				if err != nil {
 					return err
@@ -68,7 +69,7 @@ func Statements(t *testing.T, sleep string, write func(t *testing.T), open func(
 				begun <- struct{}{}
 				var n sql.RawBytes
 				return tx.SQL().QueryRowContext(context.Background(), sleep).Scan(&n)
-			}), &parley.WorkerOptions{MaxReaders: 1, Grace: 100 * time.Millisecond}).Run(ctx)
+			}), &parley.WorkerOptions{MaxReaders: 1, Grace: 100 * time.Millisecond})).Run(ctx)
 		}()
 		<-begun
 		time.Sleep(100 * time.Millisecond) // it is at the statement now; if not, it is refused

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // ignored: a handler that does not mind that a statement has failed, and returns the
@@ -20,7 +21,7 @@ func (s *shop) ignored() {
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	over := make(chan error, 1)
-	w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		tries.Add(1)
 		tx, err := m.Tx(ctx)
 		if err != nil {
@@ -31,7 +32,7 @@ func (s *shop) ignored() {
 		}
 		_, err = tx.SQL().ExecContext(ctx, "INSERT INTO effect (body) VALUES ('never')")
 		return errors.Join(err, errors.New("it fails in any case"))
-	}), &parley.WorkerOptions{Hold: s.hold, MaxAttempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }})
+	}), &parley.WorkerOptions{Hold: s.hold, MaxAttempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }}))
 	go func() { over <- w.Run(ctx) }()
 	s.until("a message that always fails is not parked", func() bool {
 		q, err := s.b.Admin().Queues(s.ctx, "q")

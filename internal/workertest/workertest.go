@@ -19,6 +19,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // Engine is what the tests have to know of one.
@@ -126,7 +127,7 @@ func (s *shop) work(o parley.WorkerOptions, bodies []string, f func(ctx context.
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	over := make(chan error, 1)
-	w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		s.mu.Lock()
 		s.tries[string(m.Body)]++
 		try := s.tries[string(m.Body)]
@@ -140,7 +141,7 @@ func (s *shop) work(o parley.WorkerOptions, bodies []string, f func(ctx context.
 			return err
 		}
 		return f(ctx, tx.SQL(), m, try)
-	}), &o)
+	}), &o))
 	go func() { over <- w.Run(ctx) }()
 	count := func(q string) (n int) {
 		s.Helper()
@@ -281,8 +282,8 @@ func (s *shop) commit() {
 // pool: a pool that is too small is an error at the start.
 func (s *shop) pool() {
 	s.db.SetMaxOpenConns(4 + s.Kept)
-	w := s.b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }),
-		&parley.WorkerOptions{MaxReaders: 3, Hold: s.hold})
+	w := sure.Of(s.b.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil }),
+		&parley.WorkerOptions{MaxReaders: 3, Hold: s.hold}))
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	err := w.Drain(ctx)
@@ -317,7 +318,7 @@ func (s *shop) together() {
 		first, all := make(chan struct{}), make(chan struct{})
 		var mu sync.Mutex
 		inHand := make(map[parley.ID]bool)
-		w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		w := sure.Of(s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 			if strings.HasPrefix(string(m.Body), "quick") {
 				quick <- struct{}{}
 				return nil
@@ -336,7 +337,7 @@ func (s *shop) together() {
 			case <-ctx.Done():
 			}
 			return nil
-		}), &parley.WorkerOptions{MaxReaders: readers, Hold: s.hold, Release: release})
+		}), &parley.WorkerOptions{MaxReaders: readers, Hold: s.hold, Release: release}))
 		over := make(chan error, 1)
 		go func() { over <- w.Run(ctx) }()
 		s.post(numbered("quick %02d", 60)...)
@@ -395,7 +396,7 @@ func (s *shop) runAndEnd(ctx context.Context, way int) {
 	s.broker(nil)
 	s.post(numbered("a %d", 20)...)
 	begun := make(chan struct{}, 100)
-	w := s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(s.b.NewWorker("q", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		begun <- struct{}{}
 		if way == 1 {
 			<-ctx.Done()
@@ -403,7 +404,7 @@ func (s *shop) runAndEnd(ctx context.Context, way int) {
 		}
 		_, err := m.Tx(ctx)
 		return err
-	}), &parley.WorkerOptions{Hold: s.hold, MaxReaders: 4, Grace: 10 * time.Millisecond})
+	}), &parley.WorkerOptions{Hold: s.hold, MaxReaders: 4, Grace: 10 * time.Millisecond}))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan error, 1)

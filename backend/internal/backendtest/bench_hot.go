@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // hotPaths are what programs do for each message, with what each of them
@@ -105,5 +106,5 @@ func (path hotPath) run(b *bencher) {
 // drain empties a queue.
 func (b *bencher) drain(queue string) {
 	nothing := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })
-	b.must(b.broker.NewWorker(queue, nothing, nil).Drain(b.ctx))
+	b.must(sure.Of(b.broker.NewWorker(queue, nothing, nil)).Drain(b.ctx))
 }

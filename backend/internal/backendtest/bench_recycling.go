@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // benchRecycling compares a Sender with one dialog for each message. What it
@@ -24,7 +25,7 @@ func benchRecycling(b *bencher) {
 			{Name: "Recycled", Queue: "recycled", Recycles: []parley.Recycle{{Contract: "Log"}}},
 		},
 	}))
-	s, err := br.NewSender(ctx, parley.SenderOptions{From: "Recycled", To: "Log", Contract: "Log"})
+	s, err := br.NewSender(ctx, &parley.SenderOptions{From: "Recycled", To: "Log", Contract: "Log"})
 	must(err)
 	entry := parley.Payload{Type: "Entry", Body: []byte(`{"who": "ann", "what": "signed in"}`)}
 	const n = 500
@@ -39,7 +40,7 @@ func benchRecycling(b *bencher) {
 	})
 	ends := parley.NewMux() // ends dialogs that their target has ended
 	drain := func(queue string, mux *parley.Mux) func() {
-		return func() { must(br.NewWorker(queue, mux, &parley.WorkerOptions{MaxReaders: 1}).Drain(ctx)) }
+		return func() { must(sure.Of(br.NewWorker(queue, mux, &parley.WorkerOptions{MaxReaders: 1})).Drain(ctx)) }
 	}
 	var send, receive [2]time.Duration
 	rounds := 0

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // benchDrain: 50 000 posts, a handler that does nothing, a worker's defaults.
@@ -21,10 +22,10 @@ func benchDrain(b *bencher) {
 		rounds++
 		b.post("q", n, nil)
 		var handled atomic.Int64
-		w := b.broker.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+		w := sure.Of(b.broker.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error {
 			handled.Add(1)
 			return nil
-		}), nil)
+		}), nil))
 		took += timed(func() { b.must(w.Drain(b.ctx)) })
 		if handled.Load() != n {
 			b.Fatalf("%d messages handled of %d", handled.Load(), n)
@@ -54,7 +55,7 @@ func (b *bencher) burst(n, readers int, work time.Duration) (busy, wall time.Dur
 	var begun []time.Time
 	done := 0
 	over := make(chan struct{})
-	stop := b.beside(b.broker.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error {
+	stop := b.beside(sure.Of(b.broker.NewWorker("q", parley.HandlerFunc(func(context.Context, *parley.Message) error {
 		mu.Lock()
 		begun = append(begun, time.Now())
 		mu.Unlock()
@@ -65,7 +66,7 @@ func (b *bencher) burst(n, readers int, work time.Duration) (busy, wall time.Dur
 			close(over)
 		}
 		return nil
-	}), &parley.WorkerOptions{MaxReaders: readers}).Run)
+	}), &parley.WorkerOptions{MaxReaders: readers})).Run)
 	defer stop()
 	time.Sleep(time.Second) // until it waits
 	b.post("q", n, nil)
@@ -96,7 +97,7 @@ func benchPoison(b *bencher) {
 			var done atomic.Int64
 			over := make(chan struct{})
 			start := time.Now()
-			stop := b.beside(b.broker.NewWorker("q", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+			stop := b.beside(sure.Of(b.broker.NewWorker("q", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
 				if string(m.Body) == "poison" {
 					return errors.New("it always fails")
 				}
@@ -104,7 +105,7 @@ func benchPoison(b *bencher) {
 					close(over)
 				}
 				return nil
-			}), nil).Run)
+			}), nil)).Run)
 			<-over
 			took[with] += time.Since(start)
 			stop()

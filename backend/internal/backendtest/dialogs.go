@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // Dialogs holds the number of statements that a request and its reply on a new dialog take
@@ -172,7 +173,7 @@ func (d *dialogs) byWorkers() {
 		{"a worker's batch of replies and ends", "asks", hear},
 	} {
 		d.count.Take()
-		d.OK(d.b.NewWorker(s.queue, s.handle, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 20, BatchTime: 10 * time.Second}).Drain(d.ctx))
+		d.OK(sure.Of(d.b.NewWorker(s.queue, s.handle, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 20, BatchTime: 10 * time.Second})).Drain(d.ctx))
 		var longest, current []string
 		for _, text := range d.count.Take() {
 			if current = append(current, text); text == "COMMIT" {

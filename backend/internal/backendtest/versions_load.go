@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // testRolling has programs of two versions work on one store at once, while it is migrated
@@ -102,7 +103,7 @@ func (r *rolling) send(b *parley.Broker, name string) chan error {
 
 func (r *rolling) work(b *parley.Broker) chan error {
 	done := make(chan error, 1)
-	w := b.NewWorker("q", parley.HandlerFunc(r.handle), &parley.WorkerOptions{MaxReaders: 3})
+	w := sure.Of(b.NewWorker("q", parley.HandlerFunc(r.handle), &parley.WorkerOptions{MaxReaders: 3}))
 	go func() { done <- w.Run(r.ctx) }()
 	return done
 }

@@ -42,7 +42,9 @@ func Example() {
 		_, err = own.Exec(ctx, "INSERT INTO mails (text) VALUES ($1)", string(m.Body))
 		return err
 	})
-	must(b.NewWorker("mail", mux, nil).Run(ctx))
+	worker, err := b.NewWorker("mail", mux, nil)
+	must(err)
+	must(worker.Run(ctx))
 }
 
 func must(err error) {

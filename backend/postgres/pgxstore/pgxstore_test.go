@@ -26,6 +26,7 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 	"github.com/parleymq/parley/conformance"
 	"github.com/parleymq/parley/internal/slow"
+	"github.com/parleymq/parley/internal/sure"
 )
 
 // pool opens a pool of the test's own.
@@ -153,7 +154,7 @@ func TestManyRequests(t *testing.T) {
 	}))
 	defer server.Close()
 
-	w := b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+	w := sure.Of(b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
 		tx, err := m.Tx(ctx)
 		if err != nil {
 			return err
@@ -164,7 +165,7 @@ func TestManyRequests(t *testing.T) {
 		}
 		_, err = own.Exec(ctx, "INSERT INTO "+table+"_mails VALUES ($1)", string(m.Body))
 		return err
-	}), nil)
+	}), nil))
 	working, stop := context.WithCancel(ctx)
 	over := make(chan error, 1)
 	go func() { over <- w.Run(working) }()
@@ -253,7 +254,7 @@ func TestHandlerTx(t *testing.T) {
 			return err
 		})
 	})
-	w := b.NewWorker("mail", handler, &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Millisecond }})
+	w := sure.Of(b.NewWorker("mail", handler, &parley.WorkerOptions{MaxReaders: 1, Backoff: func(int) time.Duration { return time.Millisecond }}))
 	slow.Eventually(t, 20*time.Second, "both orders are there", func() (any, bool) {
 		must(t, w.Drain(ctx)) // what is to be tried again is not due at once
 		n := count(t, p, table)
