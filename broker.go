@@ -19,9 +19,9 @@
 //	d, err := b.Receive(ctx, "BillingQueue", &parley.ReceiveOptions{Wait: time.Second})
 //
 // What a store must do is the interface [backend.Backend]; its prose is the
-// contract, and package conformance checks it. Backends are in backend/sqlite,
-// backend/postgres, backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server) and, for
-// tests, backend/memory; docs/writing-a-backend.md tells how to write another.
+// contract, and package conformance checks it. Backends are in backend/sqlite (SQLite),
+// backend/postgres (PostgreSQL), backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server)
+// and, for tests, backend/memory; docs/writing-a-backend.md tells how to write another.
 package parley
 
 import (

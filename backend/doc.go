@@ -1,6 +1,7 @@
 // Package backend is the contract between Parley and the store that it runs on.
 //
-// Applications never call it: they hold a parley.Broker. It is public because a
+// Applications never call it: they hold a parley.Broker. This module implements it on
+// PostgreSQL, MySQL and MariaDB, SQLite and SQL Server, and in memory. It is public because a
 // store that is not in this module can be made a backend by implementing
 // [Backend], and can prove it with package conformance. docs/writing-a-backend.md
 // is the guide; internal/memstore, which keeps all in memory and which the suite tests

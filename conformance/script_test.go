@@ -51,7 +51,7 @@ var scriptCases = []struct {
 	{"transaction", begun + `transaction t
 			t: send d "3"
 			rollback t
-			take SQ -> "1", "2", "3"`, `line 5, take SQ -> "1" , "2" , "3": received 2 messages`},
+			receive SQ as r -> "1", "2", "3"`, `line 5, receive SQ as r -> "1" , "2" , "3": received 2 messages`},
 	{"verb", "dance d", `line 1, dance d: there is no verb "dance"`},
 	{"variable", "send e \"x\"", `line 1, send e "x": there is no variable "e"`},
 	{"actor", begun + "u: end d", `line 2, u: end d: there is no transaction, broker or delivery "u"`},
