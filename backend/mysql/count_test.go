@@ -92,7 +92,7 @@ func TestResave(t *testing.T) {
 			f.OK(tx.Savepoint(f.Ctx, "work"))
 			post(tx, "first")
 			count.Take()
-			f.OK(tx.(backend.Resaver).Resave(f.Ctx, "work"))
+			f.OK(tx.Resave(f.Ctx, "work"))
 			if list := count.Take(); len(list) != 1 {
 				t.Errorf("to set a savepoint anew took %q", list)
 			}

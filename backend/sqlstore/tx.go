@@ -250,7 +250,7 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 // Token implements backend.Tx.
 func (t *Tx) Token() any { return t }
 
-// Resave implements backend.Resaver, where it can in one round trip.
+// Resave implements backend.Tx, in one round trip where the engine can.
 func (t *Tx) Resave(ctx context.Context, name string) error {
 	switch {
 	case t.s.d.Replaces:
