@@ -19,9 +19,9 @@
 //	d, err := b.Receive(ctx, "BillingQueue", &parley.ReceiveOptions{Wait: time.Second})
 //
 // What a store must do is the interface [backend.Backend]; its prose is the
-// contract, and package conformance checks it. Backends are in backend/sqlite,
-// backend/postgres, backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server) and, for
-// tests, backend/memory; docs/writing-a-backend.md tells how to write another.
+// contract, and package conformance checks it. Backends are in backend/sqlite (SQLite),
+// backend/postgres (PostgreSQL), backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server)
+// and, for tests, backend/memory; docs/writing-a-backend.md tells how to write another.
 package parley
 
 import (
@@ -155,30 +155,33 @@ func (o *Options) withDefaults() (Options, error) {
 // Broker is a process's access to the conversations of one store. It is safe
 // for use by many goroutines. Close it when done.
 type Broker struct {
+	// Set by New. What they point to may be used by many goroutines at once.
 	be       backend.Backend
 	caps     backend.Capabilities
 	opt      Options
 	log      *slog.Logger
-	catalog  atomic.Pointer[catalogView]
-	reading  chan struct{} // has room for one who reads a newer one
-	facts    convCache
 	hub      *wake.Hub
 	jobs     *maintenance
 	peers    *wake.Peers
 	recycler *recycler
 	admitted *consumer.Admission
+	reading  chan struct{} // has room for the goroutine that reads a newer catalog
+	idle     chan struct{} // closed when closed is set and no claim is under way
+	stop     context.CancelFunc
+	life     context.Context // ends with Close
 
-	mu         sync.Mutex
+	// Each has its own lock, or is atomic.
+	catalog atomic.Pointer[catalogView]
+	facts   convCache
+	unknown sync.Map // names of target services that were not defined
+	done    sync.WaitGroup
+
+	mu         sync.Mutex // guards what follows
 	validators map[string]func([]byte) error
 	closed     bool
 	open       map[*Delivery]struct{}
-	claims     int           // under way
-	idle       chan struct{} // closed when closed is set and no claim is under way
+	claims     int // under way
 	workers    map[*consumer.Consumer]struct{}
-	unknown    sync.Map // names of target services that were not defined
-	stop       context.CancelFunc
-	life       context.Context // ends with Close
-	done       sync.WaitGroup
 }
 
 // New makes a Broker on a backend, which it closes with itself. The database
@@ -410,7 +413,7 @@ const Retries = 10
 // returned at once, and the last one when the tries or ctx are over. A commit that was cut
 // off may have happened, so its ErrConnection is returned too.
 func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
-	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.be, err, ErrSerialization) })
+	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
 }
 
 // aloneFor is how long a verb by itself begins again. After a wait for a lock that the store has given up, it does not.
@@ -502,4 +505,4 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 // whatever is written: it is full, or read-only. A connection that broke does not
 // say so; that the next one cannot be opened does. It may be an error of a statement of
 // the application's own.
-func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.be, err) }
+func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.caps, err) }

@@ -12,15 +12,15 @@ import (
 // ErrNotRequeueable: a dead letter of a conversation cannot go back to its place.
 var ErrNotRequeueable = errors.New("it was sent on a conversation, in whose order its place is gone")
 
-// Parked lists parked groups of a queue, the first that was parked first: at most limit of them
-// that stand after a place, that of the last one of the page before.
+// Parked lists parked groups of a queue, the first that was parked first. It returns at most
+// limit of them that stand after a place, that of the last one of the page before.
 func (a Admin) Parked(ctx context.Context, queue string, after Place, limit int) ([]GroupStatus, error) {
 	return a.groups(ctx, "parked", queue, backend.GroupQuery{After: after, Limit: limit, State: "parked"})
 }
 
-// SkipParked makes the first message of a parked or deferred group a dead letter
-// with a reason, and makes the group ready again: it goes on behind the message.
-// It returns the message's ID.
+// SkipParked makes the first message of a parked or deferred group a dead letter with a
+// reason. Then the group is ready again and goes on behind the message. It returns the
+// message's ID.
 func (a Admin) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
 	if reason = backend.CleanText(reason, guard.MaxReason); reason == "" {
 		reason = "skipped by an operator"

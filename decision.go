@@ -165,7 +165,7 @@ func (h *host) decide(ctx context.Context, queue string, m *Message, err error) 
 			r.code = v.code
 		}
 		return r
-	case v == nil && consumer.Transient(h.b.be, err) && !h.opt.CountTransient:
+	case v == nil && consumer.Transient(h.b.caps, err) && !h.opt.CountTransient:
 		if n := h.w.failures.Add(m.ID, err); n < failures.Charged {
 			r.action, r.after = ActionRetry, consumer.Spared(n)
 			return r

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/guard"
+	"github.com/parleymq/parley/internal/lease"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -25,22 +26,24 @@ type Delivery struct {
 	Promoted bool
 	Level    int
 
-	b       *Broker
-	hold    *backend.Hold
-	queue   Queue
-	opt     ReceiveOptions
+	// Of the goroutine that has the delivery, as are the fields above.
 	tx      *Tx
 	settled bool
 	marked  bool // workPoint is set
 
-	ctx  context.Context
-	lost context.CancelCauseFunc
-	mu   sync.Mutex // guards what heartbeats and Broker.Close share
-	open backend.Tx // of tx
-	// counted: the connection of open counts among those that are held.
-	counted bool
-	beat    *time.Timer
-	until   time.Time
+	// Set before the delivery is handed out.
+	b     *Broker
+	hold  *backend.Hold
+	queue Queue
+	opt   ReceiveOptions
+	ctx   context.Context
+	lost  context.CancelCauseFunc
+
+	mu      sync.Mutex  // guards what follows, which heartbeats and Broker.Close share
+	open    backend.Tx  // of tx
+	counted bool        // the connection of open counts among those that are held
+	beat    *time.Timer // sends the next heartbeat
+	until   time.Time   // the lease, by this process's clock
 	beatOn  bool
 }
 
@@ -89,14 +92,12 @@ func (d *Delivery) inside(context.Context) backend.Tx {
 // heartbeat prolongs the lease. When it is lost, the delivery's context ends.
 func (d *Delivery) heartbeat() {
 	d.mu.Lock()
-	on, until := d.beatOn, d.until
+	until := d.until
 	d.mu.Unlock()
-	if !on {
-		return
-	}
 	ctx, cancel := context.WithDeadline(context.Background(), until)
-	now := time.Now()
-	err := d.b.be.Extend(ctx, []*backend.Hold{d.hold}, d.opt.Lease)
+	err := lease.Beat([]lease.Holder[*backend.Hold]{heartbeat{d}}, func(holds []*backend.Hold) error {
+		return d.b.be.Extend(ctx, holds, d.opt.Lease)
+	})
 	cancel()
 
 	d.mu.Lock()
@@ -105,18 +106,44 @@ func (d *Delivery) heartbeat() {
 		return
 	}
 	again := d.opt.Lease / 3
-	switch {
-	case err == nil:
-		d.until = now.Add(d.opt.Lease)
-	case errors.Is(err, ErrFenced) || !time.Now().Before(d.until):
-		d.beatOn = false
-		d.lost(fmt.Errorf("parley: the lease of group %s was lost: %w", d.Group, ErrFenced))
-		return
-	default: // the store did not answer: again soon, as long as the lease may last
+	if err != nil { // the store did not answer: again soon, as long as the lease may last
 		d.b.log.Warn("parley: a heartbeat failed", "group", d.Group.String(), "error", err)
 		again = min(again, max(time.Until(d.until)/4, 10*time.Millisecond))
 	}
 	d.beat.Reset(again)
+}
+
+// heartbeat is what prolongs the lease of a delivery.
+type heartbeat struct{ d *Delivery }
+
+// Leased implements lease.Holder.
+func (h heartbeat) Leased() []*backend.Hold {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if !h.d.beatOn {
+		return nil
+	}
+	return []*backend.Hold{h.d.hold}
+}
+
+// Extended implements lease.Holder.
+func (h heartbeat) Extended(sent time.Time) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	h.d.until = sent.Add(h.d.opt.Lease)
+}
+
+// Expired implements lease.Holder.
+func (h heartbeat) Expired(now time.Time) bool {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	return !now.Before(h.d.until)
+}
+
+// Lost implements lease.Holder.
+func (h heartbeat) Lost() {
+	h.d.stopHeartbeat()
+	h.d.lost(fmt.Errorf("parley: the lease of group %s was lost: %w", h.d.Group, ErrFenced))
 }
 
 func (d *Delivery) stopHeartbeat() {
@@ -180,17 +207,20 @@ const workPoint = "parley_work"
 // reclaim takes the group by its fence in a new transaction, which keeps it
 // without heartbeats.
 func (d *Delivery) reclaim(ctx context.Context) (*Tx, error) {
-	tx, err := d.b.begin(ctx)
+	w, err := d.take(ctx, d.b.begin, d.hold)
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.be.Reclaim(ctx, []*backend.Hold{d.hold}); err != nil {
-		tx.rollback(ctx)
-		return nil, err
-	}
 	d.stopHeartbeat()
-	tx.hold(d.Group)
-	return tx, nil
+	w.tx.hold(d.Group)
+	return w.tx, nil
+}
+
+func (d *Delivery) take(ctx context.Context, begin func(context.Context) (*Tx, error), hold *backend.Hold) (work, error) {
+	return lease.Take(ctx, func(ctx context.Context) (work, error) {
+		tx, err := begin(ctx)
+		return work{tx}, err
+	}, []*backend.Hold{hold})
 }
 
 // More delivers further messages of the group, at most n (zero: MaxMessages),
@@ -300,18 +330,15 @@ func (d *Delivery) abandon() {
 	if d.hold.Fence == 0 {
 		return
 	}
-	tx, err := d.b.be.Begin(ctx)
+	hold := *d.hold
+	hold.Messages = nil
+	w, err := d.take(ctx, d.b.beginAlways, &hold)
 	if err != nil {
 		return // it ends by itself
 	}
-	defer tx.Rollback(ctx)
-	hold := *d.hold
-	hold.Messages = nil
-	if tx.Reclaim(ctx, []*backend.Hold{&hold}) != nil {
-		return
-	}
-	if _, err := tx.Settle(ctx, []backend.Outcome{{Hold: &hold}}); err == nil {
-		tx.Commit(ctx)
+	defer w.Rollback(ctx)
+	if _, err := w.Store().Settle(ctx, []backend.Outcome{{Hold: &hold}}); err == nil {
+		_ = w.Commit(ctx)
 	}
 }
 

@@ -2,9 +2,13 @@ package parley_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -50,7 +54,7 @@ var allDeps = sync.OnceValues(func() (map[string][]string, error) {
 // TestDependencies keeps drivers where they belong: a program that imports Parley gets
 // the driver of the backend that it imports, and no other.
 func TestDependencies(t *testing.T) {
-	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/failures",
+	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/failures", module + "/internal/lease",
 		module + "/internal/wait", module + "/internal/wake"}
 	const cronParser = "github.com/netresearch/go-cron"
 	core := append([]string{module, module + "/internal/consumer"}, helpers...)
@@ -132,6 +136,44 @@ func hasGo(t *testing.T, dir string) bool {
 		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
 			return true
 		}
+	}
+	return false
+}
+
+// TestCapabilitiesAreStated: Parley asks a store for what it can do by Capabilities. A type assertion would not see
+// what is behind a wrapper.
+func TestCapabilitiesAreStated(t *testing.T) {
+	for _, dir := range []string{".", "applock", "cmd/parley", "console", "doctor", "internal/consumer", "internal/frail",
+		"internal/wake", "parleytest", "phases", "recurring"} {
+		names, err := filepath.Glob(dir + "/*.go")
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no files in %s: %v", dir, err)
+		}
+		files := token.NewFileSet()
+		for _, name := range names {
+			file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if x, ok := n.(*ast.TypeAssertExpr); ok && capability(x.Type) && !strings.HasSuffix(name, "_test.go") {
+					t.Errorf("%s: a type assertion to an optional interface", files.Position(x.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
+
+// capability reports whether a type is an interface of package backend, or an interface with further methods, that is
+// asserted of what may be a wrapper. Errors have methods to unwrap them.
+func capability(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.SelectorExpr:
+		pkg, ok := x.X.(*ast.Ident)
+		return ok && pkg.Name == "backend" && x.Sel.Name != "Tx" && x.Sel.Name != "ID"
+	case *ast.InterfaceType:
+		return len(x.Methods.List) > 0 && x.Methods.List[0].Names[0].Name != "Unwrap"
 	}
 	return false
 }

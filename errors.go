@@ -119,7 +119,8 @@ var (
 	ErrTransactionLimit = errors.New("the server ends transactions too soon")
 
 	// ErrPool: the pool of connections is too small for the worker, or for one more
-	// delivery that holds one of them; none was free in time; or the server takes no more.
+	// delivery that holds one of them. Or no connection was free in time, or the server
+	// takes no more.
 	ErrPool = backend.ErrPool
 
 	// ErrStopped: the worker stopped, and the time that handlers had to come to

@@ -16,9 +16,8 @@ import (
 // worker's policy takes over. Errors made by Defer, Park, DeadLetter, Poison and
 // EndWithError say otherwise.
 //
-// The context ends when the time of the worker to stop is over, and when the
-// hold on the message has been lost; what is written in Message.Tx after that
-// does not commit.
+// The context ends when the worker's time to stop is over, and when the hold on the
+// message has been lost. What is written in Message.Tx after that does not commit.
 type Handler interface {
 	HandleMessage(ctx context.Context, m *Message) error
 }

@@ -17,14 +17,15 @@ import (
 // was withheld, and cleans up. Every process with an open Broker has one; none
 // is the leader, since each maintenance job skips what another has locked.
 type maintenance struct {
-	b         *Broker
-	mu        sync.Mutex
+	b    *Broker
+	poke chan struct{} // has the background look
+
+	mu        sync.Mutex // guards what follows
 	next      [backend.JobCount]time.Time
-	held      time.Time     // when to look at withheld messages again
-	heldSoon  time.Time     // and when to do so for a receiver that finds nothing
-	heldPause time.Duration // between two such looks
-	dueAt     time.Time     // when the due jobs were last done
-	poke      chan struct{}
+	held      time.Time       // when to look at withheld messages again
+	heldSoon  time.Time       // and when to do so for a receiver that finds nothing
+	heldPause time.Duration   // between two such looks
+	dueAt     time.Time       // when the due jobs were last done
 	told      map[string]bool // jobs that the store does not allow, as the log has been told
 }
 

@@ -1,6 +1,8 @@
 package parley_test
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"regexp"
 	"strings"
@@ -32,6 +34,24 @@ func TestMap(t *testing.T) {
 		text, err := os.ReadFile(p[1])
 		if err != nil || !regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+p[2]+`[\[(]`).Match(text) {
 			t.Errorf("the map points to the function %s of %s: %v", p[2], p[1], err)
+		}
+	}
+}
+
+// TestEnginesAreNamed: the comments of packages that work on several engines name all of them.
+func TestEnginesAreNamed(t *testing.T) {
+	for _, file := range []string{
+		"broker.go", "applock/applock.go", "phases/phases.go", "recurring/recurring.go",
+		"backend/doc.go", "backend/sqlstore/doc.go",
+	} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, engine := range []string{"PostgreSQL", "MySQL", "MariaDB", "SQLite", "SQL Server"} {
+			if !strings.Contains(strings.ReplaceAll(parsed.Doc.Text(), "\n", " "), engine) {
+				t.Errorf("the package comment in %s does not name %s", file, engine)
+			}
 		}
 	}
 }

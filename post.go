@@ -25,9 +25,9 @@ type postOptions struct {
 	err    error
 }
 
-// Key orders posts: those of one queue with the same key are received in the
-// order in which they were committed, by one receiver at a time. A post without
-// key is in no order and waits for no other post.
+// Key orders posts. Those of one queue with the same key are received in the order in
+// which they were committed, by one receiver at a time. A post without key is in no
+// order and waits for no other post.
 func Key(key string) PostOption {
 	return func(o *postOptions) {
 		o.key = key

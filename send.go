@@ -27,10 +27,10 @@ type Sending struct {
 	Payload
 }
 
-// Send sends a message. It waits only for others that write to the same side of
-// the same conversation, never for a receiver. A body that its type does not
-// allow does not fail here: the message is dropped and this side receives an
-// error, as in Service Broker.
+// Send sends a message. It waits only for others that write to the same side of the
+// same conversation, never for a receiver. A body that its type does not allow does not
+// fail here. The message is dropped and this side receives an error, as in Service
+// Broker.
 func (c *Conversation) Send(ctx context.Context, typ string, body []byte) error {
 	return c.tx.SendBatch(ctx, []Sending{{c, Payload{Type: typ, Body: body}}})
 }
@@ -445,9 +445,9 @@ func (tx *Tx) refuseContract(ctx context.Context, ep *backend.Endpoint, svc Serv
 
 func takes(s Service, contract string) bool { return slices.Contains(s.Contracts, contract) }
 
-// peerGone answers a send on a conversation whose other side is not there: an
-// error of this call, or, after a cleanup of which this side could not know, an
-// error in the conversation, which a Sender hears at once.
+// peerGone answers a send on a conversation whose other side is not there. It is an
+// error of this call. After a cleanup of which this side could not know it is an error
+// in the conversation, which a Sender hears at once.
 func (tx *Tx) peerGone(ctx context.Context, handle ID, recycled bool) error {
 	ep, err := tx.Conversation(handle).endpoint(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ type dialogs struct {
 	opt     SenderOptions
 	ordered bool
 
-	mu    sync.Mutex
-	slots []*slot // the most recently used is the last
+	mu    sync.Mutex // guards what follows, and the slots
+	slots []*slot    // the most recently used is the last
 	keys  map[string]ID
 }
 

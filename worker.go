@@ -185,15 +185,16 @@ const defaultReaders = 10
 // readers while there is work for them. When messages come fast, it handles
 // many in one transaction.
 type Worker struct {
+	// Set by NewWorker.
 	b        *Broker
 	h        Handler
 	all      GroupHandler // h, if it is one
 	queues   []string
 	given    WorkerOptions
-	opt      WorkerOptions // given, with defaults
-	failures failures.Count
+	opt      WorkerOptions  // given, with defaults
+	failures failures.Count // has its own lock
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	max     int
 	running *consumer.Consumer // nil: it does not run
 }
@@ -272,7 +273,7 @@ func (w *Worker) work(ctx context.Context, opt WorkerOptions, drain bool) error 
 	defer over()
 	defer context.AfterFunc(w.b.life, over)()
 	var config consumer.Config
-	err := consumer.Insist(starting, w.b.be, w.b.log, w.queues[0], func() (err error) {
+	err := consumer.Insist(starting, w.b.caps, w.b.log, w.queues[0], func() (err error) {
 		config, err = w.ready(ctx, &opt)
 		return err
 	})
@@ -326,7 +327,7 @@ func (w *Worker) ready(ctx context.Context, opt *WorkerOptions) (config consumer
 	}
 	return consumer.Config{
 		Shared: consumer.Shared{
-			Backend: b.be, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
+			Backend: b.be, Can: b.caps, Hub: b.hub, Log: b.log, Admission: b.admitted, Life: b.life,
 			Owner: b.opt.Owner, Poll: b.opt.Poll, NoMaintenance: b.opt.NoMaintenance,
 		},
 		Host: &host{w: w, b: b, opt: *opt}, Failures: &w.failures, Queues: queues, Weights: weights, Stopped: ErrStopped,

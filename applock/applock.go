@@ -98,7 +98,7 @@ func (t Tx) Unlock(ctx context.Context, name string) error {
 func (t Tx) Mode(ctx context.Context, name string) (m Mode, err error) {
 	be, err := t.tx.Backend()
 	if err == nil {
-		m, err = be.LockMode(ctx, name)
+		m, err = be.HeldMode(ctx, name)
 	}
 	return m, fail("lock mode", name, err)
 }

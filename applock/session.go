@@ -144,7 +144,7 @@ func (s *Session) Unlock(ctx context.Context, name string) error {
 func (s *Session) Mode(ctx context.Context, name string) (Mode, error) {
 	ctx, cancel := s.with(ctx)
 	defer cancel()
-	m, err := s.be.LockMode(ctx, name)
+	m, err := s.be.HeldMode(ctx, name)
 	return m, fail("lock mode", name, s.why(err))
 }
 

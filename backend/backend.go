@@ -73,15 +73,20 @@ type Tx interface {
 	TxTasks
 	TxRecurring
 
-	// Once records key, at least for a time, and reports whether it was new.
+	// Once records key, at least for a time, and reports whether it was new. It waits for a
+	// transaction that has recorded the same key, until that ends.
 	Once(ctx context.Context, key string, keep time.Duration) (bool, error)
 
 	// Savepoint, RollbackTo and Release work as in SQL: a name may be used again, and
-	// the latest one counts. Locks taken after a savepoint may or may not survive
+	// the latest one counts. A name that there is not is an error. Locks taken after a savepoint may or may not survive
 	// RollbackTo; those taken before it do.
 	Savepoint(ctx context.Context, name string) error
 	RollbackTo(ctx context.Context, name string) error
 	Release(ctx context.Context, name string) error
+
+	// Resave is Release and Savepoint in one, for stores that can do both in less time than one
+	// after the other. It may return errors.ErrUnsupported, and Parley then calls those.
+	Resave(ctx context.Context, name string) error
 
 	// SQL runs statements of the user's in the transaction; nil if the store
 	// has no SQL.
@@ -102,12 +107,6 @@ type Tx interface {
 	// It may be called while a verb of the transaction runs, as Close does, and may wait for
 	// that verb to return. Nothing of the verb stays.
 	Rollback(ctx context.Context) error
-}
-
-// Resaver is implemented by transactions that set a savepoint anew, keeping what was
-// done, in less than Release and Savepoint take. Nothing else depends on it.
-type Resaver interface {
-	Resave(ctx context.Context, name string) error
 }
 
 // Execer is the part of *sql.Tx that runs statements. Wrappers of other

@@ -11,7 +11,7 @@ import (
 // I2 and I5 hold for many writers, whether or not they hold in transactions.
 //
 // Nothing is found out by a type assertion. So a type that embeds a Backend has all capabilities
-// of that, and takes one away, or adds one, by a method Capabilities of its own.
+// of that, and takes one away, or adds one, by its own method Capabilities.
 type Capabilities struct {
 	// HoldsInTransaction: a claim without a lease may stay open while the handler runs,
 	// without stopping everybody else.
@@ -30,6 +30,12 @@ type Capabilities struct {
 	Migrator           Migrator
 	Printer            Printer
 	Granter            Granter
+
+	// Classify wraps an error of the driver's, which a statement of the application's has
+	// returned, in that of this package which it amounts to. Parley asks it of the errors of
+	// handlers: a lost race against another transaction, or a full store, is not charged to
+	// the message.
+	Classify func(error) error
 
 	// IdleClosed returns how many connections the pool has closed so far only because it
 	// keeps few that are idle.

@@ -14,7 +14,9 @@ type TxCatalog interface {
 
 	// PutCatalog stores the objects in change, replacing those of the same
 	// name, removes those in change.Removed, adds to the history, and returns the
-	// new version. New queues get their ID.
+	// new version. New queues get their ID. It comes after Catalog with lock in the same
+	// transaction. What was read by the old version is refused once this one commits:
+	// ErrStaleCatalog, RefusedStale.
 	PutCatalog(ctx context.Context, change *Catalog) (version int64, err error)
 }
 

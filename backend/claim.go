@@ -8,7 +8,8 @@ import (
 // Claims is what receivers do outside transactions.
 type Claims interface {
 	// Extend prolongs the leases of the holds to d from now: the heartbeat. It
-	// returns ErrFenced if any of them is lost; the others are extended.
+	// returns ErrFenced if any of them is lost; the others are extended. As in Reclaim, a store
+	// may accept or refuse a lease that has ended and that no other receiver has taken.
 	Extend(ctx context.Context, holds []*Hold, d time.Duration) error
 }
 
@@ -17,13 +18,14 @@ type TxClaims interface {
 	// Claim finds groups with messages, locks them, and then, in a new look at
 	// the store, reads their messages (rule R-A). See ClaimRequest. Nothing to
 	// claim is no error. It waits for no lock. Within a group the conversations come by
-	// priority and then by their oldest message, each in one piece; a Kind says the order
-	// inside of one.
+	// priority, each in one piece, and those of one priority in any order; a Kind says the
+	// order inside of one.
 	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
 
-	// More reads messages of a held group beyond those in hold.Messages, in each
+	// More reads messages of a group beyond those in hold.Messages, in each
 	// stream, and adds them there. What the caller took out of hold.Messages is
-	// read again. ErrFenced if the hold is not ours.
+	// read again. The transaction holds the group, by Claim or Reclaim: a store need
+	// not look.
 	More(ctx context.Context, hold *Hold, maxMessages int, maxBytes int) ([]*Message, error)
 
 	// Reclaim takes the groups of leased holds in this transaction, by their
@@ -60,8 +62,9 @@ type TxClaims interface {
 // ready conversation, then by the oldest ready message of that.
 //
 // Only groups with a visible message are considered, not those that another
-// receiver holds, nor parked or deferred ones, nor those that this transaction holds,
-// unless they are in Own. A claim of several may return fewer than could be had.
+// receiver holds, nor parked or deferred ones. Those in Own stay eligible, and another
+// group that this transaction holds may be returned or not. A claim of several may
+// return fewer than could be had.
 type ClaimRequest struct {
 	Version int64 // of the catalog; another one: ErrStaleCatalog
 	Queue   int64 // a disabled one: ErrQueueDisabled
@@ -86,7 +89,7 @@ type ClaimRequest struct {
 	Owner string
 
 	// Own are groups that this transaction holds already, by an earlier claim
-	// or Reclaim: they stay eligible.
+	// or Reclaim.
 	Own []ID
 
 	// Walk goes on with a walk that an earlier claim like this one has left: its

@@ -3,7 +3,10 @@ package backend_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,6 +25,68 @@ func TestMandatoryMethods(t *testing.T) {
 		t.Errorf("a backend needs %d methods, want at most %d", n, mandatory)
 	}
 	t.Logf("%d methods", n)
+}
+
+// TestCapabilitiesAreListed: the package comment has each optional interface and function, and where Parley uses it.
+func TestCapabilitiesAreListed(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]string)
+	for _, line := range regexp.MustCompile(`(?m)^//\t([A-Z]\w+)  +.*  (\S.*)$`).FindAllStringSubmatch(string(text), -1) {
+		listed[line[1]] = line[2]
+	}
+	can := reflect.TypeFor[backend.Capabilities]()
+	for i := range can.NumField() {
+		f := can.Field(i)
+		if f.Type.Kind() == reflect.Bool {
+			continue // the package comment says what the flags are
+		}
+		places := listed[f.Name]
+		delete(listed, f.Name)
+		found := regexp.MustCompile(`[a-z/_]+\.go`).FindAllString(places, -1)
+		if len(found) == 0 {
+			t.Errorf("doc.go does not list %s with the file that uses it", f.Name)
+		}
+		for _, place := range found {
+			used, err := os.ReadFile("../" + place)
+			if err != nil || !regexp.MustCompile(`\.`+f.Name+`\b`).Match(used) {
+				t.Errorf("%s is not used in %s: %v", f.Name, place, err)
+			}
+		}
+	}
+	for name := range listed {
+		t.Errorf("doc.go lists %s, which is no field of Capabilities", name)
+	}
+}
+
+// TestInterfacesAreListed: an interface of this package is part of each backend, a capability, or named in the package
+// comment. No other way leads to what only some backends can do.
+func TestInterfacesAreListed(t *testing.T) {
+	pkg, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^type ([A-Z]\w*) interface \{`).FindAllStringSubmatch(string(text), -1) {
+			if seen++; !regexp.MustCompile(`\[` + m[1] + `\]|//\t` + m[1] + ` `).Match(pkg) {
+				t.Errorf("%s: doc.go does not list the interface %s", name, m[1])
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d interfaces were found", seen)
+	}
 }
 
 func methods[I any]() int { return reflect.TypeFor[I]().NumMethod() }

@@ -26,8 +26,8 @@ type TxDialogs interface {
 	// BeginDialog; ErrNoConversation if there is no from.
 	Accept(ctx context.Context, version int64, from ID, target Endpoint) (bool, error)
 
-	// Endpoint returns one side of a conversation, ErrNoConversation if there
-	// is none.
+	// Endpoint returns one side of a conversation as this transaction sees it,
+	// ErrNoConversation if there is none.
 	Endpoint(ctx context.Context, handle ID) (*Endpoint, error)
 
 	// Members returns the sides of conversations that are in a group, by handle,
@@ -55,7 +55,8 @@ type TxDialogs interface {
 	// Deliver moves what Withhold kept for the stream of from to its target, in
 	// order, and returns how many messages moved. It returns ErrStreamBusy when
 	// a sender is writing, ErrQueueDisabled when the target's queue is off, zero as long as
-	// there is no target, ErrNoConversation if there is no from.
+	// there is no target, ErrNoConversation if there is no from. Where the target has ended or was
+	// cleaned up, a store removes the messages, or moves them for the next claim to remove.
 	Deliver(ctx context.Context, from ID) (int, error)
 
 	// Discard removes what Withhold kept for the stream of from and records
@@ -234,7 +235,8 @@ type Sent struct {
 }
 
 // Refusal says why a message was not sent. Of several the first in this order wins, but that
-// RefusedSealed goes before RefusedFar, and RefusedWithheld before RefusedDisabled.
+// RefusedSealed goes before RefusedFar and RefusedWithheld before RefusedDisabled, and that
+// RefusedUnknown may go before RefusedStale.
 type Refusal int
 
 // The refusals.

@@ -1,6 +1,7 @@
 // Package backend is the contract between Parley and the store that it runs on.
 //
-// Applications never call it: they hold a parley.Broker. It is public because a
+// Applications never call it: they hold a parley.Broker. This module implements it on
+// PostgreSQL, MySQL and MariaDB, SQLite and SQL Server, and in memory. It is public because a
 // store that is not in this module can be made a backend by implementing
 // [Backend], and can prove it with package conformance. docs/writing-a-backend.md
 // is the guide; internal/memstore, which keeps all in memory and which the suite tests
@@ -13,6 +14,64 @@
 // when to look again. A backend stores, locks and finds. It never retries,
 // never decides policy, starts no goroutine but its Listener's, and logs
 // nothing.
+//
+// # Parts
+//
+// A backend is a [Backend] and its transactions are [Tx]. Both are made of parts, each in a file:
+//
+//	part                       outside of transactions        in one
+//	the catalog                                               [TxCatalog]
+//	posts                                                     [TxPosts]
+//	receiving, the work due    [Claims], [Maintenance]        [TxClaims]
+//	conversations                                             [TxDialogs]
+//	what operators do          [Reader]                       [TxOperators]
+//	records of readers         [Workers]                      [TxWorkers]
+//	application locks          [Locks], [Session]             [TxLocks]
+//	tasks in phases            [Tasks]                        [TxTasks]
+//	recurring jobs             [Recurring]                    [TxRecurring]
+//
+// [Locker] is what a session and a transaction do with application locks, and [Execer] runs
+// the application's own statements in a transaction.
+//
+// The last four parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: what a backend
+// lacks returns errors.ErrUnsupported, the verbs that need it pass that on, and the maintenance,
+// the diagnosis and the conformance suite go without it. A backend has all of a part or nothing.
+//
+// # Capabilities
+//
+// A backend states in [Capabilities] what it can do beyond [Backend]. Parley asks once, in New. The
+// answer must not change, and must be the same for all handles on a store. The flags say whether
+// handlers may run while the transaction of their claim is open, and whether a writer that waits
+// inside a transaction waits for itself. Parley works without the rest:
+//
+//	Joiner              verbs in a transaction that the program began       broker.go (Join)
+//	Listener            wake-ups from other processes                       internal/wake/peers.go
+//	Watcher             a cheap question whether something is new           internal/wake/watch.go
+//	Pool                how many connections transactions can have          internal/consumer/admission.go, worker.go
+//	TransactionLimiter  how long the server lets a transaction be open      receive.go
+//	Logging             where to log what no caller sees                    broker.go (New)
+//	Migrator            migrations that wait, and report their steps        broker.go (Migrate), cmd/parley/migrate.go
+//	Printer             the SQL of a migration                              cmd/parley/migrate.go
+//	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
+//	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
+//	Classify            what errors of the driver amount to                 internal/consumer/errors.go
+//
+// Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes
+// everything on, and states what it adds or takes away by its own method Capabilities.
+//
+// # Calls
+//
+// The methods of a Backend may run at the same time, those of a Tx only one after the other (but
+// for Rollback). A method that returns an error which its comment names has changed nothing, and
+// the transaction goes on, unless the error's own comment says otherwise. After any other error,
+// that of a context too, the caller rolls the transaction back.
+//
+// Each method may also return [ErrClosed], [ErrTxDone], [ErrNotMigrated], [ErrConnection],
+// [ErrSerialization], [ErrDenied] and the error of its context, and a method that writes [ErrReadOnly]
+// and [ErrNoSpace].
+//
+// A method waits for other transactions where its comment says so. Besides, it may wait
+// for another writer of the same thing, such as a promotion of the same group.
 //
 // # Words
 //
@@ -46,25 +105,6 @@
 // all, also when the worker is stale: a settle under an old fence, or a settle that
 // finds fewer messages than were delivered, fails with [ErrFenced] and changes
 // nothing.
-//
-// # Optional interfaces
-//
-// A backend states in [Capabilities] what it can do beyond [Backend]. Parley takes each of
-// these from there, and works without it:
-//
-//	Joiner              verbs in a transaction that the program began       broker.go (Join)
-//	Listener            wake-ups from other processes                       internal/wake/peers.go
-//	Watcher             a cheap question whether something is new           internal/wake/watch.go
-//	Pool                how many connections transactions can have          internal/consumer/admission.go, worker.go
-//	TransactionLimiter  how long the server lets a transaction be open      receive.go
-//	Logging             where to log what no caller sees                    broker.go (New)
-//	Migrator            migrations that wait, and report their steps        broker.go (Migrate), cmd/parley/migrate.go
-//	Printer             the SQL of a migration                              cmd/parley/migrate.go
-//	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
-//	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
-//
-// The parts [Locks], [Tasks] and [Recurring] of a Backend may return errors.ErrUnsupported, as
-// [Unimplemented] does: their packages then do so, too, and doctor and maintenance go on.
 //
 // # Connections
 //

@@ -16,8 +16,8 @@ var (
 	// ErrTxDone: the transaction has been committed or rolled back.
 	ErrTxDone = errors.New("the transaction is over")
 
-	// ErrRowsOpen: the application has not closed the rows of a query in the transaction, on an
-	// engine that does one thing at a time on a connection.
+	// ErrRowsOpen: the application has not closed the rows of a query in the transaction. It
+	// comes from engines that do one thing at a time on a connection.
 	ErrRowsOpen = errors.New("rows of a query are open: close them first")
 
 	// ErrNoTx: Join was given a pool, or a connection without an open transaction.
@@ -79,9 +79,9 @@ var (
 	ErrConnection = errors.New("the connection to the database was lost")
 
 	// ErrSerialization: the store gave up on the transaction because of another one
-	// (deadlock, serialization failure, lock wait) or because it took too much (time,
-	// locks, memory). It must be rolled back and may be run again from its start.
-	ErrSerialization = errors.New("the transaction lost against another one: roll back and run it again")
+	// (deadlock, serialization failure, lock wait). Or the transaction took too much
+	// (time, locks, memory). It must be rolled back and may be run again from its start.
+	ErrSerialization = errors.New("the transaction conflicted with another one: roll back and run it again")
 
 	// ErrIsolation: the isolation level of a joined transaction cannot do this.
 	ErrIsolation = errors.New("this cannot be done at the transaction's isolation level")

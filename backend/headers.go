@@ -34,8 +34,8 @@ func EncodeHeaders(headers map[string]string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// DecodeHeaders returns the headers of a text. A text that is not an object of headers has none:
-// only manual SQL writes such a text, and its message still has to be received.
+// DecodeHeaders returns the headers of a text. A text that is not an object of headers has none.
+// Only manual SQL writes such a text, and its message still has to be received.
 func DecodeHeaders(text string) map[string]string {
 	if text == "" {
 		return nil

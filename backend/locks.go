@@ -89,8 +89,8 @@ type Locker interface {
 	// Unlock undoes one Lock; the lock is free when all are undone, and keeps
 	// its mode until then. ErrNotLocked.
 	Unlock(ctx context.Context, name string) error
-	// LockMode returns the mode in which this owner holds the lock.
-	LockMode(ctx context.Context, name string) (LockMode, error)
+	// HeldMode returns the mode in which this owner holds the lock.
+	HeldMode(ctx context.Context, name string) (LockMode, error)
 	// LockTest reports whether Lock without waiting would be granted.
 	LockTest(ctx context.Context, name string, mode LockMode) (bool, error)
 }

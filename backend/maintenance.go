@@ -7,11 +7,10 @@ import (
 
 // Maintenance is the background work.
 type Maintenance interface {
-	// Maintain does one job, at most about limit items of it, in short
-	// transactions of its own, skipping what is locked. It returns how many
-	// items it moved and in how long the next item is due (zero: none known), or
-	// in how long to go on with a walk through all there is. Many processes call
-	// it at once.
+	// Maintain does one job, at most about limit items of it, in short transactions of its
+	// own, skipping what is locked. It returns how many items it moved, and in how long
+	// the next item is due; zero: none known. While a walk through all there is goes on,
+	// that is the time until its next step. Many processes call it at once.
 	Maintain(ctx context.Context, job Job, limit int) (moved int, next time.Duration, err error)
 }
 

@@ -25,7 +25,7 @@ type MigrateOptions struct {
 	Wait time.Duration
 	// Report, if set, is told what the migration does.
 	Report func(text string)
-	// Finish says that no program of an older version is left, nor comes back: then those are
+	// Finish says that no program of an older version is left, nor comes back. Then those are
 	// refused, what they have in hand is waited for, and what they would lose may be written.
 	Finish bool
 }

@@ -1,8 +1,6 @@
 package backend
 
-import (
-	"context"
-)
+import "context"
 
 // TxOperators is what operators change.
 type TxOperators interface {

@@ -1,14 +1,14 @@
 package backend
 
-import (
-	"context"
-)
+import "context"
 
 // TxPosts sends one-way messages.
 type TxPosts interface {
 	// Post adds posts. A unique post with a pending duplicate is not added; the
 	// result is the duplicate's ID. ErrStaleCatalog and
-	// ErrQueueDisabled refuse the whole call.
+	// ErrQueueDisabled refuse the whole call. It waits for other transactions that post with
+	// the same key or the same Unique, in one order for all callers, and posts without either
+	// wait for none.
 	Post(ctx context.Context, version int64, posts []Posting) ([]Posted, error)
 
 	// Cancel removes a post that waits, or ErrNotPending; with ErrGroupBusy besides

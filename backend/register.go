@@ -16,7 +16,7 @@ type ContractVersion int
 const Version ContractVersion = 1
 
 // ErrContract: the backend was written for another version of this package.
-var ErrContract = errors.New("the backend and Parley are of versions that do not belong together")
+var ErrContract = errors.New("the versions of the backend and of Parley do not match")
 
 // Opener makes a backend from a data source name, which includes the scheme.
 type Opener func(ctx context.Context, dsn string) (Backend, error)
@@ -31,12 +31,12 @@ var ErrUnknownScheme = errors.New("no backend is registered for this scheme")
 
 // Register makes a backend available to Open under the schemes ("postgres" for
 // "postgres://…"). It panics if one is taken. written is the [Version] that the backend was
-// written for and tested with, as a number; if it is another one, Open fails with ErrContract.
+// written for and tested with, as a number. If it is another one, Open fails with ErrContract.
 func Register(written ContractVersion, open Opener, schemes ...string) {
 	if written != Version {
 		open = func(context.Context, string) (Backend, error) {
 			return nil, fmt.Errorf("%w: the backend for %s was written for version %d of package backend, this is version %d: "+
-				"use releases of both that fit", ErrContract, strings.Join(schemes, ", "), written, Version)
+				"use releases of both that match", ErrContract, strings.Join(schemes, ", "), written, Version)
 		}
 	}
 	registry.Lock()

@@ -104,9 +104,9 @@ const (
 
 // TxTasks is what happens to plans inside transactions.
 //
-// A phase is open when no task of a lower phase of the same plan is other
-// than terminal; this is computed from the tasks, never from locks. Submit and
-// ClaimTasks of one plan exclude each other.
+// A phase is open when no task of a lower phase of the same plan is other than
+// terminal. This is computed from the tasks, never from locks. Submit and ClaimTasks of
+// one plan exclude each other.
 type TxTasks interface {
 	// Submit adds tasks to a plan and makes it if need be. ErrPhaseClosed if
 	// it is sealed, or if a task belongs to a phase that is over.
@@ -126,9 +126,9 @@ type TxTasks interface {
 	// given is passed over. ErrNoPlan, also when existing is not zero and not
 	// the plan's ID.
 	NextFinished(ctx context.Context, plan string, existing ID) (*TaskStatus, error)
-	// Control carries out an operator's wish. task is zero for all. It returns
-	// how many tasks have changed, and the running ones whose workers could not be
-	// asked to stop, since another transaction has their rows just now.
+	// Control carries out an operator's wish. task is zero for all. It returns how many
+	// tasks have changed, and the running ones whose workers could not be asked to stop
+	// because another transaction has locked their rows just now.
 	Control(ctx context.Context, plan string, c TaskControl, task ID) (changed int, busy []ID, err error)
 }
 

@@ -14,9 +14,9 @@ func IsText(s string) bool {
 	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
 }
 
-// CleanText makes what every store can keep of a text from outside: at most that many
-// characters, all of them valid, and none of them NUL. Every text that is not a name
-// to be found again by comes through here before it is stored or shown.
+// CleanText makes what every store can keep of a text from outside. That is at most
+// that many characters, all of them valid, and none of them NUL. Every text that is not
+// a name to be found again by comes through here before it is stored or shown.
 func CleanText(s string, most int) string {
 	// A text of any length is looked at no further than may be kept.
 	cut := len(s) > (most+1)*utf8.UTFMax

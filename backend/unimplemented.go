@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -57,8 +58,19 @@ func Offered[T any](what T, err error) (T, error) {
 	return what, err
 }
 
-// none is what is returned for all that is missing.
-var none = errors.ErrUnsupported
+// What is returned for all that is missing. The last four parts have separate errors, since a backend that is
+// complete may lack them.
+var (
+	none       = errors.ErrUnsupported
+	noReaders  = missing("records of readers")
+	noAppLocks = missing("application locks")
+	noPlans    = missing("tasks in phases")
+	noneRecurs = missing("recurring jobs")
+)
+
+func missing(what string) error {
+	return fmt.Errorf("the backend has no %s: %w", what, errors.ErrUnsupported)
+}
 
 type noStore struct{}
 
@@ -99,28 +111,30 @@ func (noReader) Overdue(context.Context) (map[Job]time.Duration, error)         
 
 type noWorkers struct{}
 
-func (noWorkers) PutReader(context.Context, ReaderRecord) ([]Trace, error) { return nil, none }
-func (noWorkers) ExtendReaders(context.Context, ID, time.Duration) error   { return none }
-func (noWorkers) RemoveReaders(context.Context, ID, ID) error              { return none }
-func (noWorkers) ReaderRecords(context.Context) ([]ReaderStatus, error)    { return nil, none }
+func (noWorkers) PutReader(context.Context, ReaderRecord) ([]Trace, error) { return nil, noReaders }
+func (noWorkers) ExtendReaders(context.Context, ID, time.Duration) error   { return noReaders }
+func (noWorkers) RemoveReaders(context.Context, ID, ID) error              { return noReaders }
+func (noWorkers) ReaderRecords(context.Context) ([]ReaderStatus, error)    { return nil, noReaders }
 
 type noLocks struct{}
 
-func (noLocks) OpenSession(context.Context, time.Duration, string) (Session, error) { return nil, none }
-func (noLocks) AppLocks(context.Context, string) ([]AppLock, error)                 { return nil, none }
+func (noLocks) OpenSession(context.Context, time.Duration, string) (Session, error) {
+	return nil, noAppLocks
+}
+func (noLocks) AppLocks(context.Context, string) ([]AppLock, error) { return nil, noAppLocks }
 
 type noTasks struct{}
 
 func (noTasks) ExtendTasks(context.Context, []TaskHold, time.Duration) ([]ID, error) {
-	return nil, none
+	return nil, noPlans
 }
-func (noTasks) Progress(context.Context, string) (Progress, error)       { return Progress{}, none }
-func (noTasks) Plans(context.Context, string) ([]PlanStatus, error)      { return nil, none }
-func (noTasks) TaskLog(context.Context, TaskQuery) ([]TaskStatus, error) { return nil, none }
+func (noTasks) Progress(context.Context, string) (Progress, error)       { return Progress{}, noPlans }
+func (noTasks) Plans(context.Context, string) ([]PlanStatus, error)      { return nil, noPlans }
+func (noTasks) TaskLog(context.Context, TaskQuery) ([]TaskStatus, error) { return nil, noPlans }
 
 type noRecurring struct{}
 
-func (noRecurring) RecurringJobs(context.Context) ([]RecurringJob, error) { return nil, none }
+func (noRecurring) RecurringJobs(context.Context) ([]RecurringJob, error) { return nil, noneRecurs }
 
 type noTx struct{}
 
@@ -128,6 +142,7 @@ func (noTx) Once(context.Context, string, time.Duration) (bool, error) { return 
 func (noTx) Savepoint(context.Context, string) error                   { return none }
 func (noTx) RollbackTo(context.Context, string) error                  { return none }
 func (noTx) Release(context.Context, string) error                     { return none }
+func (noTx) Resave(context.Context, string) error                      { return none }
 func (noTx) SQL() Execer                                               { return nil }
 func (noTx) Token() any                                                { return nil }
 func (noTx) NotifyAtCommit(context.Context, []int64) error             { return nil }
@@ -179,35 +194,37 @@ func (noTxOperators) RemoveDead(context.Context, ID) (bool, error) { return fals
 
 type noTxWorkers struct{}
 
-func (noTxWorkers) ResetReader(context.Context, ID) error      { return none }
-func (noTxWorkers) ClearTraces(context.Context, []Trace) error { return none }
+func (noTxWorkers) ResetReader(context.Context, ID) error      { return noReaders }
+func (noTxWorkers) ClearTraces(context.Context, []Trace) error { return noReaders }
 
 type noTxLocks struct{}
 
 func (noTxLocks) Lock(context.Context, string, LockMode, time.Duration) (Grant, error) {
-	return Grant{}, none
+	return Grant{}, noAppLocks
 }
-func (noTxLocks) Unlock(context.Context, string) error                     { return none }
-func (noTxLocks) LockMode(context.Context, string) (LockMode, error)       { return 0, none }
-func (noTxLocks) LockTest(context.Context, string, LockMode) (bool, error) { return false, none }
-func (noTxLocks) Fence(context.Context, string, int64) error               { return none }
+func (noTxLocks) Unlock(context.Context, string) error                     { return noAppLocks }
+func (noTxLocks) HeldMode(context.Context, string) (LockMode, error)       { return 0, noAppLocks }
+func (noTxLocks) LockTest(context.Context, string, LockMode) (bool, error) { return false, noAppLocks }
+func (noTxLocks) Fence(context.Context, string, int64) error               { return noAppLocks }
 
 type noTxTasks struct{}
 
-func (noTxTasks) Submit(context.Context, string, PlanOptions, []NewTask) error  { return none }
-func (noTxTasks) ClaimTasks(context.Context, TaskClaim) ([]TaskHold, error)     { return nil, none }
-func (noTxTasks) LockTask(context.Context, TaskHold) error                      { return none }
-func (noTxTasks) FinishTask(context.Context, TaskHold, TaskOutcome) error       { return none }
-func (noTxTasks) FinishTasks(context.Context, []TaskEnd) ([]ID, error)          { return nil, none }
-func (noTxTasks) NextFinished(context.Context, string, ID) (*TaskStatus, error) { return nil, none }
+func (noTxTasks) Submit(context.Context, string, PlanOptions, []NewTask) error  { return noPlans }
+func (noTxTasks) ClaimTasks(context.Context, TaskClaim) ([]TaskHold, error)     { return nil, noPlans }
+func (noTxTasks) LockTask(context.Context, TaskHold) error                      { return noPlans }
+func (noTxTasks) FinishTask(context.Context, TaskHold, TaskOutcome) error       { return noPlans }
+func (noTxTasks) FinishTasks(context.Context, []TaskEnd) ([]ID, error)          { return nil, noPlans }
+func (noTxTasks) NextFinished(context.Context, string, ID) (*TaskStatus, error) { return nil, noPlans }
 func (noTxTasks) Control(context.Context, string, TaskControl, ID) (int, []ID, error) {
-	return 0, nil, none
+	return 0, nil, noPlans
 }
 
 type noTxRecurring struct{}
 
 func (noTxRecurring) NextRecurring(context.Context) (*RecurringJob, time.Duration, error) {
-	return nil, 0, none
+	return nil, 0, noneRecurs
 }
-func (noTxRecurring) LockRecurring(context.Context, string) (*RecurringJob, error) { return nil, none }
-func (noTxRecurring) SetRecurring(context.Context, RecurringJob) error             { return none }
+func (noTxRecurring) LockRecurring(context.Context, string) (*RecurringJob, error) {
+	return nil, noneRecurs
+}
+func (noTxRecurring) SetRecurring(context.Context, RecurringJob) error { return noneRecurs }

@@ -9,9 +9,9 @@ import (
 // who works on what. They tell the next receiver of a message that an earlier
 // receiver died with it in hand.
 //
-// A receiver that holds by lease leaves its mark where it dies: a Claim that
-// takes over an expired lease adds one to Deaths of the first message of the
-// hold. It keeps that count with its new lease.
+// A receiver that holds by lease leaves its mark where it dies. A Claim that takes over
+// an expired lease adds one to Deaths of the first message of the hold. It keeps that
+// count with its new lease.
 type Workers interface {
 	// PutReader replaces a reader's record, or adds it. When it returns, the record
 	// survives the death of the process, though not necessarily that of the
@@ -35,8 +35,9 @@ type TxWorkers interface {
 	// ResetReader empties the record of a reader (Backend.PutReader), with the commit.
 	ResetReader(ctx context.Context, reader ID) error
 
-	// ClearTraces removes messages from records of workers that died with them in hand, and
-	// records that it empties, with the commit: they are handled or given up in this transaction.
+	// ClearTraces removes messages from records of workers that died with them in hand, and with
+	// the commit the records that it empties. The messages are handled or given up in this
+	// transaction.
 	ClearTraces(ctx context.Context, traces []Trace) error
 }
 

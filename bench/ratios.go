@@ -54,12 +54,16 @@ var bars = []bar{
 	flat("mariadb.flat-million", flatBar, "mariadb", "claim1m", "claim1k"),
 	flat("mariadb.flat-locked", flatBar, "mariadb", "locked1000", "claim1k"),
 	flat("mariadb.flat-hot", flatBar, "mariadb", "hot100k", "hot1k"),
+	within("mariadb.latency-processes-p50", 15, "mariadb", "latency2", false),
+	within("mariadb.idle", 0.5, "mariadb", "idle", false),
 	over("mysql.drain.watermill", 3, "mysql", "drain", "parley", "watermill"),
 	over("mysql.drain-row.watermill", 4, "mysql", "drainrow", "parley", "watermill"),
 	flat("mysql.flat-million", flatBar, "mysql", "claim1m", "claim1k"),
 	flat("mysql.flat-locked", flatBar, "mysql", "locked1000", "claim1k"),
 	flat("mysql.flat-hot", flatBar, "mysql", "hot100k", "hot1k"),
 
+	within("mysql.latency-processes-p50", 15, "mysql", "latency2", false),
+	within("mysql.idle", 0.5, "mysql", "idle", false),
 	over("sqlite.send-1.backlite", 0.7, "sqlite", "send1", "parley", "backlite"),
 	over("sqlite.send-1.goqite", 1.3, "sqlite", "send1", "parley", "goqite"),
 	over("sqlite.send-16.backlite", 0.7, "sqlite", "send16", "parley", "backlite"),
@@ -85,7 +89,7 @@ func over(name string, min float64, engine, row, ours, theirs string) bar {
 	}}
 }
 
-// within is how many times a latency fits into its limit in ms.
+// within is how many times a latency fits into its limit in ms, or a load in percent.
 func within(name string, limit float64, engine, row string, p99 bool) bar {
 	return bar{name, 1, func(r *report) float64 {
 		v := r.median(engine, row, "parley")

@@ -49,6 +49,8 @@ var rows = []*row{
 		systems: without(all, "raw", "raw-pgx"), run: latency(true)},
 	{name: "latency2", what: "the same with sender and worker in two Brokers, as in two processes", unit: "ms", engines: everywhere,
 		systems: []string{"parley"}, run: latency(false)},
+	{name: "idle", what: "a worker whose queue has been empty for 40 s: processor time of its process and the server", unit: "% of a core",
+		engines: []string{"mysql", "mariadb"}, slow: true, systems: []string{"parley"}, run: idling},
 	{name: "ordered", what: "100 groups of 200 messages in strict order, 10 workers", unit: "msg/s", engines: onPostgres,
 		systems: []string{"parley", "watermill", "watermill-default", "raw-groups"}, load: orderedLoad, run: ordered},
 	{name: "backlog10k", what: "empty a queue, beginning with 10,000", unit: "msg/s", engines: onPostgres,

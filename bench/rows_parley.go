@@ -195,9 +195,9 @@ func millionLoad(*measurement) loader {
 	}}
 }
 
-// loadCopies posts n thousands of messages without key, of which all but the first
-// thousand are copies that the database makes of these, where it is quick at that: in
-// the order of their times, as new ones are.
+// loadCopies posts n thousands of messages without key, in the order of their times, as
+// new ones are. All but the first thousand are copies that the database makes of these,
+// where it is quick at that.
 func loadCopies(ctx context.Context, q *parleyQueue, n int) error {
 	const made = 1000
 	if strings.HasPrefix(q.dsn, "mysql") {

@@ -249,10 +249,8 @@ func dlgGo(e *env, what string, f func() error) (wait func() error) {
 
 // dlgSession opens an owner of application locks.
 func dlgSession(e *env, be backend.Backend, owner string) backend.Session {
+	e.Needs(partLocks)
 	s, err := be.OpenSession(e.Ctx, time.Minute, owner)
-	if errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("this backend has no application locks yet")
-	}
 	if err != nil {
 		dlgFatal(e, "open a session: %v", err)
 	}

@@ -22,9 +22,9 @@ func init() {
 // first.
 const inFlight = 130
 
-// flight posts to new keys of priority 9, and has the groups in flight while f runs: half
-// of them by lease, which are those that f is given, and the others, where the store can, in
-// one transaction, which is rolled back. All of them are by lease where it cannot.
+// flight posts to new keys of priority 9, and has the groups in flight while f runs. Half of
+// them are held by lease: f is given these. The others, where the store can, are in one
+// transaction, which is rolled back. All of them are by lease where it cannot.
 func flight(w *world, f func(held []*parley.Delivery)) {
 	posts := make([]parley.Posting, inFlight)
 	for i := range posts {

@@ -191,7 +191,7 @@ func checkHostileLocks(e *env) {
 		if _, err := session.Lock(e.Ctx, name, backend.LockX, 0); err != nil {
 			e.Fatalf("lock %q: %v", name, err)
 		}
-		mode, err := session.LockMode(e.Ctx, name)
+		mode, err := session.HeldMode(e.Ctx, name)
 		if err != nil || mode != backend.LockX {
 			e.Errorf("lock %q is held as %s (%v), want %s", name, mode, err, backend.LockX)
 		}

@@ -74,7 +74,7 @@ func lckTry(e *env, o backend.Locker, name string, mode backend.LockMode, want b
 
 // lckMode compares the mode in which an owner holds a lock.
 func lckMode(e *env, o backend.Locker, name string, want backend.LockMode) {
-	got, err := o.LockMode(e.Ctx, name)
+	got, err := o.HeldMode(e.Ctx, name)
 	e.Must(err)
 	if got.String() != want.String() {
 		e.Errorf("the owner holds mode %v, want %v", got, want)

@@ -123,8 +123,8 @@ func checkPrioChoiceTaken(e *env) {
 		line := prioLine(w, "a", "b", "c")
 		var taken []*parley.Delivery
 		var shown [][]parley.ID
-		// Each time it wants the last of those that it is shown; the first two
-		// choices are taken by another receiver before they can be received.
+		// Each time it wants the last of those that it is shown. The first two choices are
+		// taken by another receiver before they can be received.
 		d := w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, Choose: func(_ context.Context, groups iter.Seq[parley.GroupStatus]) (parley.ID, bool) {
 			var all []parley.ID
 			for g := range groups {

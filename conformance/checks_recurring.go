@@ -26,16 +26,6 @@ func init() {
 	)
 }
 
-// recurringWorld is a world for the checks of recurring jobs, where the store has them.
-func (e *env) recurringWorld() *world {
-	_, err := e.r.main.RecurringJobs(e.Ctx)
-	if errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("the store has no recurring jobs")
-	}
-	e.Must(err)
-	return e.World()
-}
-
 // defineJob defines a job of the check's own, which is removed at its end.
 func (w *world) defineJob(j recurring.Job) recurring.Job {
 	j.Queue, j.Type, j.Body = cmp.Or(j.Queue, w.SQ), w.Any, []byte(j.Name)
@@ -118,7 +108,7 @@ func (w *world) begin() backend.Tx {
 }
 
 func checkRecurringClaim(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	j := w.defineJob(recurring.Job{Name: "job", Every: time.Hour})
 	w.setBack(j.Name, time.Minute)
 	first := w.begin()
@@ -147,7 +137,7 @@ func checkRecurringClaim(e *env) {
 }
 
 func checkRecurringLocked(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	if !e.ManyWriters() {
 		e.Skipf("the store has one writer at a time")
 	}
@@ -164,7 +154,7 @@ func checkRecurringLocked(e *env) {
 }
 
 func checkRecurringFails(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	bad := w.defineJob(recurring.Job{Name: "bad", Queue: w.CQ, Every: time.Hour, CatchUp: recurring.CatchUpAll})
 	good := w.defineJob(recurring.Job{Name: "good", Every: time.Hour, CatchUp: recurring.CatchUpAll})
 	e.Must(w.B.Admin().DisableQueue(e.Ctx, w.CQ))
@@ -191,7 +181,7 @@ func checkRecurringFails(e *env) {
 }
 
 func checkRecurringEarly(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	j := w.defineJob(recurring.Job{Name: "later", Every: 30 * time.Minute})
 	if got, next := w.claims(w.begin()); got == j.Name || next > 30*time.Minute {
 		e.Errorf("claimed is %q, or something in %v", got, next)
@@ -215,7 +205,7 @@ func checkRecurringEarly(e *env) {
 }
 
 func checkRecurringMissed(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	for _, test := range []struct {
 		catchUp recurring.CatchUp
 		every   time.Duration
@@ -269,7 +259,7 @@ func dueTimes(messages []*parley.Message) (list []time.Time) {
 }
 
 func checkRecurringOverlap(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	late := func(name string) recurring.Status {
 		w.setBack(name, time.Minute)
 		w.B.Wake(backend.RecurringTopic)
@@ -311,7 +301,7 @@ func checkRecurringOverlap(e *env) {
 }
 
 func checkRecurringRevisions(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	j := w.defineJob(recurring.Job{Name: "job", Revision: 2, Cron: "0 3 * * *", Zone: "Europe/Berlin"})
 	before := w.job(j.Name)
 	is := func(says string, cron string, revision int64) {
@@ -347,7 +337,7 @@ func checkRecurringRevisions(e *env) {
 }
 
 func checkRecurringBad(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	good := recurring.Job{Name: w.Name("good"), Queue: w.SQ, Type: w.Any, Every: time.Hour}
 	for _, test := range []struct {
 		change func(*recurring.Job)
@@ -384,7 +374,7 @@ func checkRecurringBad(e *env) {
 }
 
 func checkRecurringPaused(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	j := w.defineJob(recurring.Job{Name: "job", Every: time.Hour, CatchUp: recurring.CatchUpAll})
 	e.Must(recurring.Pause(e.Ctx, w.B, j.Name))
 	w.setBack(j.Name, 150*time.Minute)

@@ -89,7 +89,7 @@ func (w *world) fired(jobs []recurring.Status, n int64, meanwhile func()) {
 }
 
 func checkRecurringReopened(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	jobs := w.often()
 	var open []*parley.Broker
 	for range 3 {
@@ -106,7 +106,7 @@ func checkRecurringReopened(e *env) {
 }
 
 func checkRecurringKilled(e *env) {
-	w := e.recurringWorld()
+	w := e.World()
 	jobs := w.often()
 	children := []*child{e.Child("recurring"), e.Child("recurring"), e.Child("recurring")}
 	for _, c := range children {

@@ -194,6 +194,7 @@ func checkEnded(e *env) {
 }
 
 func checkOwnTraces(e *env) {
+	e.Needs(partReaders)
 	s := invUnder(e.idle())
 	m, worker := backend.NewID(), backend.NewID()
 	put := func(worker backend.ID) []backend.Trace {
@@ -201,9 +202,6 @@ func checkOwnTraces(e *env) {
 		traces, err := s.be.PutReader(e.Ctx, backend.ReaderRecord{
 			Reader: reader, Worker: worker, Queue: s.sq, Owner: "check", Readers: 1, For: time.Minute, InHand: []backend.ID{m},
 		})
-		if errors.Is(err, errors.ErrUnsupported) {
-			e.Skipf("the store has no records of readers")
-		}
 		e.Must(err)
 		e.Cleanup(func() { s.be.RemoveReaders(context.WithoutCancel(e.Ctx), worker, reader) })
 		return traces
@@ -278,13 +276,7 @@ func checkHaltsAfterPhase(e *env) {
 	finish := func(h backend.TaskHold, state backend.TaskState) {
 		in(func(tx backend.Tx) error { return tx.FinishTask(e.Ctx, h, backend.TaskOutcome{State: state}) })
 	}
-	in(func(tx backend.Tx) error {
-		err := tx.Submit(e.Ctx, plan, backend.PlanOptions{MaxAttempts: 1}, tasks)
-		if errors.Is(err, errors.ErrUnsupported) {
-			e.Skipf("the store has no plans")
-		}
-		return err
-	})
+	in(func(tx backend.Tx) error { return tx.Submit(e.Ctx, plan, backend.PlanOptions{MaxAttempts: 1}, tasks) })
 	first := claim()
 	if len(first) != 1 {
 		e.Fatalf("no task can be claimed")

@@ -377,6 +377,9 @@ func (r *runner) run(ctx context.Context, c check) Result {
 				e.fail(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
 			}
 		}()
+		if p := partOf(c); p != nil {
+			e.Needs(p)
+		}
 		c.Run(e)
 	}()
 	select {

@@ -26,8 +26,12 @@ type deviation struct {
 	buries       bool // what is gone can become a dead letter
 	haltsAtOnce  bool // no task starts once one is dead
 	own          bool // traces of the worker's own readers
+	sides        bool // a page of conversations has as many sides as it may have conversations
 	first        bool // the first handle alone says what capabilities makes of them
 	rollback     func(*devTx) error
+	firstOnly    bool             // Extend ends at the first lease that is lost
+	swallows     map[string]error // by method: what it returns no error for
+	tx           func(backend.Tx) backend.Tx
 
 	info          func(*backend.Info)
 	conversations func(*backend.ConversationQuery)
@@ -43,9 +47,11 @@ type deviation struct {
 	reader       func(*backend.ReaderStatus)
 	message      func(*backend.Message)
 	ended        func(*backend.Ended)
+	progress     func(*backend.Progress)
+	queues       func([]backend.QueueStatus)
 }
 
-var deviations = []*deviation{
+var deviations = append(contractDeviations, []*deviation{
 	{id: "RA", says: "a message that is gone becomes a dead letter", buries: true},
 	{id: "A20", says: "a single writer lets wait for what cannot come",
 		by: "a group that another receiver leases is refused at once", capabilities: func(c *backend.Capabilities) {
@@ -112,7 +118,7 @@ var deviations = []*deviation{
 	{id: "V05", says: "how long a worker is good for is lost", reader: func(r *backend.ReaderStatus) { r.Left = 0 }},
 	{id: "V05", says: "when a message was stored is lost",
 		message: func(m *backend.Message) { m.Enqueued = time.Time{} }},
-}
+}...)
 
 func (d *deviation) store() Store {
 	s := memstore.NewStore(memstore.Options{})
@@ -171,6 +177,12 @@ func (b *devBackend) Begin(ctx context.Context) (backend.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.d.tx != nil {
+		return b.d.tx(tx), nil
+	}
+	if b.d.swallows != nil {
+		tx = swallowing{tx, b.d.swallows}
+	}
 	return &devTx{Tx: tx, be: b}, nil
 }
 
@@ -196,11 +208,17 @@ func (b *devBackend) Conversations(
 		b.d.conversations(&q)
 	}
 	list, err := b.Backend.Conversations(ctx, q)
+	if b.d.sides {
+		list = list[:min(q.Limit, len(list))]
+	}
 	return each(list, b.d.conversation), err
 }
 
 func (b *devBackend) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus, error) {
 	list, err := b.Backend.Queues(ctx, queue)
+	if b.d.queues != nil {
+		b.d.queues(list)
+	}
 	return each(list, b.d.queue), err
 }
 
@@ -253,6 +271,31 @@ func (b *devBackend) PutReader(ctx context.Context, r backend.ReaderRecord) ([]b
 		}
 	}
 	return traces, err
+}
+
+func (b *devBackend) Progress(ctx context.Context, plan string) (backend.Progress, error) {
+	p, err := b.Backend.Progress(ctx, plan)
+	if b.d.progress != nil {
+		b.d.progress(&p)
+	}
+	return p, err
+}
+
+func (b *devBackend) Plans(ctx context.Context, name string) ([]backend.PlanStatus, error) {
+	list, err := b.Backend.Plans(ctx, name)
+	return list, swallow(b.d.swallows, "Plans", err)
+}
+
+func (b *devBackend) Extend(ctx context.Context, holds []*backend.Hold, d time.Duration) error {
+	if !b.d.firstOnly {
+		return b.Backend.Extend(ctx, holds, d)
+	}
+	for _, h := range holds {
+		if err := b.Backend.Extend(ctx, []*backend.Hold{h}, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (tx *devTx) Rollback(ctx context.Context) error {

@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// history records what many senders and receivers do to one queue at once, and
-// checks it while it happens: a group in two pairs of hands, a message out of
-// its order, lost, doubled, or never sent.
+// history records what many senders and receivers do to one queue at once, and checks
+// it while it happens. It finds a group in two pairs of hands, and a message out of its
+// order, lost, doubled, or never sent.
 //
 // A stream is named by the first word of its messages' bodies. The second is
 // the message's number in the stream and the third tells tries apart: a send

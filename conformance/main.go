@@ -124,7 +124,7 @@ func (r *runner) describe(ctx context.Context, w io.Writer) {
 
 // report runs the checks and prints their results. They go into p too, if it is not nil.
 func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, w io.Writer, p *Report) (code int, err error) {
-	passed, failed, skipped := 0, 0, 0
+	passed, failed, skipped, missing := 0, 0, 0, 0
 	enc := json.NewEncoder(w)
 	for _, c := range allChecks() {
 		if !match.MatchString(c.ID + "/" + c.Name) {
@@ -147,6 +147,9 @@ func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, 
 		case res.Skipped != "":
 			skipped++
 			word = "skip"
+			if strings.HasPrefix(res.Skipped, notOffered) {
+				missing++
+			}
 		default:
 			passed++
 		}
@@ -166,6 +169,9 @@ func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, 
 		enc.Encode(map[string]int{"passed": passed, "failed": failed, "skipped": skipped})
 	} else {
 		fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+		if missing > 0 {
+			fmt.Fprintf(w, "%d of those that were skipped need a part of the contract that is not offered\n", missing)
+		}
 	}
 	if failed > 0 || passed == 0 {
 		return 1, nil

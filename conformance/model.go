@@ -23,9 +23,9 @@ func modelSeed() uint64 {
 	return rand.Uint64N(1_000_000)
 }
 
-// model is a queue as it should be. It is driven in step with a store, one call
-// after another, through several handles: so it knows at each step exactly what
-// is committed, what is in flight, and what a claim may deliver.
+// model is a queue as it should be. It is driven in step with a store, one call after
+// another, through several handles. So it knows at each step exactly what is committed,
+// what is in flight, and what a claim may deliver.
 type model struct {
 	*invBelow // the handle of the step
 	seed      uint64

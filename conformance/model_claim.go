@@ -125,7 +125,7 @@ func (m *model) take(hold parley.Hold, r backend.ClaimRequest, ready []*modelGro
 		g := m.read(h, h.Messages, r.MaxMessages, r.Handle, nil)
 		i := slices.Index(ready, g)
 		if i < 0 {
-			m.failf("claimed %s, which is in hand %t, hidden %t", m.name(g), g.hand != nil, g.hidden)
+			m.failf("claimed %s, %s", m.name(g), g.unexpected())
 		}
 		if k == 0 { // further ones may pass some
 			for _, other := range sure {

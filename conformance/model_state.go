@@ -23,12 +23,11 @@ type modelStream struct {
 	group    *modelGroup
 	messages []modelMessage // committed and not acknowledged
 	writer   *modelSender   // who has sent and is open
-	// blurred: it was acknowledged from while a sender was writing, so that its
-	// place in the order may be older than its oldest message, until the next
-	// acknowledgement.
+	// blurred: it was acknowledged from while a sender was writing. Until the next
+	// acknowledgement its place in the order may be older than its oldest message.
 	blurred bool
-	// late: a sender was writing to it when its group was made ready, so that it
-	// may stand at the place of a message that came while the group was hidden.
+	// late: a sender was writing to it when its group was made ready. So it may stand at
+	// the place of a message that came while the group was hidden.
 	late bool
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Report is what Command writes with -report: all that is to be known of a store on a
-// server that the maintainers of its backend do not have. It contains no bodies but the
-// suite's own, and no host names or passwords (Store.Secrets).
+// Report is what Command writes with -report. It has all that is to be known of a store
+// on a server that the maintainers of its backend do not have. It contains no bodies
+// but the suite's own, and no host names or passwords (Store.Secrets).
 type Report struct {
 	Format  int       `json:"format"` // of this structure: 1
 	At      time.Time `json:"at"`

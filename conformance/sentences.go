@@ -157,7 +157,7 @@ var sections = []section{
 	}},
 	{"Batches of a worker", []Sentence{
 		{"W01", "A handler that fails, panics or runs out of time undoes what it wrote, and nothing else of the batch that it was in."},
-		{"W02", "A batch whose transaction is lost, by a commit that fails or a connection that breaks, is handled again group by group: nothing is lost or done twice, order holds, and only the message that brings the loss about is charged."},
+		{"W02", "When a batch loses its transaction, by a commit that fails or a connection that breaks, its groups are handled again one by one: no effect is lost or committed twice, the order holds, and only a message that causes the loss is charged with an attempt."},
 		{"W03", "A slow handler that has not asked for its transaction keeps no other group of its batch waiting beyond the time of a batch."},
 		{"W04", "A worker that is told to stop lets handlers finish within their time, interrupts them after it, and gives back what was not handled, which counts as no failure; so does closing its Broker, without that time."},
 		{"W05", "A handler of groups gets what was delivered of a group in one call, in its order; all of it is acknowledged or none, and a failure counts for the first message."},
@@ -253,7 +253,7 @@ var sections = []section{
 	}},
 	{"What operators see", []Sentence{
 		{"V01", "A message that waits is found by its ID: its group or, if it is withheld, the handle that sent it; any other is not found."},
-		{"V02", "Promotions are listed with what they say, also those of groups without messages, and it is said of which groups nothing can arrive in."},
+		{"V02", "Operators see each promotion, of groups without messages too: its level, whether it is sticky, and whether anything can still arrive in the group."},
 		{"V03", "An operator can see how long each maintenance job has left undone what is due, and that nothing is due when it is done."},
 		{"V04", "What operators list comes in pages: as many as were asked for, and those behind a given one, dead letters with or without their bodies; a job does about as many items at a time as it was asked for."},
 		{"V05", "Ages, times, priorities and counts that operators are shown are those of what is there, and a store says what it is."},
@@ -276,7 +276,7 @@ var sections = []section{
 		{"B07", "A store that is not migrated, or newer than the program by more than one version, is refused with an error that says what to do; migrating is safe for many at once and changes nothing the second time."},
 		{"B08", "A disabled queue refuses receives, also those that wait, with ErrQueueDisabled, takes no messages, and loses nothing."},
 		{"B09", "After its end a transaction, a delivery or a broker answers every verb with ErrTxDone, ErrSettled or ErrClosed."},
-		{"B10", "Names and bodies are data: SQL text, quotes and control characters in them come back as they were."},
+		{"B10", "Names, keys, bodies and texts of errors are data: SQL text, quotes and control characters in them come back byte for byte."},
 		{"B11", "Options out of range are refused with ErrInvalidOption before anything is done."},
 		{"B12", "JSON that is not UTF-8, and XML with two attributes of one name, are not valid bodies."},
 		{"B13", "Texts from outside, such as reasons, owners and what validators say, are kept as valid text without NUL, cut between characters to a bounded length."},

@@ -77,7 +77,7 @@ type Options struct {
 	// Redact returns what pages show of a message's body. Nil shows no bodies.
 	Redact func(queue, typ string, body []byte) string
 
-	// Audit is told of each action before it is done, and again when it is over, so that a program keeps a record of
+	// Audit is told of each action before it is done, and again when it is over. So a program can keep a record of
 	// who did what. An error refuses an action that has not begun. Nil means that the log alone has it.
 	Audit func(ctx context.Context, r *http.Request, a Audited) error
 

@@ -27,7 +27,7 @@ func (h *Handler) knownHost(r *http.Request) error {
 	if h.hosts[name] || h.opt.Token != "" && len(h.opt.Hosts) == 0 && ownAddress(name) {
 		return nil
 	}
-	return fmt.Errorf("the console is not known as %q; name it in Options.Hosts, or call it by 127.0.0.1: %w", name, ErrRefused)
+	return fmt.Errorf("the console does not know the host %q: add it to Options.Hosts, or use 127.0.0.1: %w", name, ErrRefused)
 }
 
 // ownAddress reports whether the name is an address: no foreign site's name is one.
@@ -40,7 +40,7 @@ func ownAddress(name string) bool {
 func (h *Handler) may(r *http.Request, a Action, target string) error {
 	switch {
 	case !a.looks() && !h.opt.Write:
-		return fmt.Errorf("the console only looks: the program sets Options.Write, or the command --write: %w", ErrRefused)
+		return fmt.Errorf("the console is read-only unless Options.Write, or --write of the command, is set: %w", ErrRefused)
 	case h.opt.Authorize != nil:
 		return h.opt.Authorize(r, a, target)
 	case h.entered(r), local(r) && a.looks():

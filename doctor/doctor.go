@@ -25,10 +25,10 @@ type Finding struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// Diagnose examines the whole store if what is empty. Otherwise it explains why what
-// does not move: a queue or a plan, by its name, or a group, message,
-// conversation or task, by its id. Without a finding there is no visible reason.
-// Findings that were made before an error are returned with the error.
+// Diagnose examines the whole store if what is empty. Otherwise it explains why the
+// object called what does not move. A queue or a plan is given by its name, and a
+// group, message, conversation or task by its id. Without a finding there is no visible
+// reason. Findings that were made before an error are returned with the error.
 func Diagnose(ctx context.Context, b *parley.Broker, what string) ([]Finding, error) {
 	d := &diagnosis{b: b, be: b.Backend()}
 	err := d.all(ctx, what)

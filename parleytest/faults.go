@@ -24,9 +24,9 @@ type commitFault struct {
 // ownKey marks the context of what the kit does itself.
 type ownKey struct{}
 
-// FailCommit has the next commit fail with err, and nothing of its transaction happen. Nil is ErrSerialization, as of a
-// transaction that has lost against another one. It is the next commit of a transaction that acknowledges, posts,
-// sends, uses Tx.Once or runs SQL: that of a handler, or of the application's own InTx.
+// FailCommit has the next commit fail with err, and nothing of its transaction happen. Nil is ErrSerialization, as of
+// a transaction that has lost against another one. It is the next commit of a transaction that acknowledges, posts,
+// sends, uses Tx.Once or runs SQL. The transaction is that of a handler, or of the application's own InTx.
 //
 // A fault of FailCommit, LoseCommit, FailSend or LoseLease that nothing has met by the end of the test is a failure.
 func (k *Kit) FailCommit(err error) {

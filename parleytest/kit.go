@@ -57,7 +57,7 @@ type options struct {
 func Store(url string) Option { return func(o *options) { o.url = url } }
 
 // Use has the kit use the store of a Broker that is open and stays so. The kit's Broker is another one on the same
-// backend: the code under test gets Kit.Broker, since the kit cannot fail, or tell apart, what others do.
+// backend. The code under test gets Kit.Broker, since the kit cannot fail, or tell apart, what others do.
 func Use(b *parley.Broker) Option { return func(o *options) { o.of = b } }
 
 // Catalog has the kit define a catalog. Several options of this kind are defined one after the other.

@@ -69,9 +69,9 @@ func list(title string, all []Sent) string {
 	return title + strings.Join(s, "\n")
 }
 
-// Posted returns the messages that wait in a queue, posts and those of conversations, without receiving them: those
-// that are ready in the order in which they would be received, then deferred and parked ones, then posts of Kit.Broker
-// that are delayed. It does not see what a receiver has in hand, nor what is not committed. The queue must be enabled.
+// Posted returns the messages that wait in a queue, posts and those of conversations, without receiving them. Ready
+// ones come first, in the order in which they would be received, then deferred and parked ones, then delayed posts of
+// Kit.Broker. It does not see what a receiver has in hand, nor what is not committed. The queue must be enabled.
 func (k *Kit) Posted(queue string) []Sent {
 	k.t.Helper()
 	var all []Sent

@@ -109,6 +109,12 @@ func (t *watched) Release(ctx context.Context, name string) error {
 	return t.Tx.Release(ctx, name)
 }
 
+func (t *watched) Resave(ctx context.Context, name string) error {
+	t.mark(name, 0)
+	t.marks = append(t.marks, mark{name, len(t.sent), len(t.ended)})
+	return t.Tx.Resave(ctx, name)
+}
+
 // mark finds the last savepoint of a name. Those after it are gone, and so is it unless one is to be kept.
 func (t *watched) mark(name string, keep int) mark {
 	for i, m := range slices.Backward(t.marks) {

@@ -55,7 +55,7 @@ func (p *Plan) until(ctx context.Context, done func(Progress) (bool, error)) err
 func (p *Plan) progress(ctx context.Context) (Progress, error) {
 	now, err := p.b.Backend().Progress(ctx, p.name)
 	if err == nil && now.ID != p.id {
-		err = fmt.Errorf("it was deleted, and made anew: %w", ErrNoPlan)
+		err = fmt.Errorf("it was deleted and created again: %w", ErrNoPlan)
 	}
 	return now, err
 }

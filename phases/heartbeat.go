@@ -2,11 +2,11 @@ package phases
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/lease"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -15,39 +15,42 @@ import (
 func (p *Pool) heartbeat(ctx context.Context) {
 	for wait.Sleep(ctx, wait.Jitter(min(p.opt.Lease/3, 2*time.Second))) == nil {
 		p.mu.Lock()
-		tasks := make([]*Running, 0, len(p.held))
+		tasks := make([]lease.Holder[backend.TaskHold], 0, len(p.held))
 		for _, t := range p.held {
-			tasks = append(tasks, t)
+			tasks = append(tasks, leased{t})
 		}
 		p.mu.Unlock()
-		err := p.extend(ctx, tasks)
-		if errors.Is(err, parley.ErrFenced) {
-			for _, t := range tasks {
-				if err := p.extend(ctx, []*Running{t}); errors.Is(err, parley.ErrFenced) {
-					t.cancel(parley.ErrFenced)
-				}
-			}
-		} else if err != nil && ctx.Err() == nil {
+		err := lease.Beat(tasks, func(holds []backend.TaskHold) error { return p.extend(ctx, holds) })
+		if err != nil && ctx.Err() == nil {
 			p.b.Logger().Warn("parley: the leases of tasks could not be extended; trying again", "error", err)
 		}
 	}
 }
 
-func (p *Pool) extend(ctx context.Context, tasks []*Running) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	holds := make([]backend.TaskHold, len(tasks))
-	for i, t := range tasks {
-		holds[i] = t.hold
-	}
+func (p *Pool) extend(ctx context.Context, holds []backend.TaskHold) error {
 	stop, err := p.b.Backend().ExtendTasks(ctx, holds, p.opt.Lease)
-	for _, t := range tasks {
-		for _, id := range stop {
-			if t.ID == id {
-				t.cancel(ErrCancelled)
-			}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range stop {
+		if t := p.held[id]; t != nil {
+			t.cancel(ErrCancelled)
 		}
 	}
 	return err
 }
+
+// leased is what prolongs the lease of a task. A task whose lease has run out while the store did not answer goes
+// on: it is this worker's as long as no other one has taken it.
+type leased struct{ t *Running }
+
+// Leased implements lease.Holder.
+func (l leased) Leased() []backend.TaskHold { return []backend.TaskHold{l.t.hold} }
+
+// Extended implements lease.Holder.
+func (leased) Extended(time.Time) {}
+
+// Expired implements lease.Holder.
+func (leased) Expired(time.Time) bool { return false }
+
+// Lost implements lease.Holder.
+func (l leased) Lost() { l.t.cancel(parley.ErrFenced) }

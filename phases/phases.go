@@ -1,6 +1,6 @@
-// Package phases runs tasks in ordered phases: those of one phase in parallel, wherever
-// there are workers, and those of a later phase only when all earlier ones are over. A
-// phase waits for the rows of tasks. So gaps in the numbers, other batches, other
+// Package phases runs tasks in ordered phases. Tasks of one phase run in parallel,
+// wherever there are workers, and those of a later phase only when all earlier ones are
+// over. A phase waits for the rows of tasks. So gaps in the numbers, other batches, other
 // processes and their deaths make no difference. The built-in stores on PostgreSQL,
 // MySQL, MariaDB, SQLite and SQL Server have tasks; a plugin may lack them, and then each
 // call returns errors.ErrUnsupported.

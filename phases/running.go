@@ -106,7 +106,7 @@ func failTask(id parley.ID, err error) error {
 // again.
 func Dead(err error) error {
 	if err = guard.Sound(err); err == nil {
-		err = errors.New("its handler wants it dead")
+		err = errors.New("its handler gave it up")
 	}
 	return &dead{err}
 }

@@ -16,11 +16,10 @@ func SQL(phase int, statement string) Task {
 	return Task{Phase: phase, Type: SQLType, Body: []byte(statement)}
 }
 
-// RunSQL returns a handler that runs a task's body as a statement on db, on a
-// connection of its own: a statement that is killed, or that kills its
-// connection, fails its task and nothing else. It runs outside of the task's
-// transaction, so a statement whose worker dies is run again, after parts of it
-// may have been committed.
+// RunSQL returns a handler that runs a task's body as a statement on db, on its own
+// connection. A statement that is killed, or that kills its connection, fails its task
+// and nothing else. It runs outside of the task's transaction, so a statement whose
+// worker dies is run again, after parts of it may have been committed.
 //
 // No pool runs statements unless it is given this handler:
 //

@@ -1,8 +1,8 @@
 // Package recurring posts messages again and again, by cron expressions or at fixed intervals. The message of a due
 // time and the next due time are committed together. So each due time brings one message, whichever process is first,
 // and whenever a process dies. No process leads. The due times are those of the database's clock, and nothing is
-// posted while no process has called Start. The built-in stores have recurring jobs; a plugin may lack them, and then
-// each call returns errors.ErrUnsupported.
+// posted while no process has called Start. The built-in stores on PostgreSQL, MySQL, MariaDB, SQLite and SQL Server
+// have recurring jobs; a plugin may lack them, and then each call returns errors.ErrUnsupported.
 //
 //	err := recurring.Define(ctx, b, recurring.Job{
 //		Name: "invoices", Revision: 1, Queue: "billing", Type: "SendInvoices",

@@ -111,7 +111,7 @@ func parse(text, zone string) (c clock, err error) {
 	case zone == "Local":
 		return c, fmt.Errorf("the zone would differ between processes")
 	case strings.Contains(text, "="):
-		return c, fmt.Errorf("the zone of the expression stands apart from it")
+		return c, fmt.Errorf("the zone belongs in Zone, not in the expression")
 	}
 	if c.zone, err = time.LoadLocation(zone); err != nil {
 		return c, err
@@ -122,7 +122,7 @@ func parse(text, zone string) (c clock, err error) {
 	}
 	var ok bool
 	if c.spec, ok = parsed.(*cron.SpecSchedule); !ok {
-		return c, fmt.Errorf("want fields; intervals stand in Every")
+		return c, fmt.Errorf("want five or six fields; an interval belongs in Every")
 	}
 	c.spec.Location, c.spec.MaxSearchYears = time.UTC, years
 	const all = 1<<24 - 1

@@ -61,8 +61,8 @@ func TestDST(t *testing.T) {
 	}
 }
 
-// TestDSTModel compares due times with what the rule says of each minute of the days around changes of the clock:
-// a time of day is due when the clock first shows it, or when the clock passes over it.
+// TestDSTModel compares due times with what the rule says of each minute of the days around changes of the clock.
+// A time of day is due when the clock first shows it, or when the clock passes over it.
 func TestDSTModel(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo"} {
 		zone, err := time.LoadLocation(name)

@@ -1,13 +1,13 @@
 // Package memory keeps a store in the memory of the process. It is for tests of programs that
-// use Parley: nothing has to be installed, each test can have a store of its own, and a test can
-// set its clock and kill its processes.
+// use Parley. Nothing has to be installed, and each test can have its own store. A test can set
+// the store's clock and kill its processes.
 //
 //	import _ "github.com/parleymq/parley/backend/memory"
 //
 //	b, err := parley.Open(ctx, "memory:", nil)
 //
-// The store passes the conformance suite. What it cannot do: it ends with the process, only one
-// process can use it, it has no SQL (Tx.SQL is nil), and it cannot join the application's
+// The store passes the conformance suite. It has limits. It ends with the process, and only one
+// process can use it. It has no SQL (Tx.SQL is nil), and cannot join the application's
 // transactions. A handler that writes to the application's tables is tested on SQLite.
 package memory
 

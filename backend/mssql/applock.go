@@ -33,10 +33,10 @@ const (
 	// LocksRows keeps them as rows. A session is a lease, and its locks are free
 	// when that is over.
 	LocksRows = sqlstore.LocksRows
-	// LocksNative keeps them as the server's application locks too. A session is
-	// a connection of the pool, which it keeps; two are left to others. Its locks are
-	// free as soon as the server has lost the connection, and no lock is given to
-	// another as long as its owner's connection has it.
+	// LocksNative keeps them as the server's application locks too. A session is a
+	// connection of the pool, which it keeps; two are left to others. Its locks are free
+	// as soon as the server has lost the connection. No lock is given to another owner as
+	// long as its owner's connection has it.
 	LocksNative = sqlstore.LocksNative
 )
 
@@ -60,8 +60,8 @@ const (
 // a longer one would be cut off.
 const maxPlainName = 220
 
-// resourceName is the part of a name in a resource: the name and an end, so that
-// spaces at its end count, or the hash of a longer one, which cannot look the same.
+// resourceName is the part of a name in a resource: the name and an end, so that spaces
+// at its end count. A longer name is its hash instead, which cannot look the same.
 func resourceName(name string) string {
 	if len(utf16.Encode([]rune(name))) <= maxPlainName {
 		return name + "."
@@ -242,7 +242,8 @@ func (l *line) Beat(ctx context.Context) error {
 }
 
 // Close implements sqlstore.Line. The server releases what a connection had when it
-// ends, and only that is certain: one in the pool is reset when it is used again.
+// ends, and only that is certain. A connection in the pool is reset when it is used
+// again.
 func (l *line) Close(context.Context) error {
 	sqlstore.Discard(l.conn)
 	return nil

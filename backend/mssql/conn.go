@@ -98,10 +98,10 @@ type session struct {
 	before string
 }
 
-// counted has a statement end with the number of its rows. The server's messages with
-// that number are not sent with NOCOUNT ON, which a session, or the whole server, may have
-// ("user options"), and those of a trigger's statements are added to the statement's own.
-// A statement that consists of several sets @rows. NOCOUNT ends with the call.
+// counted has a statement end with the number of its rows. The server's messages with that
+// number are not sent with NOCOUNT ON, which a session, or the whole server, may have
+// ("user options"). Those of a trigger's statements are added to the statement's own. A
+// statement that consists of several sets @rows. NOCOUNT ends with the call.
 func counted(text string) string {
 	return "SET NOCOUNT ON;\nDECLARE @rows bigint;\n" + text + ";\nSELECT coalesce(@rows, @@ROWCOUNT)"
 }

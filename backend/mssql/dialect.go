@@ -47,9 +47,9 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 // two keys, in which every new id falls. Where a share lock is meant to last it
 // is REPEATABLEREAD.
 //
-// READUNCOMMITTED reads a row whatever its locks. It is used for rows that are
-// changed in place and of which only what never changes is needed, or what the
-// transaction has itself, or a hint where to look: group, stream and endpoint.
+// READUNCOMMITTED reads a row whatever its locks. It is used for rows that are changed
+// in place: group, stream and endpoint. Of these only what never changes is needed, or
+// what the transaction has itself, or a hint where to look.
 //
 // NOWAIT: "return a message as soon as a lock is encountered on the table".
 //
@@ -122,10 +122,10 @@ func (s *server) token(verb, arg string) (string, bool) {
 	return "", false
 }
 
-// many are the statements that do in one trip what package sqlstore does row by
-// row. Where rows of several tables are locked, a LOOP JOIN from the list of keys
-// keeps the order of the list, and each row is found by its key: a hash join would
-// read, and lock, the whole table.
+// many are the statements that do in one trip what package sqlstore does row by row.
+// Where rows of several tables are locked, a LOOP JOIN from the list of keys keeps the
+// order of the list, and each row is found by its key. A hash join would read, and
+// lock, the whole table.
 type many struct {
 	Send, Guards, Append, Posts                  *sqlstore.Stmt
 	Walk, Take, Lease, Held, Read                *sqlstore.Stmt

@@ -7,13 +7,12 @@ import (
 	"testing"
 )
 
-// This file runs two senders and two receivers of one stream in every order there is,
-// on the locks that the statements of dialect.go say they take, with the server's rules
-// of compatibility, and looks for what must not happen. Each access of a statement to a
-// row is a step. The accesses of one statement come in any order, as the server's plan
-// may have it; those of different statements do not. A scan visits its rows one by one,
-// and is not one instant. Nor is the end of a transaction: it releases its locks one by one, in
-// any order.
+// This file runs two senders and two receivers of one stream in every order there is. It uses
+// the locks that the statements of dialect.go say they take and the server's rules of
+// compatibility, and looks for what must not happen. Each access of a statement to a row is a
+// step. The accesses of one statement come in any order, as the server's plan may have it;
+// those of different statements do not. A scan visits its rows one by one, and is not one
+// instant. Nor is the end of a transaction: it releases its locks one by one, in any order.
 
 // mode is a lock mode of those in the tables of compatibility of the manual's
 // "Transaction locking and row versioning guide".

@@ -6,34 +6,33 @@
 //
 // # Isolation and locks
 //
-// Every transaction of the store's is READ COMMITTED, and every statement locks
-// by hints, so that it does the same whether READ_COMMITTED_SNAPSHOT is on or
-// off. Why each is right stands in dialect.go, beside it. A transaction that is
-// joined must be READ COMMITTED or REPEATABLE READ: at other levels READPAST is
-// not allowed or locks become locks of ranges, and the store answers
-// backend.ErrIsolation.
+// Every transaction of the store's is READ COMMITTED, and every statement locks by
+// hints. So it does the same whether READ_COMMITTED_SNAPSHOT is on or off. Why each is
+// right stands in dialect.go, beside it. A transaction that is joined must be READ
+// COMMITTED or REPEATABLE READ. At other levels READPAST is not allowed or locks become
+// locks of ranges, and the store answers backend.ErrIsolation.
 //
 // # Errors inside a transaction
 //
-// SQL Server undoes a statement that fails and, as long as XACT_ABORT is off, as
-// it is by default, keeps the transaction. A deadlock always ends it, and with
-// XACT_ABORT on any error does. What follows would run without a transaction, one
-// statement at a time; therefore each of the store's own statements looks whether
-// the transaction is still there, and fails with backend.ErrSerialization if not.
-// The store uses no error to find something out that would end a transaction of
-// the caller's, whatever his XACT_ABORT.
+// SQL Server undoes a statement that fails and, as long as XACT_ABORT is off, as it is
+// by default, keeps the transaction. A deadlock always ends it, and with XACT_ABORT on
+// any error does. What follows would run without a transaction, one statement at a
+// time. Therefore each of the store's own statements looks whether the transaction is
+// still there, and fails with backend.ErrSerialization if not. The store uses no error
+// to find something out that would end a transaction of the caller's, whatever his
+// XACT_ABORT.
 //
 // # Application locks
 //
-// They are rows, and with Options.Locks those of sp_getapplock as well: the locks of
-// a session are then free as soon as the server has lost its connection, and no other
+// They are rows, and with Options.Locks those of sp_getapplock as well. The locks of a
+// session are then free as soon as the server has lost its connection, and no other
 // owner is given them before.
 //
 // # Ids and names
 //
-// Ids are binary(16): as uniqueidentifier they would be compared by their last
-// bytes first, which are random, and rows of one time would not stand together.
-// Names compare by code point, and a space at the end of one counts.
+// Ids are binary(16). As uniqueidentifier they would be compared by their last bytes
+// first, which are random, and rows of one time would not stand together. Names compare
+// by code point, and a space at the end of one counts.
 //
 // # Wake-ups
 //

@@ -299,8 +299,8 @@ var parameters = map[string]string{
 	"Reclaim": "@p1 $ids, @p2 $ids",
 }
 
-// plans notes how the server would run the statements that lock, on tables as small as
-// these: a scan locks rows that are none of a statement's business, and a prefetch that is not
+// plans notes how the server would run the statements that lock, on tables as small as these.
+// A scan locks rows that are none of a statement's business, and a prefetch that is not
 // ordered locks them in another order.
 func (p *prober) plans(ctx context.Context) {
 	conn, err := p.s.db.Conn(ctx)

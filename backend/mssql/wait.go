@@ -7,11 +7,11 @@ import (
 )
 
 // Listen implements backend.Listener. SQL Server cannot tell a client that a
-// transaction has committed, but it counts. Messages and posts have a rowversion:
-// @@DBTS grows when one is written, and MIN_ACTIVE_ROWVERSION, "the lowest active
-// rowversion value in the current database", when the oldest transaction that has
-// written one ends. A receiver that comes too early finds what is not yet committed
-// and looks again soon. Neither says what it was, and neither reads a table.
+// transaction has committed, but it counts. Messages and posts have a rowversion.
+// @@DBTS grows when one is written. MIN_ACTIVE_ROWVERSION, "the lowest active
+// rowversion value in the current database", grows when the oldest transaction that has
+// written one ends. A receiver that comes too early finds what is not yet committed and
+// looks again soon. Neither says what it was, and neither reads a table.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	tick := time.NewTicker(s.server.options.PollEvery)
 	defer tick.Stop()

@@ -335,22 +335,26 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 // blocked or leased before we locked them are left out: they are locked in vain.
 func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (list []*content, astray []sqlstore.Source, vain bool, err error) {
 	byID := make(map[backend.ID]*content, len(groups))
+	q, two := p.hot.Read, len(groups) == 1 && r.MaxMessages > 1 && !r.LockOnly
+	if two {
+		q = p.hot.ReadTwo
+	}
 	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var g content
 		var blocked, leased bool
 		var s stream
 		f := &s.facts
-		var kind, streamKind, seq, priority, next, closed sql.NullInt64
+		var streamKind, priority, next, closed sql.NullInt64
 		var at backend.ID // the endpoint's group
-		var since int64
-		m := message{Message: new(backend.Message)}
-		err := rows.Scan(sqlstore.ID(&g.id), sqlstore.Text(&g.name), &g.fence, &g.lease, sqlstore.Bool(&blocked), sqlstore.Bool(&leased),
+		var m, second messageRow
+		columns := []any{sqlstore.ID(&g.id), sqlstore.Text(&g.name), &g.fence, &g.lease, sqlstore.Bool(&blocked), sqlstore.Bool(&leased),
 			&g.level, &g.version, sqlstore.Bool(&g.sticky),
 			sqlstore.ID(&f.Stream), &streamKind, &priority, sqlstore.ID(&f.Handle), sqlstore.ID(&at), sqlstore.ID(&f.Conversation),
-			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.FarService), sqlstore.Text(&f.Contract), &closed, &next,
-			&seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Text(&m.Headers), sqlstore.Int(&since),
-			sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError))
-		if err != nil {
+			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.FarService), sqlstore.Text(&f.Contract), &closed, &next}
+		if columns = append(columns, m.columns()...); two {
+			columns = append(columns, second.columns()...)
+		}
+		if err := rows.Scan(columns...); err != nil {
 			return err
 		}
 		if blocked || leased {
@@ -371,15 +375,18 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 			})
 			return nil
 		}
-		if !seq.Valid || !r.Handle.IsZero() && f.Handle != r.Handle {
+		if !m.seq.Valid || !r.Handle.IsZero() && f.Handle != r.Handle {
 			return nil
 		}
 		f.Group, f.Priority = g.id, int(priority.Int64)
 		s.kind, s.next = streamKind.Int64, next.Int64
-		s.add(m, seq.Int64, kind.Int64, since)
+		s.add(m)
+		if second.seq.Valid {
+			s.add(second)
+		}
 		c.streams = append(c.streams, &s)
 		return nil
-	}, p.hot.Read, groups)
+	}, q, groups)
 	for _, id := range groups {
 		if c := byID[id]; c != nil {
 			slices.SortFunc(c.streams, received)
@@ -392,12 +399,25 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 // size is what a message takes of a claim's bytes.
 func size(m message) int { return len(m.Body) + len(m.Headers) }
 
+// messageRow is a message as it is read.
+type messageRow struct {
+	backend.Message
+	seq, kind sql.NullInt64
+	since     int64
+	uniq      string
+}
+
+func (m *messageRow) columns() []any {
+	return []any{&m.seq, sqlstore.ID(&m.ID), &m.kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Text(&m.Headers),
+		sqlstore.Int(&m.since), sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError)}
+}
+
 // add completes a message and adds it.
-func (s *stream) add(m message, seq, kind, since int64) {
+func (s *stream) add(m messageRow) {
 	whole := s.facts
 	whole.ID, whole.Type, whole.Body, whole.Headers = m.ID, m.Type, m.Body, m.Headers
 	whole.Attempts, whole.Deaths, whole.LastError = m.Attempts, m.Deaths, m.LastError
-	whole.Seq, whole.Kind, whole.Enqueued = seq, backend.Kind(kind), time.UnixMicro(since)
+	whole.Seq, whole.Kind, whole.Enqueued = m.seq.Int64, backend.Kind(m.kind.Int64), time.UnixMicro(m.since)
 	s.messages = append(s.messages, message{&whole, m.uniq})
 }
 
@@ -421,13 +441,15 @@ func (p *pool) more(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 			if room <= 0 {
 				break
 			}
-			first := s.messages[0]
-			known += size(first)
-			largest = max(largest, size(first))
+			for _, m := range s.messages {
+				known += size(m)
+				largest = max(largest, size(m))
+			}
+			first, last := s.messages[0], s.messages[len(s.messages)-1]
 			n := min(room, s.next-first.Seq)
 			room -= max(n, 1)
-			if n > 1 {
-				left = append(left, rest{s, first.Seq + 1, first.Seq + n - 1})
+			if to := first.Seq + n - 1; last.Seq < to {
+				left = append(left, rest{s, last.Seq + 1, to})
 				byID[first.Stream] = s
 			}
 		}
@@ -446,16 +468,14 @@ func (p *pool) more(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		}
 		err := tx.Rows(ctx, func(rows *sql.Rows) error {
 			var id backend.ID
-			var seq, kind, since int64
-			m := message{Message: new(backend.Message)}
-			err := rows.Scan(sqlstore.ID(&id), &seq, sqlstore.ID(&m.ID), &kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body),
-				sqlstore.Text(&m.Headers), &since, sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError))
-			if err != nil {
+			var m messageRow
+			if err := rows.Scan(append([]any{sqlstore.ID(&id)}, m.columns()...)...); err != nil {
 				return err
 			}
-			known += size(m)
-			largest = max(largest, size(m))
-			byID[id].add(m, seq, kind, since)
+			s := byID[id]
+			s.add(m)
+			known += size(s.messages[len(s.messages)-1])
+			largest = max(largest, size(s.messages[len(s.messages)-1]))
 			return nil
 		}, p.hot.Messages, want)
 		if err != nil {

@@ -108,15 +108,17 @@ func lookups(text string) string {
 type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt
+	AdvanceKey, InsertKeyed, PlaceKey                  *sqlstore.Stmt
 	NewKeys, NewKeysFree, NewKey                       *sqlstore.Stmt
-	BeginState, NewEndpoints, NewDialogs               *sqlstore.Stmt
+	BeginState, BeginGroups, NewEndpoints, NewDialogs  *sqlstore.Stmt
+	EndGuards, Closings, CloseSides, RemoveQuiet       *sqlstore.Stmt
 	Head, Promoted, Walk, Posts, PostsOnly, Flow       *sqlstore.Stmt
 	ReadyAfter, PostAfter                              *sqlstore.Stmt
-	ClaimOne, LockOne, Read, Messages                  *sqlstore.Stmt
+	ClaimOne, LockOne, Read, ReadTwo, Messages         *sqlstore.Stmt
 	LeaseGroups, UnleaseGroups, LeaseLocked            *sqlstore.Stmt
 	JoinLock, JoinPosts, JoinDelete                    *sqlstore.Stmt
 	Remove, RemovePosts, Guards, Look, Belong, Restore *sqlstore.Stmt
-	DropMarkers, DropNotes, Restand                    *sqlstore.Stmt
+	Clear, Restand                                     *sqlstore.Stmt
 	Submit, Start, HoldTasks, FinishTasks              *sqlstore.Stmt
 	Newest                                             *sqlstore.Stmt
 	Probe, Probed, Unprobe                             *sqlstore.Stmt

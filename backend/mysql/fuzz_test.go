@@ -33,7 +33,7 @@ func FuzzValuesInStatements(f *testing.F) {
 }
 
 // So it is in lists, also where the columns' names and the rest of the text stand around
-// it: what is left when the values are taken out is the same whatever they are.
+// it. What is left when the values are taken out is the same whatever they are.
 func FuzzListsInStatements(f *testing.F) {
 	f.Add("", "x", int64(0))
 	f.Add("' OR 1=1 -- ", "\\", int64(-1))

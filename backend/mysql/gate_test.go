@@ -17,8 +17,8 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// gate is a connection to MySQL that does as vtgate does when the connection behind it is lost in a transaction:
-// the statement fails that was killed, the next one does with 1317, and then there is no transaction any more.
+// gate is a connection to MySQL that does as vtgate does when the connection behind it is lost in a transaction.
+// The statement that was killed fails, the next one fails with 1317, and then there is no transaction any more.
 // What follows is carried out by itself, and COMMIT succeeds. verify has the suite on vtgate itself.
 type gate struct {
 	driver.Conn

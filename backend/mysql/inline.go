@@ -139,10 +139,10 @@ func execAll(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, list []back
 	return changed, nil
 }
 
-// rowsAll is the same for a query whose parameter is a list of ids.
-func rowsAll(ctx context.Context, tx *sqlstore.Tx, scan func(*sql.Rows) error, q *sqlstore.Stmt, list []backend.ID) error {
+// rowsAll is the same for a query.
+func rowsAll(ctx context.Context, tx *sqlstore.Tx, scan func(*sql.Rows) error, q *sqlstore.Stmt, list []backend.ID, before ...any) error {
 	for some := range slices.Chunk(list, most) {
-		if err := tx.Rows(ctx, scan, q, ids(some)); err != nil {
+		if err := tx.Rows(ctx, scan, q, append(slices.Clip(before), ids(some))...); err != nil {
 			return err
 		}
 	}

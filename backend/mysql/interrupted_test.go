@@ -44,7 +44,7 @@ func rewritten(t *testing.T, server string) (*backendtest.Fixture, *atomic.Point
 var settings = regexp.MustCompile(`^\s*(/\*M! )?SET STATEMENT .*? FOR (\*/)?\s*`)
 
 // withoutSubqueries puts NULL in the place of each subquery of a statement. A server that is
-// told to end the statement after it has read a row answers like that: each subquery that has
+// told to end the statement after it has read a row answers like that. Each subquery that has
 // not begun is NULL, and there is no error if the row was the last one.
 func withoutSubqueries(text string) string {
 	var b strings.Builder

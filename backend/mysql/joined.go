@@ -83,9 +83,9 @@ func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Re
 	return res, err
 }
 
-// Query implements sqlstore.Session. What the transaction may have read before is
-// read with a lock where a sender depends on it: its own stream, whose guard it
-// has, and a key or unique value that could not be inserted as it is there.
+// Query implements sqlstore.Session. What the transaction may have read before is read
+// with a lock where a sender depends on it. That is its own stream, whose guard it has,
+// and a key or unique value that could not be inserted as it is there.
 func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	all := j.p.store.Q()
 	lock := ""

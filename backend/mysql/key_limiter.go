@@ -8,10 +8,10 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// A keyInsertLimiter lets one transaction of a pool at a time insert a key. Of two that wait
-// in their INSERTs for a third one InnoDB makes a deadlock when that one rolls back:
-// each then has a shared lock on the gap that the other wants to insert into. The turn is
-// no lock that anything depends on, and lasts for one statement.
+// A keyInsertLimiter lets one transaction of a pool at a time insert a key. When two
+// transactions wait in their INSERTs for a third one and that one rolls back, InnoDB makes a
+// deadlock. Each then has a shared lock on the gap that the other wants to insert into. The
+// turn is no lock that anything depends on, and lasts for one statement.
 type keyInsertLimiter struct {
 	mu   sync.Mutex
 	busy map[sqlstore.Key]chan struct{} // closed when it is free

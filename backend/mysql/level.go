@@ -9,13 +9,12 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Tx is a transaction, of ours or joined. At REPEATABLE READ, which is the
-// engines' default, and SERIALIZABLE what a statement reads is as old as the
-// transaction, and no lock makes it younger. What sends, posts and begins, and what
-// settles a hold by lease, gets by: the rows that it writes to it has locked, and
-// reads with a lock; the catalog, and whether the other side has ended, it takes from
-// the snapshot, as a sender does that commits late. What looks for something would find what is not there any
-// more. So it fails with ErrIsolation.
+// Tx is a transaction, of ours or joined. At REPEATABLE READ, which is the engines' default, and at
+// SERIALIZABLE, what a statement reads is as old as the transaction. No lock makes it younger. What sends,
+// posts and begins, and what settles a hold by lease, gets by. It has locked the rows that it writes to, and
+// reads them with a lock. The catalog, and whether the other side has ended, it takes from the snapshot, as a
+// sender does that commits late. What looks for something would find what is not there any more. So it fails
+// with ErrIsolation.
 type Tx struct {
 	*sqlstore.Tx
 	pool  *pool

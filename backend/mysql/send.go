@@ -42,11 +42,8 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	return sent, true, err
 }
 
-// beginDialogs stores conversations with their messages in six statements.
+// beginDialogs stores conversations with their messages in five statements.
 func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun) (bool, error) {
-	if ok, err := p.mayBegin(ctx, tx, version, list); err != nil || !ok {
-		return false, err
-	}
 	var groups, endpoints, streams, messages, marks tuples
 	side := func(e, far backend.Endpoint, there bool, next int) {
 		if e.Queue != 0 {
@@ -78,6 +75,11 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 			marks = append(marks, []any{to.Queue, to.Handle, b.From.Handle, to.Priority, later(i)})
 		}
 	}
+	begun, ok, err := p.mayBegin(ctx, tx, version, list, groups)
+	if err != nil || !ok {
+		return false, err
+	}
+	groups = groups[begun:]
 	for _, x := range []struct {
 		q    *sqlstore.Stmt
 		rows tuples
@@ -96,26 +98,33 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 	return true, nil
 }
 
+// firstGroups is how many groups are stored by the statement that looks at the catalog.
+const firstGroups = 100
+
 // mayBegin reports whether the catalog has the version, and the queues of targets that have
-// messages are enabled.
-func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun) (bool, error) {
+// messages are enabled. It stores the first groups with it, if it can, and returns how many.
+func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun, groups tuples) (begun int, ok bool, err error) {
 	queues := either{columns: []string{"q.queue_id"}}
-	seen := make(map[int64]bool)
+	seen := map[int64]bool{}
 	for _, b := range list {
 		if len(b.Messages) > 0 && !seen[b.To.Queue] {
 			seen[b.To.Queue] = true
 			queues.rows = append(queues.rows, []any{b.To.Queue})
 		}
 	}
+	if len(seen) == 0 {
+		queues.rows = [][]any{{-1}} // no queue has it
+	}
+	if !tx.Joined() {
+		begun = min(len(groups), firstGroups)
+		n, err := tx.Exec(ctx, p.hot.BeginGroups,
+			table{columns: []string{"group_id", "queue_id", "service", "name"}, rows: groups[:begun]}, version, queues, len(seen))
+		return begun, n > 0, err
+	}
 	var is int64
 	on := 0
-	var err error
-	if len(seen) == 0 {
-		_, err = tx.Row(ctx, []any{&is}, tx.Q().CatalogVersion)
-	} else {
-		_, err = tx.Row(ctx, []any{&is, sqlstore.Witness(&on)}, p.hot.BeginState, queues)
-	}
-	return is == version && on == len(seen), err
+	_, err = tx.Row(ctx, []any{&is, sqlstore.Witness(&on)}, p.hot.BeginState, queues)
+	return 0, is == version && on == len(seen), err
 }
 
 // dialogStream is the kind of the stream of a conversation's side.
@@ -193,6 +202,61 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 		rows[i] = []any{x.ID, x.Queue, x.Rank, x.Type, x.Body, sqlstore.NullText(x.Headers), expression(now)}
 	}
 	return insertRows(ctx, tx, p.hot.PostMany, rows, 4)
+}
+
+// postKeyed adds a post with a key that has been used before in three statements. If something refuses it, the guard
+// is ours and the number is as it was. It is not for a transaction of the application's, as send says.
+func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
+	if tx.Joined() {
+		return false, nil
+	}
+	n, err := tx.Exec(ctx, p.hot.AdvanceKey, x.Rank, x.Queue, x.Key)
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		return p.postNewKey(ctx, tx, version, x)
+	}
+	seq := inserted(tx) - 1
+	n, err = tx.Exec(ctx, p.hot.InsertKeyed, seq, x.ID, sqlstore.KindKeyed, x.Type, x.Body, sqlstore.NullText(x.Headers), x.Queue, x.Key, version)
+	switch {
+	case err != nil:
+	case n == 0:
+		var found map[sqlstore.Key]backend.ID
+		k := sqlstore.Key{Queue: x.Queue, Name: x.Key}
+		if found, err = p.findKeys(ctx, tx, []sqlstore.Key{k}); err == nil {
+			_, err = tx.Exec(ctx, tx.Q().StreamAdvance, seq, found[k])
+		}
+	default:
+		_, err = tx.Exec(ctx, p.hot.PlaceKey, x.Queue, x.Key)
+	}
+	return n > 0 && err == nil, err
+}
+
+// postNewKey adds a post with a key that is new. It does nothing if another transaction has just made it.
+func (p *pool) postNewKey(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
+	if err := tx.CheckQueue(ctx, version, x.Queue); err != nil {
+		return false, err
+	}
+	id := backend.NewID()
+	n, err := p.insertKeys(ctx, tx, []sqlstore.Key{{Queue: x.Queue, Name: x.Key}}, tuples{{x.Queue, x.Key, id}})
+	if err != nil || n == 0 {
+		return false, err
+	}
+	for _, s := range []struct {
+		q   *sqlstore.Stmt
+		row []any
+	}{
+		{p.hot.NewGroups, []any{id, x.Queue, "", x.Key}},
+		{p.hot.NewStreams, []any{id, keyStream, id, x.Queue, x.Rank, 1, 0, 0, expression(now)}},
+		{p.hot.Append, []any{id, 0, x.ID, sqlstore.KindKeyed, x.Type, x.Body, sqlstore.NullText(x.Headers), expression(now)}},
+		{p.hot.Mark, []any{x.Queue, id, id, x.Rank, expression(now)}},
+	} {
+		if _, err := tx.Exec(ctx, s.q, tuples{s.row}); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // joinPosts moves delayed posts to their queues in three statements.

@@ -9,7 +9,11 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// settle removes what was settled: posts in one statement, messages in one.
+// fewMessages is how many are removed together with their markers. More are removed at once: the longer statement would
+// take them more time than the shorter one and a round trip.
+const fewMessages = 16
+
+// settle removes what was settled: posts in one statement, messages in one, or with their markers.
 func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settlement) error {
 	if err := p.keepCopies(ctx, tx, s); err != nil {
 		return err
@@ -25,7 +29,9 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 			sure = append(sure, r)
 		}
 	}
-	if len(sure) > 0 {
+	if s.Finished && len(sure) <= fewMessages {
+		tx.RemoveLater(sure)
+	} else if len(sure) > 0 {
 		n, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(sure)))
 		if err != nil {
 			return err
@@ -34,7 +40,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 			return backend.ErrFenced
 		}
 	}
-	if len(dropped) > 0 {
+	if len(dropped) > 0 && tx.Returned() {
 		if _, err := tx.Exec(ctx, p.hot.Remove, table(keysOf(dropped))); err != nil {
 			return err
 		}
@@ -43,13 +49,12 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 }
 
 // drop removes messages in one statement.
-func (p *pool) drop(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID, seqs []int64) error {
+func (p *pool) drop(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID, seqs []int64) (int64, error) {
 	e := either{columns: []string{"stream_id", "seq"}}
 	for i, id := range streams {
 		e.rows = append(e.rows, []any{id, seqs[i]})
 	}
-	_, err := tx.Exec(ctx, p.hot.Remove, table(e))
-	return err
+	return tx.Exec(ctx, p.hot.Remove, table(e))
 }
 
 // keysOf are the primary keys of messages.
@@ -110,8 +115,18 @@ func (p *pool) removePosts(ctx context.Context, tx *sqlstore.Tx, list []backend.
 	return tx.Exec(ctx, p.hot.RemovePosts, tableOf("post_id", list))
 }
 
-// finish puts the ready order right: the guards, then a look, then what it says.
+// finish puts the ready order right: the guards, then a look, then what it says. What is to be removed
+// with it counts as gone.
 func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
+	var keys clearing
+	// The sum keeps the condition from being one on the index, by which the whole table could be read.
+	gone := either{columns: []string{"m.stream_id", "m.seq + 0"}, rows: keysOf(tx.Late()).rows}
+	for _, r := range tx.Late() {
+		keys.message(r.Message.Stream, r.Message.Seq)
+	}
+	if len(gone.rows) == 0 {
+		gone.rows = [][]any{{"", -1}} // which there is not
+	}
 	var locked []backend.ID
 	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var id backend.ID
@@ -119,13 +134,11 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 		locked = append(locked, id)
 		return err
 	}, p.hot.Guards, streams)
-	if err != nil || len(locked) == 0 {
-		return len(streams) > 0 && err == nil, err
+	if err != nil {
+		return false, err
 	}
-	marker := []string{"group_id", "stream_id"}
-	empty, stand := either{columns: marker}, either{columns: marker}
+	stand := either{columns: []string{"group_id", "stream_id"}}
 	since := choice{column: "stream_id"}
-	var notes []backend.ID
 	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		var id, group backend.ID
 		var kind, blocked int64
@@ -136,26 +149,26 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 			return err
 		}
 		if kind < 2 && !first.Valid {
-			notes = append(notes, id)
+			keys.stream(id)
 		}
 		switch {
 		case !stands.Valid:
 		case !first.Valid || blocked != 0:
-			empty.rows = append(empty.rows, []any{group, id})
+			keys.marker(group, id)
 		case first.Int64 != stands.Int64:
 			stand.rows = append(stand.rows, []any{group, id})
 			since.when, since.then = append(since.when, id), append(since.then, first.Int64)
 		}
 		return nil
-	}, p.hot.Look, locked)
-	if err == nil && len(empty.rows) > 0 {
-		_, err = tx.Exec(ctx, p.hot.DropMarkers, table(empty))
+	}, p.hot.Look, locked, gone)
+	if err == nil && len(keys.rows) > 0 {
+		var n int64
+		if n, err = tx.Exec(ctx, p.hot.Clear, keys.table()); err == nil && n < int64(len(keys.rows)) {
+			err = backend.ErrFenced // the markers and the streams were there just now
+		}
 	}
 	if err == nil && len(stand.rows) > 0 {
 		_, err = tx.Exec(ctx, p.hot.Restand, since, stand)
-	}
-	if err == nil && len(notes) > 0 {
-		_, err = tx.Exec(ctx, p.hot.DropNotes, tableOf("stream_id", notes))
 	}
 	return len(locked) < len(streams), err
 }

@@ -120,8 +120,9 @@ func (t *transaction) usable() error {
 	return t.lost
 }
 
-// saw takes notice of what an error did to the transaction. vtgate rolls back after errors of many kinds, which
-// their numbers do not tell, and takes what follows for statements by themselves; so it is looked at before the next one.
+// saw takes notice of what an error did to the transaction. vtgate rolls back after errors of many kinds, which their
+// numbers do not tell, and takes what follows for statements by themselves. So the transaction is looked at before
+// the next one.
 func (t *transaction) saw(err error) {
 	if err == nil {
 		return

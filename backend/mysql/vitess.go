@@ -18,7 +18,7 @@ import (
 // those ends the transaction, while the program's connection to vtgate lives on.
 
 // ErrSharded is the error of Open, or of the first use of New's store, on a keyspace of Vitess with several
-// shards: a conversation crosses shards by nature. Use one unsharded keyspace for each set of queues.
+// shards. A conversation crosses shards by nature. Use one unsharded keyspace for each set of queues.
 var ErrSharded = errors.New("parley: mysql: a sharded keyspace of Vitess cannot have a store: use an unsharded one for each set of queues")
 
 // isVitess tells by the version that vtgate reports: "8.4.6-Vitess".

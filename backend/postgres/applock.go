@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Application locks as advisory locks. These have two modes, shared and
-// exclusive; the five of an application lock are made of four keys, of which one
-// is held for each thing that is to be known of a name's holders:
+// Application locks as advisory locks. These have two modes, shared and exclusive. The
+// five of an application lock are made of four keys, of which one is held for each
+// thing that is to be known of a name's holders:
 //
 //	A  an owner has it Shared or for Update
 //	B  an owner has it IntentExclusive
@@ -28,9 +28,9 @@ import (
 // fifth key, would keep two from making sure at once and both failing; decisions
 // about a name take turns by the row of its stripe already.
 //
-// The keys are 64 bits: a hash of the name, seeded by the object id of the table
-// of locks, so that two stores in one database have different ones, and below it
-// the number of the key. Names whose hashes are equal exclude each other.
+// The keys are 64 bits: a hash of the name, and below it the number of the key. The
+// hash is seeded by the object id of the table of locks, so that two stores in one
+// database have different ones. Names whose hashes are equal exclude each other.
 
 // Locks is how application locks are kept.
 type Locks = sqlstore.Locks
@@ -40,10 +40,10 @@ const (
 	// LocksRows keeps them as rows. A session is a lease, and its locks are free
 	// when that is over.
 	LocksRows = sqlstore.LocksRows
-	// LocksNative keeps them as advisory locks too. A session is a connection of
-	// the pool, which it keeps; two are left to others. Its locks are free as soon as
-	// the server has lost the connection, and no lock is given to another as long as
-	// its owner's connection has it. It is not possible behind a transaction pooler.
+	// LocksNative keeps them as advisory locks too. A session is a connection of the pool,
+	// which it keeps; two are left to others. Its locks are free as soon as the server has
+	// lost the connection. No lock is given to another owner as long as its owner's
+	// connection has it. It is not possible behind a transaction pooler.
 	LocksNative = sqlstore.LocksNative
 )
 
@@ -374,10 +374,10 @@ func (p *pool) sessionSQL() string {
 	return fmt.Sprintf("%s | %d", p.baseSQL("o.owner_id"), numberOwner)
 }
 
-// aliveSQL is the time until which the owner o of a lock has it: for a native
-// session the end of its lease, or 0 if its connection is gone, and with it the
-// advisory lock that it holds while it is there. A lock that the attempt gets ends
-// with the statement or the transaction, and is in the way of nothing.
+// aliveSQL is the time until which the owner o of a lock has it. For a native session
+// that is the end of its lease, or 0 if its connection is gone, and with it the
+// advisory lock that it holds while it is there. A lock that the attempt gets ends with
+// the statement or the transaction, and is in the way of nothing.
 func (p *pool) aliveSQL() string {
 	return "CASE WHEN o.kind = 2 AND pg_try_advisory_xact_lock_shared(" + p.sessionSQL() + ") THEN 0 ELSE o.until END"
 }

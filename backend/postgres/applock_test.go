@@ -374,7 +374,7 @@ func TestNativeJoined(t *testing.T) {
 		if err := tx.Unlock(ctx, "other"); !errors.Is(err, backend.ErrNotLocked) {
 			t.Errorf("unlock of what was released: %v", err)
 		}
-		if m, err := tx.LockMode(ctx, "other"); err != nil || m != backend.LockNone {
+		if m, err := tx.HeldMode(ctx, "other"); err != nil || m != backend.LockNone {
 			t.Errorf("the mode of what was released is %v, %v", m, err)
 		}
 		f.try(s, "other", backend.LockS, false, "before the end of a joined transaction that has released it")
@@ -390,7 +390,7 @@ func TestNativeJoined(t *testing.T) {
 		f.exec("DELETE FROM parley_lock WHERE name = 'late'")
 		f.try(s, "late", backend.LockIS, false, "while a joined transaction has it again, without its row")
 		f.lock(tx, "other", backend.LockX)
-		if m, err := tx.LockMode(ctx, "other"); err != nil || m != backend.LockX {
+		if m, err := tx.HeldMode(ctx, "other"); err != nil || m != backend.LockX {
 			t.Errorf("the mode of what was taken again is %v, %v", m, err)
 		}
 		if commit {

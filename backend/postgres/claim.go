@@ -98,12 +98,12 @@ func (p *pool) look(
 	return f, ok, err
 }
 
-// lookBoth finds what ranks first of streams, posts and promotions. The head of
-// one order may be in a receiver's hands, which no snapshot shows, and what comes
-// behind it rank below the other order: then the other is tried, and the better
-// of both is taken. What was locked on the way is given back by a savepoint. A
-// transaction that is only for this claim has one on queues where this has
-// happened; before, ok is false, and the transaction has to be given up instead.
+// lookBoth finds what ranks first of streams, posts and promotions. The head of one
+// order may be in a receiver's hands, which no snapshot shows, and what comes behind it
+// rank below the other order. Then the other is tried, and the better of both is taken.
+// What was locked on the way is given back by a savepoint. A transaction that is only
+// for this claim has one on queues where this has happened; before, ok is false, and
+// the transaction has to be given up instead.
 func (p *pool) lookBoth(
 	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
 ) (f *found, ok bool, err error) {

@@ -24,9 +24,8 @@ type fixedKey struct {
 // which takes longer than to run it a hundred times, and not for each of the first
 // five executions, or for all of them when the plan for any arguments looks dearer.
 //
-// The queue comes as a subquery, so that the plan is made for any queue: the
-// planner may know of no rows in this one, but at the time of a claim there are
-// some.
+// The queue comes as a subquery, so that the plan is made for any queue. The planner
+// may know of no rows in this one, but at the time of a claim there are some.
 func (p *pool) fixed(q *sqlstore.Stmt, args ...int64) (*sqlstore.Stmt, []any) {
 	key := fixedKey{q: q}
 	copy(key.args[:], args)

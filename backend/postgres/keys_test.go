@@ -60,9 +60,9 @@ func (s shelf) take(t *testing.T, owner int, k keySet) bool {
 	return n == len(list)
 }
 
-// TestKeys lets three owners ask for every mode in every state that they can come
-// into, holding one mode or the union of several: what the keys grant is what the
-// matrix of modes does.
+// TestKeys lets three owners ask for every mode in every state that they can come into,
+// holding one mode or the union of several. What the keys grant is what the matrix of
+// modes does.
 func TestKeys(t *testing.T) {
 	modes := []backend.LockMode{backend.LockIS, backend.LockS, backend.LockU, backend.LockIX, backend.LockX}
 	type state [3]backend.LockMode

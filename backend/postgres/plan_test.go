@@ -190,7 +190,6 @@ func TestPlans(t *testing.T) {
 			{q.MarkersAstray, []any{one}},
 			{h.Restore, []any{stream, one}},
 			{q.MarkerRead, []any{one}},
-			{q.HeadPost, []any{1}},
 			{q.PostRead, []any{one}},
 			{q.ListConversations, []any{one, 100}},
 			{q.ListConversation, []any{one, one, 100}},

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // pooler plays a server behind a pooler in transaction mode, as far as a store asks
@@ -150,7 +152,7 @@ func manyStart(t *testing.T, p *pooler, pooled bool) {
 			done <- err
 		}()
 	}
-	stuck := time.After(20 * time.Second)
+	stuck := time.After(slow.By(20 * time.Second))
 	for range stores {
 		select {
 		case err := <-done:

@@ -8,26 +8,25 @@
 //
 // # Isolation and locks
 //
-// Every transaction of the store's is READ COMMITTED, in which each statement
-// has a snapshot of its own: what a statement locks is looked at in the next
-// one. Rows are locked FOR NO KEY UPDATE, and receivers skip what is locked.
-// Sends, posts and new conversations may join a transaction of any level; what
-// REPEATABLE READ and SERIALIZABLE cannot reconcile fails with
-// backend.ErrSerialization.
+// Every transaction of the store's is READ COMMITTED, in which each statement has its
+// own snapshot. What a statement locks is looked at in the next one. Rows are locked
+// FOR NO KEY UPDATE, and receivers skip what is locked. Sends, posts and new
+// conversations may join a transaction of any level; what REPEATABLE READ and
+// SERIALIZABLE cannot reconcile fails with backend.ErrSerialization.
 //
 // # Sessions
 //
-// Statements are prepared once per connection. Behind a pooler that gives out
-// servers by the transaction, such as PgBouncer in transaction mode, they are
-// not, and nothing else is left in a session: the store finds that out when it
-// is first used (Options.Pooler). pgx prepares statements by itself; behind such
-// a pooler it has to be told not to (default_query_exec_mode=exec).
+// Statements are prepared once per connection. Behind a pooler that gives out servers
+// by the transaction, such as PgBouncer in transaction mode, they are not, and nothing
+// else is left in a session. The store finds that out when it is first used
+// (Options.Pooler). pgx prepares statements by itself; behind such a pooler it has to
+// be told not to (default_query_exec_mode=exec).
 //
 // # Application locks
 //
-// They are rows, and with Options.Locks advisory locks as well: the locks of a
-// session are then free as soon as the server has lost its connection, and
-// no other owner is given them before.
+// They are rows, and with Options.Locks advisory locks as well. The locks of a session
+// are then free as soon as the server has lost its connection, and no other owner is
+// given them before.
 //
 // # Wake-ups
 //

@@ -167,9 +167,9 @@ func (f *file) learn(ctx context.Context) error {
 // copyOf tells one copy of SQLite from another one in the same process.
 const copyOf = "SELECT sqlite_source_id() || ' ' || group_concat(compile_options) FROM pragma_compile_options"
 
-// ours refuses a handle of another copy of SQLite than that of our connections, such as a copy linked by cgo.
-// POSIX gives a process one lock on a file: a connection that one copy closes takes away the locks of the other, and
-// the file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the same
+// ours refuses a handle of another copy of SQLite than that of our connections, such as a copy linked by cgo. POSIX
+// gives a process one lock on a file. A connection that one copy closes takes away the locks of the other, and the
+// file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the same
 // application").
 func (f *file) ours(ctx context.Context, conn *sql.Conn) error {
 	db, err := sql.Open("sqlite", ":memory:")

@@ -54,24 +54,24 @@ var frame = []string{"BEGIN", "BEGIN IMMEDIATE", "COMMIT"}
 func TestStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Statements(backendtest.New(t, s), count, frame, map[string]int{
-		"send one":                     4,
+		"send one":                     3,
 		"send a hundred":               103,
 		"post one":                     1,
 		"post a hundred":               101,
-		"post one with a key":          6,
+		"post one with a key":          3,
 		"post a hundred with ten keys": 501,
-		"post one with a new key":      8,
+		"post one with a new key":      6,
 		"post a hundred with new keys": 701,
-		"claim and settle a group, in one transaction":   21,
-		"claim and settle ten keys, in one transaction":  75,
-		"claim and settle ten posts, in one transaction": 6,
-		"claim a key by lease":                           9,
-		"claim ten posts by lease":                       5,
+		"claim and settle a group, in one transaction":   6,
+		"claim and settle ten keys, in one transaction":  24,
+		"claim and settle ten posts, in one transaction": 4,
+		"claim a key by lease":                           5,
+		"claim ten posts by lease":                       3,
 		"settle ten posts held by lease":                 2,
 		"end a hundred tasks":                            100,
 		"claim nothing":                                  0, // a reader looks
 		"a hundred delayed posts become due":             14,
-		"claim nothing where posts have been":            6,
+		"claim nothing where posts have been":            3,
 	})
 }
 
@@ -79,11 +79,11 @@ func TestStatements(t *testing.T) {
 func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
-		"begin and send":                       9,
-		"receive, reply and end":               26,
-		"receive the reply and end":            22,
-		"begin and send on twenty dialogs":     163,
-		"a worker's batch of requests":         361,
-		"a worker's batch of replies and ends": 225,
+		"begin and send":                       5,
+		"receive, reply and end":               16,
+		"receive the reply and end":            12,
+		"begin and send on twenty dialogs":     26,
+		"a worker's batch of requests":         127,
+		"a worker's batch of replies and ends": 129,
 	})
 }

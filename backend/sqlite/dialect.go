@@ -29,20 +29,25 @@ func token(verb, arg string) (string, bool) {
 type many struct {
 	RemovePosts, ReclaimGroups, ReclaimPosts, HeldPosts *sqlstore.Stmt
 	JoinPosts, JoinDelete                               *sqlstore.Stmt
+	BeginGroups, NewEndpoints, NewDialogs, Mark         *sqlstore.Stmt
+	Advance, AdvanceKey, NewKey                         *sqlstore.Stmt
+	MarkersDelete, StreamsOf                            *sqlstore.Stmt
+	Closings, Ends, CloseStreams, CloseEndpoints        *sqlstore.Stmt
+	Remove, DropMarkers, Restand                        *sqlstore.Stmt
 }
 
 // remove removes posts and returns how many there were.
-func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
-	if len(ids) == 1 {
-		return tx.Exec(ctx, tx.Q().PostDelete, ids[0])
+func (m *many) remove(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
+	if len(list) == 1 {
+		return tx.Exec(ctx, tx.Q().PostDelete, list[0])
 	}
-	return tx.Exec(ctx, m.RemovePosts, list(ids))
+	return tx.Exec(ctx, m.RemovePosts, ids(list))
 }
 
-// list writes ids.
-func list(ids []backend.ID) string {
+// ids writes ids.
+func ids(list []backend.ID) string {
 	b := []byte{'['}
-	for i, id := range ids {
+	for i, id := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -54,10 +59,10 @@ func list(ids []backend.ID) string {
 }
 
 // joinPosts moves delayed posts to their queues.
-func (m *many) joinPosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (int64, error) {
-	n, err := tx.Exec(ctx, m.JoinPosts, list(ids))
+func (m *many) joinPosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (int64, error) {
+	n, err := tx.Exec(ctx, m.JoinPosts, ids(list))
 	if err == nil {
-		_, err = tx.Exec(ctx, m.JoinDelete, list(ids))
+		_, err = tx.Exec(ctx, m.JoinDelete, ids(list))
 	}
 	return n, err
 }

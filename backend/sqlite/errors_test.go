@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlite"
 )
@@ -44,6 +45,10 @@ func TestClassify(t *testing.T) {
 	_, err = second.Exec("PRAGMA query_only = 0; PRAGMA max_page_count = 1; CREATE TABLE full AS SELECT zeroblob(1000000)")
 	if !errors.Is(b.Classify(err), backend.ErrNoSpace) {
 		t.Errorf("full: %v", b.Classify(err))
+	}
+	wrapped, e := parley.New(t.Context(), struct{ backend.Backend }{b}, nil)
+	if e != nil || !wrapped.Unavailable(err) {
+		t.Errorf("a Broker on the store behind a wrapper takes %q for one of the application: %v", err, e)
 	}
 	_, err = second.Exec("not SQL")
 	if got := b.Classify(err); got != err {

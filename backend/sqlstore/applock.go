@@ -14,13 +14,12 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Application locks are rows. A decision about a lock first locks the row of
-// its name's stripe, which also draws the next fence, and then looks at who
-// holds the lock and who waits for it. A request that has to wait leaves a row,
-// whose number is its ticket, and asks again and again. Nothing here stays
-// locked but the row of an owner that is a transaction: it is locked by that
-// transaction, on its own connection, so that others can tell by trying whether
-// it is still there.
+// Application locks are rows. A decision about a lock first locks the row of its name's
+// stripe, which also draws the next fence, and then looks at who holds the lock and who
+// waits for it. A request that has to wait leaves a row, whose number is its ticket,
+// and asks again and again. Nothing here stays locked but the row of an owner that is a
+// transaction. That transaction locks it on its own connection, so that others can tell
+// by trying whether it is still there.
 //
 // A transaction on an engine with one writer needs none of this: no other
 // owner can be granted anything before it ends. It looks, and remembers.

@@ -147,8 +147,8 @@ func (x *session) Unlock(ctx context.Context, name string) error {
 	return x.s.unlock(ctx, x.owner, name)
 }
 
-// LockMode implements backend.Locker.
-func (x *session) LockMode(ctx context.Context, name string) (m backend.LockMode, err error) {
+// HeldMode implements backend.Locker.
+func (x *session) HeldMode(ctx context.Context, name string) (m backend.LockMode, err error) {
 	if err := x.check(ctx); err != nil {
 		return m, err
 	}
@@ -373,8 +373,8 @@ func (t *Tx) Unlock(ctx context.Context, name string) error {
 	return t.s.unlock(ctx, *t.locks.owner, name)
 }
 
-// LockMode implements backend.Locker.
-func (t *Tx) LockMode(ctx context.Context, name string) (m backend.LockMode, err error) {
+// HeldMode implements backend.Locker.
+func (t *Tx) HeldMode(ctx context.Context, name string) (m backend.LockMode, err error) {
 	if err := t.ready(ctx); err != nil {
 		return m, err
 	}

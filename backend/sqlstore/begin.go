@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/parleymq/parley/backend"
@@ -70,7 +69,7 @@ func (t *Tx) beginLater(ctx context.Context, version int64, d backend.NewDialog)
 		return err
 	}
 	b := Begun{Version: version, From: d.Endpoint, renew: d.Renew}
-	if !t.Joined() && !t.direct {
+	if !t.unseen() {
 		t.begun = append(t.begun, b)
 		return nil
 	}
@@ -177,71 +176,6 @@ func (t *Tx) storeBegun(ctx context.Context) error {
 	return nil
 }
 
-// BeginRows is Dialect.BeginDialogs, row by row.
-func BeginRows(ctx context.Context, t *Tx, version int64, list []Begun) (bool, error) {
-	queues := make(map[int64]bool)
-	for _, b := range list {
-		if len(b.Messages) == 0 || queues[b.To.Queue] {
-			continue
-		}
-		queues[b.To.Queue] = true
-		err := t.queueState(ctx, version, b.To.Queue)
-		if err != nil {
-			if errors.Is(err, backend.ErrStaleCatalog) || errors.Is(err, backend.ErrQueueDisabled) {
-				err = nil
-			}
-			return false, err
-		}
-	}
-	if len(queues) == 0 {
-		if err := t.sameVersion(ctx, version); err != nil {
-			if errors.Is(err, backend.ErrStaleCatalog) {
-				err = nil
-			}
-			return false, err
-		}
-	}
-	for _, b := range list {
-		if err := t.beginRows(ctx, b); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func (t *Tx) beginRows(ctx context.Context, b Begun) error {
-	e := b.From
-	there := Stream{ID: e.Handle, Kind: streamDialog, Priority: e.Priority, Next: int64(len(b.Messages))}
-	back := Stream{ID: e.FarHandle, Kind: streamDialog, Group: e.Group, Queue: e.Queue, Endpoint: e.Handle, Priority: e.Priority}
-	sides := []backend.Endpoint{e}
-	if b.To != nil {
-		sides = append(sides, *b.To)
-		there.Group, there.Queue, there.Endpoint, there.Priority = b.To.Group, b.To.Queue, b.To.Handle, b.To.Priority
-	}
-	for _, side := range sides {
-		if _, err := t.Exec(ctx, t.s.q.GroupInsert, side.Group, side.Queue, side.Service, ""); err != nil {
-			return err
-		}
-		if err := t.putEndpoint(ctx, side); err != nil {
-			return err
-		}
-	}
-	for _, s := range []Stream{there, back} {
-		if err := t.putStream(ctx, s); err != nil {
-			return err
-		}
-	}
-	for seq, m := range b.Messages {
-		if _, err := t.Exec(ctx, t.s.q.MessageInsert, m.From, seq, m.ID, m.Kind, m.Type, m.Body, NullText(m.Headers), nil); err != nil {
-			return err
-		}
-	}
-	if len(b.Messages) == 0 {
-		return nil
-	}
-	return t.mark(ctx, there)
-}
-
 // beforeSQL are the application's statements, which see what the transaction has begun.
 type beforeSQL struct {
 	t *Tx
@@ -249,32 +183,38 @@ type beforeSQL struct {
 }
 
 // Direct says that the transaction is going to be used in ways that Parley does not see.
-func (b beforeSQL) Direct() { b.t.direct = true }
+func (b beforeSQL) Direct() { b.t.direct, b.t.sent = true, nil }
+
+// first is called before each statement, which may roll back to a savepoint.
+func (b beforeSQL) first(ctx context.Context) error {
+	b.t.returned, b.t.sent = true, nil
+	return b.t.write(ctx)
+}
 
 // ExecContext implements backend.Execer, as the following do.
 func (b beforeSQL) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := b.t.storeBegun(ctx); err != nil {
+	if err := b.first(ctx); err != nil {
 		return nil, err
 	}
 	return b.Execer.ExecContext(ctx, query, args...)
 }
 
 func (b beforeSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := b.t.storeBegun(ctx); err != nil {
+	if err := b.first(ctx); err != nil {
 		return nil, err
 	}
 	return b.Execer.QueryContext(ctx, query, args...)
 }
 
 func (b beforeSQL) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if err := b.t.storeBegun(ctx); err != nil {
+	if err := b.first(ctx); err != nil {
 		return FailedRow(ctx, err)
 	}
 	return b.Execer.QueryRowContext(ctx, query, args...)
 }
 
 func (b beforeSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := b.t.storeBegun(ctx); err != nil {
+	if err := b.first(ctx); err != nil {
 		return nil, err
 	}
 	b.Direct()

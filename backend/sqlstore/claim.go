@@ -75,9 +75,6 @@ func (s *Store) peek(ctx context.Context, r backend.ClaimRequest) (c backend.Cla
 
 // claimRows is Claim, row by row.
 func claimRows(ctx context.Context, t *Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
-	if err := t.queueState(ctx, r.Version, r.Queue); err != nil {
-		return c, err
-	}
 	bytes := budget{left: r.MaxBytes}
 	claim := func(p pick) error {
 		if len(c.Holds) >= r.MaxGroups {
@@ -91,6 +88,9 @@ func claimRows(ctx context.Context, t *Tx, r backend.ClaimRequest) (c backend.Cl
 		return err
 	}
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
+		if err := t.queueState(ctx, r.Version, r.Queue); err != nil {
+			return c, err
+		}
 		c.Contended, err = t.claimOne(ctx, r, claim)
 	} else {
 		err = t.walk(ctx, r, claim)
@@ -177,5 +177,5 @@ func (t *Tx) consume(ctx context.Context, r backend.ClaimRequest, holds []*backe
 	for i, h := range holds {
 		outcomes[i] = backend.Outcome{Hold: h, Done: h.Messages, Retain: r.Retain, Keep: r.Keep}
 	}
-	return t.settle(ctx, outcomes, true)
+	return t.settle(ctx, outcomes, Settlement{Consumed: true})
 }

@@ -34,7 +34,7 @@ func AtPlace(place int64) (level, since int64) {
 const Widths = 5
 
 // Walk is how far claims have come in the orders of a queue, page by page, past what is
-// in flight: first in the promotions, and then in the streams and posts.
+// in flight. They look first at the promotions, and then at the streams and posts.
 type Walk struct {
 	Promoted bool // the promotions have been walked
 	Waiting  bool // something was there that is not blocked

@@ -183,9 +183,9 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 	return c, err
 }
 
-// ClearAstray sees to the streams of a group that cannot be received in it:
-// messages for an endpoint that has ended are removed and counted, and a notice
-// that was written while its endpoint moved follows it.
+// ClearAstray sees to the streams of a group that cannot be received in it. Messages
+// for an endpoint that has ended are removed and counted. A notice that was written
+// while its endpoint moved follows it.
 func (t *Tx) ClearAstray(ctx context.Context, sources []Source) (discarded int, err error) {
 	for _, s := range sources {
 		if !s.Ended {

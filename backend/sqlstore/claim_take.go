@@ -29,12 +29,11 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 		h, err := t.claimPost(ctx, r, p, bytes)
 		return h, 0, err
 	}
-	if !t.s.d.WalkLocks {
-		if locked, err := t.TryLock(ctx, t.s.q.GroupTry, p.id); err != nil || !locked {
-			return nil, 0, err
-		}
+	g := p.group
+	var err error
+	if g == nil {
+		g, err = t.group(ctx, p.id)
 	}
-	g, err := t.group(ctx, p.id)
 	if err != nil || g == nil || g.blocked != 0 || g.leased() {
 		return nil, 0, err
 	}
@@ -76,7 +75,7 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 // claimPost is claimPick for a post without key.
 func (t *Tx) claimPost(ctx context.Context, r backend.ClaimRequest, pk pick, bytes *budget) (*backend.Hold, error) {
 	p := pk.post
-	if p == nil || !t.s.d.WalkLocks {
+	if p == nil {
 		locked, err := t.TryLock(ctx, t.s.q.PostTry, pk.id)
 		if err != nil || !locked {
 			return nil, err

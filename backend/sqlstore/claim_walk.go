@@ -11,9 +11,10 @@ import (
 // pick is a group, or a post without key, that was found in the order and, if
 // the engine locks as it walks, locked.
 type pick struct {
-	id   backend.ID
-	kind pickKind
-	post *Post // if it has been read already
+	id    backend.ID
+	kind  pickKind
+	post  *Post  // if it has been read already,
+	group *group // as the other
 	// leased: the post has been marked as held already.
 	leased bool
 	// ordinary: it is not promoted, as has been found out already.
@@ -31,6 +32,10 @@ const (
 // order or from that of the posts, whichever ranks higher, and if nothing there
 // can be had, from the other.
 func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) error) error {
+	state, err := t.claimState(ctx, r)
+	if err != nil {
+		return err
+	}
 	taken := 0
 	count := func(p pick) error {
 		err := claim(p)
@@ -39,9 +44,11 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		}
 		return err
 	}
-	promoted, err := t.walkPromoted(ctx, r)
-	if err != nil {
-		return err
+	var promoted []pick
+	if state.promoted {
+		if promoted, err = t.walkPromoted(ctx, r); err != nil {
+			return err
+		}
 	}
 	for _, p := range promoted {
 		if err := count(p); err != nil {
@@ -52,7 +59,7 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		return nil
 	}
 	ordinary := len(promoted) == 0
-	ready, rank, err := t.walkReady(ctx, r)
+	ready, rank, err := t.walkReady(ctx, r, state.expired)
 	if err != nil {
 		return err
 	}
@@ -73,13 +80,7 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		}
 		return err
 	}
-	if len(ready) == 0 {
-		return posts()
-	}
-	head, err := t.headPost(ctx, r.Queue)
-	if err != nil {
-		return err
-	}
+	head := state.post
 	if head.before(rank) {
 		if err := posts(); err != nil || taken > 0 {
 			return err
@@ -96,6 +97,24 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		return posts()
 	}
 	return nil
+}
+
+// claimState is what a claim looks at before it walks.
+type claimState struct {
+	promoted bool  // there are promotions,
+	expired  bool  // and streams that an expired lease keeps out of the order
+	post     place // of the first one
+}
+
+func (t *Tx) claimState(ctx context.Context, r backend.ClaimRequest) (s claimState, err error) {
+	var version int64
+	var enabled sql.NullInt64
+	_, err = t.Row(ctx, []any{&version, &enabled, Bool(&s.promoted), Bool(&s.expired), Int(&s.post.priority), Int(&s.post.since)},
+		t.s.q.ClaimState, r.Queue)
+	if err == nil {
+		err = CatalogState(version, enabled, r.Version)
+	}
+	return s, err
 }
 
 // place is where something stands in the order; the zero place is nowhere.
@@ -127,8 +146,8 @@ func (t *Tx) walkPromoted(ctx context.Context, r backend.ClaimRequest) (picks []
 }
 
 // walkReady lists groups in ready order, each once, and the place of the first.
-func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest) (picks []pick, head place, err error) {
-	if !t.s.q.FreeReady.Empty() {
+func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest, expired bool) (picks []pick, head place, err error) {
+	if expired {
 		if _, err := t.Exec(ctx, t.s.q.FreeReady, r.Queue); err != nil {
 			return nil, place{}, err
 		}
@@ -136,9 +155,11 @@ func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest) (picks []pic
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		var p pick
 		var at place
-		if err := rows.Scan(ID(&p.id), &at.priority, &at.since); err != nil {
+		g := new(group)
+		if err := rows.Scan(append([]any{ID(&p.id), &at.priority, &at.since}, g.columns()...)...); err != nil {
 			return err
 		}
+		g.id, p.group = p.id, g
 		if len(picks) == 0 {
 			head = at
 		}
@@ -148,12 +169,6 @@ func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest) (picks []pic
 		return nil
 	}, t.s.q.WalkReady, r.Queue, r.MaxGroups)
 	return picks, head, err
-}
-
-func (t *Tx) headPost(ctx context.Context, queue int64) (head place, err error) {
-	var id backend.ID
-	_, err = t.Row(ctx, []any{ID(&id), &head.priority, &head.since}, t.s.q.HeadPost, queue)
-	return head, err
 }
 
 // takePosts lists posts in their order, with their bodies. Where the engine can,

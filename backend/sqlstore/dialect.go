@@ -127,11 +127,6 @@ type Dialect struct {
 	// Close releases what the engine's package opened.
 	Close func() error
 
-	// WalkLocks says that the statements WalkPromoted, WalkReady and TakePosts
-	// lock what they return, or that nothing has to be locked. Otherwise their
-	// rows are candidates, locked one by one.
-	WalkLocks bool
-
 	// SetPoint, BackToPoint and ReleasePoint write what sets a savepoint, rolls
 	// back to it and forgets it; nil where that is as in the standard. Without a
 	// text there is nothing to do.
@@ -205,8 +200,14 @@ type Dialect struct {
 	// RemoveSides removes both sides of a conversation, whose guards are ours, unless messages
 	// are there.
 	RemoveSides func(ctx context.Context, tx *Tx, handle, far backend.ID) (removed bool, err error)
-	// Drop removes messages by their keys, of which some may be gone.
-	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) error
+	// EndSides writes the ends of sides: that the other sides are told, and hear of it by the last message of
+	// the stream, and that these have ended. Without it each is written at once.
+	EndSides func(ctx context.Context, tx *Tx, list []SideEnd) error
+	// RemoveQuiet removes what is left of a conversation that both sides have ended, whose
+	// guards are ours.
+	RemoveQuiet func(ctx context.Context, tx *Tx, r *Remainder) error
+	// Drop removes messages by their keys and returns how many there were.
+	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) (n int64, err error)
 	// Restore takes the guards of streams that it can have without waiting, and puts
 	// those that have messages to the place of the first. It returns how many guards
 	// it had.

@@ -24,7 +24,7 @@ const KindKeyed = 4
 
 // The kinds of rows in the table closing, and of timers.
 const (
-	closingEnd     = 0
+	ClosingEnd     = 0
 	closingError   = 1
 	closingCleanup = 2
 
@@ -197,7 +197,7 @@ func (st *endpointState) add(x *endpointRow, e *backend.Endpoint) {
 		return
 	}
 	switch x.kind.Int64 {
-	case closingEnd:
+	case ClosingEnd:
 		st.peerEnded = true
 	case closingError:
 		if e.Error == nil || bytes.Compare(x.recorded[:], st.errored[:]) < 0 {
@@ -234,25 +234,37 @@ func (t *Tx) Notice(ctx context.Context, n backend.Notice) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	_, err := t.notice(ctx, n)
-	return err
+	h, err := t.home(ctx, n.To)
+	switch {
+	case err != nil:
+		return err
+	case h == nil:
+		return backend.ErrNoConversation
+	case h.ended:
+		return nil
+	}
+	return t.tell(ctx, h, n)
 }
 
-// notice reports whether the endpoint was there to be told.
+// notice is Notice for a maintenance job. It reports whether the endpoint was there to be told.
 func (t *Tx) notice(ctx context.Context, n backend.Notice) (told bool, err error) {
 	h, err := t.home(ctx, n.To)
 	if err != nil || h == nil || h.ended {
 		return false, err
 	}
+	return true, t.tell(ctx, h, n)
+}
+
+func (t *Tx) tell(ctx context.Context, h *home, n backend.Notice) error {
 	m := note{id: backend.NewID(), kind: n.Kind}
 	if n.Kind == backend.KindError {
 		m.body = n.Error.Body()
 		_, err := t.Exec(ctx, t.s.q.ClosingInsert, n.To, m.id, closingError, false, n.Error.Code, n.Error.Text)
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
-	return true, t.putNote(ctx, Stream{Group: h.group, Queue: h.queue, Endpoint: n.To, Priority: h.priority}, m)
+	return t.putNote(ctx, Stream{Group: h.group, Queue: h.queue, Endpoint: n.To, Priority: h.priority}, m)
 }
 
 // note is a message that is a stream of its own.

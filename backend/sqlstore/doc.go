@@ -1,19 +1,19 @@
-// Package sqlstore is what the SQL backends have in common: it keeps Parley's
-// tables in a database and implements backend.Backend on them.
+// Package sqlstore is what the backends of PostgreSQL, MySQL and MariaDB, SQLite and
+// SQL Server have in common. It keeps Parley's tables in a database and implements
+// backend.Backend on them.
 //
-// It knows no engine by name. An engine's package hands it a [Dialect]: whole
-// statements, and a few functions where the shape of the work differs. What is
-// the same everywhere is written once, in the folder sql, where words in braces stand for
-// what an engine says in its own way: see [Dialect.Token].
+// Its code knows no engine by name. An engine's package hands it a [Dialect]: whole
+// statements, and a few functions where the shape of the work differs. What is the same
+// everywhere is written once, in the folder sql. Words in braces stand there for what an
+// engine says in its own way: see [Dialect.Token].
 //
 // # Lock, then look
 //
-// Every operation that depends on a row that others may be changing first locks
-// that row in a statement of its own and then reads it, and what hangs on it,
-// in a new one. A statement that does both sees the lock's row as it is now but
-// everything else as it was when the statement began. So the statements that
-// lock return nothing but ids, and an engine that has one writer at a time
-// leaves them empty.
+// Every operation that depends on a row that others may be changing first locks that
+// row in a statement of its own. Then it reads the row, and what hangs on it, in a new
+// one. A statement that does both sees the lock's row as it is now but everything else
+// as it was when the statement began. So the statements that lock return nothing but
+// ids, and an engine that has one writer at a time leaves them empty.
 //
 // # Locks
 //

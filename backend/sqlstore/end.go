@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -19,7 +20,7 @@ const waitsBehind = "earlier messages of the conversation wait"
 // EndDialog implements backend.Tx.
 func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, error) {
 	var done backend.Ended
-	if err := t.ready(ctx); err != nil {
+	if err := t.readyFor(ctx, end.Handle); err != nil {
 		return done, err
 	}
 	far, hears := t.hears(end.Handle)
@@ -35,7 +36,7 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 	if err != nil {
 		return done, err
 	}
-	e, err := t.side(ctx, end.Handle)
+	e, err := t.side(ctx, end.Handle, farLocked)
 	if err != nil {
 		return done, err
 	}
@@ -67,7 +68,16 @@ func (t *Tx) endSide(ctx context.Context, e *side, end backend.End, farLocked bo
 		}
 	}
 	if !done.FarGone {
+		if t.endLater(e, end) {
+			return backend.Ended{Queue: e.stream.Queue}, nil
+		}
 		if done.Queue, err = t.tellPeer(ctx, e, end); err != nil {
+			return done, err
+		}
+	}
+	if remove {
+		dropped, removed, err := t.removeQuiet(ctx, e)
+		if done.Dropped = dropped; err != nil || removed {
 			return done, err
 		}
 	}
@@ -96,34 +106,53 @@ type side struct {
 	errored              bool
 	farErrored           bool // the other side has been told of an error
 	timers, copies, held int  // whether there are such, of both sides
+
+	receives *received // nil if it has not been read
+	farQuiet bool      // the other side receives one stream, in which nothing waits
 }
 
-// side reads a side of a conversation, nil if there is none.
-func (t *Tx) side(ctx context.Context, handle backend.ID) (*side, error) {
+// side reads a side of a conversation, nil if there is none. With farLocked its end may
+// be the second one.
+func (t *Tx) side(ctx context.Context, handle backend.ID, farLocked bool) (*side, error) {
 	var e *side
+	q, args := t.s.q.EndRead, []any{handle}
+	more := !t.s.q.EndUnread.Empty()
+	if more {
+		q, args = t.s.q.EndUnread, []any{farLocked, handle}
+	}
 	err := t.Rows(ctx, func(rows *sql.Rows) error {
 		x := &side{handle: handle, stream: &Stream{ID: handle, Kind: streamDialog}}
 		s := x.stream
 		var closed, queue, kind sql.NullInt64
 		var byPeer bool
-		var errors int
-		err := rows.Scan(ID(&x.far), ID(&x.group), &closed, ID(&s.Group), &queue, ID(&s.Endpoint), &s.Priority, &s.Next,
+		var errors, far int
+		var r receivedRow
+		columns := []any{ID(&x.far), ID(&x.group), &closed, ID(&s.Group), &queue, ID(&s.Endpoint), &s.Priority, &s.Next,
 			Bool(&s.Held), Bool(&s.Enabled), Witness(&errors), Witness(&x.timers), Witness(&x.copies), Witness(&x.held),
-			&kind, Bool(&byPeer))
-		if err != nil {
+			&kind, Bool(&byPeer)}
+		if more {
+			columns = append(append(columns, Witness(&far)), r.columns()...)
+		}
+		if err := rows.Scan(columns...); err != nil {
 			return err
 		}
 		if e == nil {
 			e = x
 			e.ended, s.Queue, e.farErrored = closed.Valid, queue.Int64, errors > 0
+			if e.farQuiet = farLocked && far == 1; more {
+				e.receives = &received{group: e.group}
+			}
+		}
+		if more {
+			e.receives.add(&r)
 		}
 		if kind.Valid {
-			e.farEnded = e.farEnded || kind.Int64 == closingEnd || kind.Int64 == closingError && byPeer
+			e.farEnded = e.farEnded || kind.Int64 == ClosingEnd || kind.Int64 == closingError && byPeer
 			e.errored = e.errored || kind.Int64 == closingError
 			e.farCleaned = e.farCleaned || kind.Int64 == closingCleanup
 		}
 		return nil
-	}, t.s.q.EndRead, handle)
+	}, q, args...)
 	return e, err
 }
 
@@ -140,7 +169,7 @@ func (t *Tx) lockFar(ctx context.Context, e *side) (bool, error) {
 // tellPeer leaves word for the other side, by rows of its own, so that it waits
 // for nothing there, and returns the queue in which a message went.
 func (t *Tx) tellPeer(ctx context.Context, e *side, end backend.End) (queue int64, err error) {
-	kind, code, text := closingEnd, any(nil), any(nil)
+	kind, code, text := ClosingEnd, any(nil), any(nil)
 	switch end.Kind {
 	case backend.EndError:
 		kind, code, text = closingError, end.Error.Code, end.Error.Text
@@ -169,6 +198,9 @@ func (t *Tx) tellPeer(ctx context.Context, e *side, end backend.End) (queue int6
 		return 0, err
 	}
 	s.Next++ // closeSide writes it
+	if t.sent[s.ID] {
+		return s.Queue, nil
+	}
 	return s.Queue, t.mark(ctx, *s)
 }
 
@@ -200,7 +232,7 @@ func (t *Tx) closeSide(ctx context.Context, e *side, end backend.End, farGone bo
 	}
 	if end.Keep > 0 {
 		// As long as it is kept the other side shows that we have ended as well.
-		if _, err := t.Exec(ctx, t.s.q.ClosingInsert, e.far, end.MessageID, closingEnd, true, nil, nil); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.ClosingInsert, e.far, end.MessageID, ClosingEnd, true, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -228,123 +260,48 @@ func (t *Tx) hears(handle backend.ID) (far backend.ID, hears bool) {
 // side, if it is known to have ended: then no sender needs it.
 func (t *Tx) endGuards(ctx context.Context, handle, far backend.ID) (farLocked bool, err error) {
 	if far.IsZero() || t.s.d.EndGuards == nil {
+		if t.sent[handle] {
+			return false, nil
+		}
 		_, err = t.TryLock(ctx, t.s.q.GuardLock, handle)
 		return false, err
 	}
 	return t.s.d.EndGuards(ctx, t, handle, far)
 }
 
-// Unread is a message that was removed with its receiver's side.
-type Unread struct {
-	Stream backend.ID
-	Kind   int64 // of the stream
-	Seq    int64
+// Remainder is what there is left of a conversation that both sides have ended.
+type Remainder struct {
+	Messages []Unread
+	Markers  [][2]backend.ID // groups and streams
+	Streams  []backend.ID
+	Handles  []backend.ID // of both sides
 }
 
-// dropUnread removes the messages for an endpoint that we can see, and the
-// streams that were made for one message. It returns the other streams, if they are wanted row by
-// row, and how many of the messages no receiver had in hand.
-func (t *Tx) dropUnread(ctx context.Context, e *side) (streams []Stream, unread int, err error) {
-	if t.s.d.DropUnread != nil {
-		list, err := t.s.d.DropUnread(ctx, t, e.group, e.handle)
-		return nil, t.noteUnread(e.handle, list), err
+// removeQuiet removes both sides of a conversation, and what waits for the ending side, in
+// the ordinary case. The guards of both are ours. It returns how many of the messages no receiver
+// had in hand.
+func (t *Tx) removeQuiet(ctx context.Context, e *side) (unread int, removed bool, err error) {
+	if t.s.d.RemoveQuiet == nil || t.Joined() || !e.farQuiet || e.timers+e.copies+e.held > 0 ||
+		slices.ContainsFunc(e.receives.messages, func(m unreadMessage) bool { return m.failed }) {
+		return 0, false, nil
 	}
-	all, messages, err := t.unread(ctx, e.group, e.handle)
-	if err != nil {
-		return nil, 0, err
+	r := &Remainder{
+		Messages: e.receives.unread(),
+		Markers:  [][2]backend.ID{{e.stream.Group, e.handle}},
+		Streams:  []backend.ID{e.handle, e.far},
+		Handles:  []backend.ID{e.handle, e.far},
 	}
-	if err := t.drop(ctx, messages); err != nil {
-		return nil, 0, err
-	}
-	kinds := make(map[backend.ID]int64, len(all))
-	for _, s := range all {
-		kinds[s.ID] = s.Kind
-		if s.Kind == streamDialog {
-			streams = append(streams, s)
-		} else if err := t.dropNote(ctx, e.group, s.ID); err != nil {
-			return nil, 0, err
+	for _, s := range e.receives.streams {
+		if r.Markers = append(r.Markers, [2]backend.ID{s.Group, s.ID}); s.Kind != streamDialog {
+			r.Streams = append(r.Streams, s.ID)
 		}
 	}
-	list := make([]Unread, len(messages))
-	for i, m := range messages {
-		list[i] = Unread{m.stream, kinds[m.stream], m.seq}
+	if err := t.s.d.RemoveQuiet(ctx, t, r); err != nil {
+		return 0, false, err
 	}
-	return streams, t.noteUnread(e.handle, list), nil
-}
-
-// noteUnread takes note of messages that were removed with a side, and returns how many of
-// them no receiver had in hand.
-func (t *Tx) noteUnread(handle backend.ID, list []Unread) (unread int) {
-	read := t.inHand(handle)
-	for _, u := range list {
-		k := messageKey{u.Stream, u.Seq}
-		if !read[k] && u.Kind != streamTimer {
-			unread++
-		}
-		if u.Kind == streamDialog {
-			t.touch(u.Stream)
-		}
-		t.noteDropped(k)
-	}
-	return unread
-}
-
-// unreadMessage is a message that is removed with its receiver's side.
-type unreadMessage struct {
-	messageKey
-	id     backend.ID
-	failed bool
-}
-
-// unread lists the streams that an endpoint receives, and the messages in them that we can
-// see.
-func (t *Tx) unread(ctx context.Context, group, handle backend.ID) (streams []Stream, messages []unreadMessage, err error) {
-	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		s := Stream{Group: group}
-		var m unreadMessage
-		var seq sql.NullInt64
-		var failed backend.ID
-		if err := rows.Scan(ID(&s.ID), &s.Kind, &seq, ID(&m.id), ID(&failed)); err != nil {
-			return err
-		}
-		if n := len(streams); n == 0 || streams[n-1].ID != s.ID {
-			streams = append(streams, s)
-		}
-		if seq.Valid {
-			m.messageKey, m.failed = messageKey{s.ID, seq.Int64}, !failed.IsZero()
-			messages = append(messages, m)
-		}
-		return nil
-	}, t.s.q.MessagesOfEndpoint, group, handle)
-	return streams, messages, err
-}
-
-// drop removes messages, each by its key: a range would wait for the next one's sender on
-// some engines.
-func (t *Tx) drop(ctx context.Context, messages []unreadMessage) error {
-	if t.s.d.Drop != nil && len(messages) > 0 {
-		var streams []backend.ID
-		var seqs []int64
-		for _, m := range messages {
-			streams, seqs = append(streams, m.stream), append(seqs, m.seq)
-		}
-		if err := t.s.d.Drop(ctx, t, streams, seqs); err != nil {
-			return err
-		}
-	}
-	for _, m := range messages {
-		if t.s.d.Drop == nil {
-			if _, err := t.Exec(ctx, t.s.q.MessageDelete, m.stream, m.seq); err != nil {
-				return err
-			}
-		}
-		if m.failed {
-			if _, err := t.Exec(ctx, t.s.q.FailureDelete, m.id); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	unread = t.noteUnread(e.handle, r.Messages)
+	t.vanish(e.handle, e.far)
+	return unread, true, nil
 }
 
 // removeSides removes both sides of a conversation, with the streams that the one has that
@@ -359,11 +316,11 @@ func (t *Tx) removeSides(ctx context.Context, e *side, streams []Stream) (bool, 
 		return removed, err
 	}
 	if e.stream.Queue != 0 {
-		theirs, messages, err := t.unread(ctx, e.stream.Group, e.stream.Endpoint)
-		if err != nil || len(messages) > 0 {
+		theirs, err := t.received(ctx, e.stream.Group, e.stream.Endpoint)
+		if err != nil || len(theirs.messages) > 0 {
 			return false, err
 		}
-		streams = append(streams, theirs...)
+		streams = append(streams, theirs.streams...)
 	}
 	for _, s := range streams {
 		_, err := t.Exec(ctx, t.s.q.MarkerDelete, s.Group, s.ID)
@@ -445,28 +402,6 @@ func (t *Tx) dropNote(ctx context.Context, group, id backend.ID) error {
 	}
 	_, err := t.Exec(ctx, t.s.q.StreamDelete, id)
 	return err
-}
-
-// inHand returns the messages for an endpoint that this transaction delivered.
-func (t *Tx) inHand(handle backend.ID) map[messageKey]bool {
-	keys := make(map[messageKey]bool)
-	for _, h := range t.holds {
-		for _, m := range h.Messages {
-			if m.Handle == handle {
-				keys[messageKey{m.Stream, m.Seq}] = true
-			}
-		}
-	}
-	return keys
-}
-
-// noteDropped remembers a message that END removed, so that a settle in this
-// transaction does not miss it.
-func (t *Tx) noteDropped(k messageKey) {
-	if t.dropped == nil {
-		t.dropped = make(map[messageKey]bool)
-	}
-	t.dropped[k] = true
 }
 
 // removeConversation removes both sides of a conversation of which no side

@@ -22,8 +22,8 @@ var (
 	laterWord  = regexp.MustCompile(`(?i)\b(COMMIT|END|ROLLBACK|ABORT|START|BEGIN|PREPARE)\b`)
 )
 
-// Ending says what a statement of the application's does to a transaction of ours: ends
-// it, or may do so by what comes after its first words.
+// Ending says what a statement of the application's does to a transaction of ours. It
+// ends it, or may do so by what comes after its first words.
 func Ending(query string) (ends, may bool) {
 	m := firstWords.FindStringSubmatch(query)
 	first, second, third := strings.ToUpper(m[1]), strings.ToUpper(m[2]), strings.ToUpper(m[3])

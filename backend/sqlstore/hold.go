@@ -30,14 +30,18 @@ const (
 	parked   = 2
 )
 
+// columns are those of GroupRead.
+func (g *group) columns() []any {
+	return []any{&g.queue, &g.service, &g.name, &g.fence, &g.lease, &g.blocked, Bool(&g.resweep), &g.now}
+}
+
 // leased reports whether a receiver has the group by lease.
 func (g *group) leased() bool { return g.lease > g.now }
 
 // group reads a group, nil if there is none.
 func (r run) group(ctx context.Context, id backend.ID) (*group, error) {
 	g := group{id: id}
-	found, err := r.Row(ctx, []any{&g.queue, &g.service, &g.name, &g.fence, &g.lease, &g.blocked, Bool(&g.resweep), &g.now},
-		r.s.q.GroupRead, id)
+	found, err := r.Row(ctx, g.columns(), r.s.q.GroupRead, id)
 	if err != nil || !found {
 		return nil, err
 	}

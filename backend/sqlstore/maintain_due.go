@@ -9,8 +9,8 @@ import (
 
 // delayed lets posts that are due join their queues. Those without key join together.
 // Those with one join one by one, in the order in which they are due, since each needs
-// the guard of its key, and is left for later when it is not to be had: then the others
-// of the key must wait as well.
+// the guard of its key. It is left for later when the guard is not to be had: then the
+// others of the key must wait as well.
 func (s *Store) delayed() falling {
 	return falling{job: backend.JobDelayed, firsts: s.q.DelayedFirsts, page: s.q.DueDelayed, move: s.joinDue}
 }

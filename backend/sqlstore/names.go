@@ -24,10 +24,10 @@ func (r Reserved) has(name string) bool {
 	})
 }
 
-// Names returns the prefix of a store's names, "parley_" if none is given, and
-// its schema with a dot behind it, as Dialect wants them. Where one of them
-// cannot stand in a statement it says so and returns the defaults, so that a
-// store can be made whose every call fails with the error.
+// Names returns the prefix of a store's names, "parley_" if none is given, and its
+// schema with a dot behind it, as Dialect wants them. Where one of them cannot stand in
+// a statement it says so and returns the defaults. So a store can be made whose every
+// call fails with the error.
 func Names(prefix, schema string, words Reserved) (p, dot string, err error) {
 	if prefix == "" {
 		prefix = "parley_"

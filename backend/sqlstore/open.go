@@ -54,7 +54,7 @@ func OpenPool(c driver.Connector, conns int) *sql.DB {
 }
 
 // ParseURL reads a data source name that is a URL. Its errors quote nothing of the
-// name: url.Parse does, and what it cannot read may be the password, which often has
+// name. url.Parse does, and what it cannot read may be the password, which often has
 // characters that a URL wants escaped.
 func ParseURL(engine, dsn string) (*url.URL, error) {
 	u, err := url.Parse(dsn)
@@ -83,7 +83,7 @@ func TakeParams(q url.Values, to map[string]*string) error {
 		if strings.HasPrefix(strings.ToLower(name), "parley_") {
 			known := slices.Sorted(maps.Keys(to))
 			known = slices.DeleteFunc(known, func(n string) bool { return !strings.HasPrefix(n, "parley_") })
-			return fmt.Errorf("parley: %s is no parameter of this engine's names; there are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("parley: this engine has no parameter %s; it has %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // falling is something that falls due. firsts returns the queues in which it may
-// happen, with the time until the first of each is due; page returns the rows of one
-// queue that are due, behind a place; and move has them happen.
+// happen, with the time until the first of each is due. page returns the rows of one
+// queue that are due, behind a place. move has them happen.
 type falling struct {
 	job    backend.Job
 	firsts *Stmt

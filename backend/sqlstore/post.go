@@ -112,6 +112,11 @@ func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err erro
 	return t.append(ctx, &b)
 }
 
+// CheckQueue returns an error unless the catalog has the version and the queue is on.
+func (t *Tx) CheckQueue(ctx context.Context, version, queue int64) error {
+	return t.queueState(ctx, version, queue)
+}
+
 // checkQueues returns an error unless the catalog has the version and the
 // queues of all posts are on.
 func (t *Tx) checkQueues(ctx context.Context, version int64, posts []backend.Posting) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Reads are the contexts of the application's statements in a transaction of ours. They end with the
-// transaction: rows that the application has left open are closed then, and a statement that is under way is
-// interrupted, both with sql.ErrTxDone. Otherwise a connection with open rows could not be given back, nor closed.
+// Reads are the contexts of the application's statements in a transaction of ours. They end with the transaction.
+// Rows that the application has left open are closed then, and a statement that is under way is interrupted, both
+// with sql.ErrTxDone. Otherwise a connection with open rows could not be given back, nor closed.
 type Reads struct {
 	mu   sync.Mutex
 	open map[*reading]struct{}
@@ -71,9 +71,9 @@ func (r *Reads) Close() {
 	}
 }
 
-// reading is a context that knows what is derived from it: package context asks a context of a type that it does not
-// know for AfterFunc, and stops what it has asked for when the derived context ends. The context of rows does
-// when they are closed.
+// reading is a context that knows what is derived from it. Package context asks a context of a type that it does not
+// know for AfterFunc, and stops what it has asked for when the derived context ends. The context of rows does when
+// they are closed.
 type reading struct {
 	context.Context
 	reads *Reads

@@ -37,9 +37,9 @@ func briefly(ids []backend.ID, f func(backend.ID) error) (rest []backend.ID, err
 // (JobDeferred).
 //
 // A marker that we can see cannot go while we hold the group, and a stream without
-// messages gets one from its next sender, so only streams with messages are looked at
-// that have no marker, or one of a later message. A stream whose guard cannot be had
-// has a sender in flight that may or may not have made a marker, and may yet roll
+// messages gets one from its next sender. So only streams with messages are looked at
+// that have no marker, or the marker of a later message. A stream whose guard cannot be
+// had has a sender in flight that may or may not have made a marker, and may yet roll
 // back. To insert markers blindly would wait for that sender.
 func (t *Tx) unblock(ctx context.Context, g *group) (rest []backend.ID, busy bool, err error) {
 	rest, err = t.IDs(ctx, t.s.q.MarkersAstray, g.id)

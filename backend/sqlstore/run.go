@@ -109,9 +109,7 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 		return r.fail(caller, err)
 	}
 	defer free()
-	if s, ok := r.sess.(Resting); ok {
-		defer s.Rest()
-	}
+	defer r.rest()
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -122,6 +120,13 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 		}
 	}
 	return r.fail(caller, rows.Err())
+}
+
+// rest tells the session that the rows of a query have been closed.
+func (r run) rest() {
+	if s, ok := r.sess.(Resting); ok {
+		s.Rest()
+	}
 }
 
 // query starts a query. What a writing statement answers is read to its end though ctx
@@ -148,6 +153,7 @@ func (r run) query(ctx context.Context, q *Stmt, args []any) (rows *sql.Rows, fr
 	r.verb.wrote = true
 	if cancelled { // the driver came to know of it too late, and takes the rows away
 		rows.Close()
+		r.rest()
 		cancel()
 		r.verb.torn = Classified(backend.ErrTxDone, context.Cause(ctx))
 		return nil, nil, ctx.Err()

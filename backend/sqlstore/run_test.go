@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnswerOfAWriteIsReadToItsEnd cancels a verb whose first statement has changed rows
-// and returns them: the verb has to go on, or half of it would be left in a transaction
+// and returns them. The verb has to go on, or half of it would be left in a transaction
 // that can still commit.
 func TestAnswerOfAWriteIsReadToItsEnd(t *testing.T) {
 	db, err := sql.Open("sqlite", ":memory:")
@@ -62,12 +62,16 @@ func TestTornVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	tx := &Tx{run: run{&Store{d: d}, deaf{Plain{Execer: db}, cancel}, new(verb)}}
+	rested := 0
+	tx := &Tx{run: run{&Store{d: d}, deaf{Plain{Execer: db}, cancel, &rested}, new(verb)}}
 	if err := tx.Rows(ctx, func(*sql.Rows) error { return nil }, q); !errors.Is(err, context.Canceled) {
 		t.Errorf("the verb: %v", err)
 	}
 	if err := tx.ready(t.Context()); !errors.Is(err, backend.ErrTxDone) {
 		t.Errorf("the next one: %v", err)
+	}
+	if rested != 1 {
+		t.Errorf("the session was told %d times that the rows are closed", rested)
 	}
 }
 
@@ -75,7 +79,10 @@ func TestTornVerb(t *testing.T) {
 type deaf struct {
 	Plain
 	cancel context.CancelFunc
+	rested *int
 }
+
+func (d deaf) Rest() { *d.rested++ }
 
 func (d deaf) Query(ctx context.Context, _ *Stmt, _ []any) (*sql.Rows, error) {
 	d.cancel()

@@ -15,9 +15,29 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 	if len(messages) == 0 {
 		return nil, nil
 	}
-	if sent, done, err := t.sendFirst(ctx, version, messages); done || err != nil {
+	if slices.ContainsFunc(messages, func(m backend.Outgoing) bool { return t.endsOf(m.From) }) {
+		if err := t.writeEnds(ctx, nil); err != nil {
+			return nil, err
+		}
+	}
+	sent, done, err := t.sendFirst(ctx, version, messages)
+	if !done && err == nil {
+		sent, err = t.sendMore(ctx, version, messages)
+	}
+	if err != nil || t.unseen() {
 		return sent, err
 	}
+	if t.sent == nil {
+		t.sent = make(map[backend.ID]bool, len(messages))
+	}
+	for _, m := range messages {
+		t.sent[m.From] = true
+	}
+	return sent, nil
+}
+
+// sendMore sends on conversations that are stored.
+func (t *Tx) sendMore(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
 	if err := t.storeBegun(ctx); err != nil {
 		return nil, err
 	}

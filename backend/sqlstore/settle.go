@@ -11,6 +11,7 @@ import (
 // Settlement is what a call of Settle comes to, in the order of its outcomes.
 type Settlement struct {
 	Consumed bool      // by a claim: the transaction goes on
+	Finished bool      // Finish follows at once
 	Messages []Removal // of streams
 	Posts    []Removal // without key
 	Failures []backend.Failure
@@ -40,23 +41,26 @@ type Block struct {
 
 // Settle implements backend.Tx.
 func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool, err error) {
-	if err := t.ready(ctx); err != nil {
+	if err := t.usable(ctx); err != nil {
 		return false, err
 	}
-	if err := t.settle(ctx, outcomes, false); err != nil {
+	if err := t.storeBegun(ctx); err != nil {
 		return false, err
 	}
-	if t.Joined() && !t.s.d.Futile {
-		// The user's code follows, and a sender that needs one of the guards
-		// would wait for it. JobMarkers sees to what is left over.
-		return false, nil
+	// In a joined transaction the user's code follows, and a sender that needs one of the guards
+	// would wait for it. JobMarkers sees to what is left over.
+	finish := !t.Joined() || t.s.d.Futile
+	defer func() { t.late = nil }() // if it fails they are to stay
+	if err := t.settle(ctx, outcomes, Settlement{Finished: finish}); err != nil || !finish {
+		return false, err
 	}
 	return t.finish(ctx)
 }
 
 // settle does what Settle does but for the markers.
-func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bool) error {
-	s := Settlement{Consumed: consumed, left: make(map[*backend.Hold]bool)}
+func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, s Settlement) error {
+	s.left = make(map[*backend.Hold]bool)
+	leaves := t.leaves()
 	for _, o := range outcomes {
 		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
 			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
@@ -64,6 +68,16 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, consumed bo
 			}
 		}
 		s.add(o)
+	}
+	settled := make(map[messageKey]bool, len(leaves))
+	for i, r := range s.Messages {
+		if k := (messageKey{r.Message.Stream, r.Message.Seq}); leaves[k] {
+			settled[k] = true
+			s.Messages[i].Retain = false // for a side that has ended
+		}
+	}
+	if err := t.writeEnds(ctx, settled); err != nil {
+		return err
 	}
 	deliver := t.s.d.SettleBatch
 	if deliver == nil {
@@ -98,6 +112,12 @@ func (s *Settlement) Touched() (streams []backend.ID) {
 	}
 	return streams
 }
+
+// RemoveLater leaves it to Finish, which follows at once, to remove messages, all of which must be there.
+func (t *Tx) RemoveLater(list []Removal) { t.late = list }
+
+// Late are the messages that Finish removes.
+func (t *Tx) Late() []Removal { return t.late }
 
 // Guarded records of which streams the guards have been tried, and had, in this
 // transaction.
@@ -162,27 +182,42 @@ func (s *Settlement) add(o backend.Outcome) {
 func (r Removal) Uniq() string { return heldOf(r.Hold).uniq[r.Message.ID] }
 
 // Dropped reports whether END has removed a message in this transaction. It is there all
-// the same if the application has rolled back to a savepoint of its own.
+// the same if that was rolled back: see Returned.
 func (t *Tx) Dropped(r Removal) bool { return t.dropped[messageKey{r.Message.Stream, r.Message.Seq}] }
+
+// Returned reports whether what the transaction has removed may be there again.
+func (t *Tx) Returned() bool { return t.returned || t.unseen() }
 
 // SettleRows carries out a settlement row by row.
 func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
+	var removed, dropped []Removal
 	for _, r := range s.Messages {
-		n, err := t.Exec(ctx, t.s.q.MessageDelete, r.Message.Stream, r.Message.Seq)
-		if err != nil {
-			return err
+		if t.Dropped(r) {
+			dropped = append(dropped, r)
+		} else {
+			removed = append(removed, r)
 		}
-		if n == 0 {
-			if !t.Dropped(r) {
-				return backend.ErrFenced
+	}
+	if err := t.removeMessages(ctx, removed); err != nil {
+		return err
+	}
+	for _, r := range dropped {
+		back := int64(0)
+		if t.Returned() {
+			var err error
+			if back, err = t.Exec(ctx, t.s.q.MessageDelete, r.Message.Stream, r.Message.Seq); err != nil {
+				return err
 			}
-			if r.Dead { // the conversation was ended in this transaction
-				if err := t.buryRemoval(ctx, r); err != nil {
-					return err
-				}
-			}
-			continue
 		}
+		if back > 0 {
+			removed = append(removed, r)
+		} else if r.Dead {
+			if err := t.buryRemoval(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range removed {
 		if r.Message.Kind <= backend.KindError {
 			if err := t.dropNote(ctx, r.Hold.Group, r.Message.Stream); err != nil {
 				return err
@@ -201,6 +236,19 @@ func SettleRows(ctx context.Context, t *Tx, s *Settlement) error {
 		}
 	}
 	return t.LeaveBehind(ctx, s)
+}
+
+// removeMessages removes messages, all of which must be there.
+func (t *Tx) removeMessages(ctx context.Context, list []Removal) error {
+	keys := make([]messageKey, len(list))
+	for i, r := range list {
+		keys[i] = messageKey{r.Message.Stream, r.Message.Seq}
+	}
+	n, err := t.remove(ctx, keys)
+	if err == nil && n < int64(len(keys)) {
+		err = backend.ErrFenced
+	}
+	return err
 }
 
 // RemovePosts removes posts without key, all of which must be there.
@@ -355,16 +403,11 @@ func (t *Tx) usePromotions(ctx context.Context, s *Settlement) error {
 func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 	t.touched = slices.DeleteFunc(t.touched, t.Vanished)
 	streams := SortIDs(t.touched)
-	if len(streams) == 0 {
+	if len(streams)+len(t.late) == 0 {
 		t.touched, t.settled = nil, true
 		return false, nil
 	}
-	if t.s.d.Finish != nil {
-		again, err = t.s.d.Finish(ctx, t, streams)
-	} else {
-		again, err = finishRows(ctx, t, streams)
-	}
-	if err == nil {
+	if again, err = t.s.d.Finish(ctx, t, streams); err == nil {
 		t.touched, t.settled = nil, true
 	}
 	return again, err
@@ -372,53 +415,3 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 
 // Vanished reports whether the transaction has removed a stream.
 func (t *Tx) Vanished(stream backend.ID) bool { return slices.Contains(t.vanished, stream) }
-
-func finishRows(ctx context.Context, t *Tx, streams []backend.ID) (again bool, err error) {
-	var ours []*Stream
-	for _, id := range streams {
-		locked, err := t.TryLock(ctx, t.s.q.GuardTry, id)
-		if err != nil {
-			return false, err
-		}
-		s, err := t.stream(ctx, id)
-		if err != nil {
-			return false, err
-		}
-		switch {
-		case s == nil || s.Queue == 0:
-		case !locked:
-			again = true
-		default:
-			ours = append(ours, s)
-		}
-	}
-	for _, s := range ours {
-		if err := t.restand(ctx, s); err != nil {
-			return false, err
-		}
-	}
-	return again, nil
-}
-
-// restand puts a stream whose guard is ours at the place of its first message,
-// or takes it out of the order if it has none, or if its group is blocked.
-func (t *Tx) restand(ctx context.Context, s *Stream) error {
-	var seq, since int64
-	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
-	if err != nil {
-		return err
-	}
-	if found {
-		g, err := t.group(ctx, s.Group)
-		if err != nil {
-			return err
-		}
-		found = g != nil && g.blocked == 0
-	}
-	if !found {
-		_, err = t.Exec(ctx, t.s.q.MarkerDelete, s.Group, s.ID)
-		return err
-	}
-	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Group, s.ID, since)
-	return err
-}

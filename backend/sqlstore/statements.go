@@ -27,7 +27,10 @@ type Statements struct {
 
 	// Endpoints and what is known of their other side.
 	EndpointInsert, EndpointRead, EndpointsOfGroup, EndpointHome, EndpointClose, EndpointFinish, EndpointMove,
-	EndpointDelete, EndRead, ClosingInsert, ClosingDelete *Stmt
+	EndpointDelete,
+	EndRead,
+	EndUnread, // is EndRead with what waits for the side, and whether the other one is quiet; may be empty
+	ClosingInsert, ClosingDelete *Stmt
 
 	// Streams. GuardLock waits for the guard, GuardTry does not.
 	GuardLock, GuardTry, StreamInsert, StreamRead, StreamHome, StreamAdvance, StreamRank, StreamHold,
@@ -64,9 +67,10 @@ type Statements struct {
 	UniqueDelete, ProcessedInsert *Stmt
 
 	// The claim.
+	ClaimState, // of the catalog and the queue, and what there is to walk
 	WalkPromoted,
-	FreeReady, // puts back into the ready order what expired leases keep out; may be empty
-	WalkReady, HeadPost, TakePosts,
+	FreeReady, // puts back into the ready order what expired leases keep out
+	WalkReady, TakePosts,
 	LeasePosts, // takes posts and marks them as held by lease; may be empty
 	Waiting, // a row if there is something to claim, or in a receiver's hands
 	Claimable, // a row if there is something to claim in a queue

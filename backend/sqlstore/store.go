@@ -45,7 +45,7 @@ var _ backend.Backend = (*Store)(nil)
 
 // Capabilities implements backend.Backend.
 func (s *Store) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s}
+	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s, Classify: s.Classify}
 }
 
 // New makes a store of a dialect.

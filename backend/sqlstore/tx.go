@@ -21,6 +21,8 @@ type Tx struct {
 	// touched are streams that messages were taken from, whose markers have to
 	// be looked at before the commit.
 	touched []backend.ID
+	// late are messages that are removed then.
+	late []Removal
 	// settled: the markers have been looked at.
 	settled bool
 	// guarded are streams whose guards the transaction has asked for, and whether
@@ -30,6 +32,11 @@ type Tx struct {
 	// END removed in it.
 	holds   []*backend.Hold
 	dropped map[messageKey]bool
+	// returned says that what it has removed may be there again, as it may have been rolled back to a
+	// savepoint since.
+	returned bool
+	// sent are streams that it has sent on since then: the guard is ours, and the marker stands.
+	sent map[backend.ID]bool
 	// vanished are streams that it has removed since it was last rolled back to a savepoint.
 	vanished []backend.ID
 	// looked are posts whose leases have been left as they are, and parted those
@@ -37,8 +44,10 @@ type Tx struct {
 	looked, parted []*backend.Hold
 	// used came by promotions that end with the commit.
 	used []*backend.Hold
-	// begun are conversations that are stored later. With direct there are none.
-	begun  []Begun
+	// begun are conversations that are stored later, and ends what ends of sides are written later.
+	begun []Begun
+	ends  []SideEnd
+	// direct says that the application may use the transaction without us seeing it.
 	direct bool
 	// points are savepoints.
 	points map[string]point
@@ -56,12 +65,32 @@ func (t *Tx) Q() *Statements { return &t.s.q }
 func (t *Tx) Joined() bool { return t.tr == nil }
 
 // ready tells whether the transaction can still be used, at the start of a verb, and stores
-// what it has begun.
+// what it has begun and ended.
 func (t *Tx) ready(ctx context.Context) error {
 	if err := t.usable(ctx); err != nil {
 		return err
 	}
+	return t.write(ctx)
+}
+
+// readyFor is ready for a verb that looks at one conversation and waits for no other transaction in its
+// group.
+func (t *Tx) readyFor(ctx context.Context, handle backend.ID) error {
+	if t.endsOf(handle) {
+		return t.ready(ctx)
+	}
+	if err := t.usable(ctx); err != nil {
+		return err
+	}
 	return t.storeBegun(ctx)
+}
+
+// write stores what the transaction has begun and ended.
+func (t *Tx) write(ctx context.Context) error {
+	if err := t.storeBegun(ctx); err != nil {
+		return err
+	}
+	return t.writeEnds(ctx, nil)
 }
 
 // usable is ready for verbs that may come before what was begun is stored.
@@ -95,10 +124,14 @@ func (t *Tx) look(ctx context.Context, work func(run) error) error {
 // SQL implements backend.Tx.
 func (t *Tx) SQL() backend.Execer {
 	if t.Joined() || t.s.d.BeginDialogs == nil {
+		t.direct, t.sent = true, nil
 		return t.execer()
 	}
 	return beforeSQL{t, t.execer()}
 }
+
+// unseen reports whether the application may use the transaction without us seeing it.
+func (t *Tx) unseen() bool { return t.Joined() || t.direct }
 
 // execer is SQL for statements that may come before what was begun is stored.
 func (t *Tx) execer() backend.Execer {
@@ -186,24 +219,26 @@ func (t *Tx) Savepoint(ctx context.Context, name string) error {
 type point struct {
 	used, parted int
 	begun        []Begun
+	ends         []SideEnd
 }
 
 func (t *Tx) setPoint(name string) {
 	if t.points == nil {
 		t.points = make(map[string]point)
 	}
-	t.points[name] = point{len(t.used), len(t.parted), slices.Clone(t.begun)}
+	t.points[name] = point{len(t.used), len(t.parted), slices.Clone(t.begun), slices.Clone(t.ends)}
 }
 
 // RollbackTo implements backend.Tx.
 func (t *Tx) RollbackTo(ctx context.Context, name string) error {
-	t.guarded, t.vanished = nil, nil // such locks end with the savepoint, and what was removed is back
+	t.guarded, t.sent, t.vanished = nil, nil, nil // such locks end with the savepoint, and what was removed is back
+	t.returned = true
 	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
 		return err
 	}
 	p := t.points[name] // what came by promotions is back, and what was removed
 	t.used, t.parted = t.used[:min(p.used, len(t.used))], t.parted[:min(p.parted, len(t.parted))]
-	t.begun = slices.Clone(p.begun)
+	t.begun, t.ends = slices.Clone(p.begun), slices.Clone(p.ends)
 	return t.ownAgain(ctx)
 }
 
@@ -215,7 +250,7 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 // Token implements backend.Tx.
 func (t *Tx) Token() any { return t }
 
-// Resave implements backend.Resaver, where it can in one round trip.
+// Resave implements backend.Tx, in one round trip where the engine can.
 func (t *Tx) Resave(ctx context.Context, name string) error {
 	switch {
 	case t.s.d.Replaces:
@@ -262,6 +297,9 @@ func (t *Tx) NotifyAtCommit(context.Context, []int64) error { return nil }
 func (t *Tx) touch(streams ...backend.ID) {
 	t.touched = append(t.touched, streams...)
 	t.settled = false
+	for _, id := range streams {
+		delete(t.sent, id) // its marker may go
+	}
 }
 
 // SortIDs sorts and compacts, so that rows are locked in one order by all.

@@ -188,8 +188,8 @@ func (t *Tx) Resend(ctx context.Context, from, to backend.ID, status string) (in
 	if err != nil || len(held) == 0 {
 		return 0, err
 	}
-	// What is withheld of a stream is all it has since the first of it, so the
-	// numbers have no gaps, and EndOfStream, if it is there, is the last.
+	// What is withheld of a stream is all it has since the first of it. So the numbers
+	// have no gaps, and EndOfStream, if it is there, is the last.
 	moved, err := t.Exec(ctx, t.s.q.HeldMove, to, b.Next-held[0].seq, status, from, backend.TypeEndOfStream)
 	if err != nil || moved == 0 {
 		return 0, err

@@ -32,7 +32,7 @@ func (c *call) demo() *cobra.Command {
 	return cmd
 }
 
-// example makes a command of an example, which has flags of its own, that runs on a migrated
+// example makes a command of an example, which has its own flags. It runs on a migrated
 // broker: on a temporary file, or in tables of its own that it removes at the end.
 func (c *call) example(name, short string, o interface{ Flags(*flag.FlagSet) }, run func(context.Context, *parley.Broker, io.Writer) error) *cobra.Command {
 	cmd := c.command(name, short, "parley demo "+name, cobra.NoArgs, nil)

@@ -122,7 +122,7 @@ func (c *call) peek() *cobra.Command {
 	cmd.Long = "Show the messages that would be received next. They are locked for a moment and given back; no attempt is counted.\n" +
 		"What receivers hold, and what is delayed, deferred or parked, is left out (parley parked show)."
 	cmd.Flags().IntVar(&limit, "limit", 10, "show at most `n` messages")
-	cmd.Flags().StringVar(&group, "group", "", "only of this `group`")
+	cmd.Flags().StringVar(&group, "group", "", "only messages of this `group`")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func TestStatusOnTerminal(t *testing.T) {
 	s := onTerminal(t, "status", "--db", db)
 	s.writes(bold+"QUEUE"+plainText, yellow+"disabled"+plainText)
 	s = onTerminal(t, "drain", "work", "--timeout", "2s", "--every", "50ms", "--db", db)
-	s.writes("\rwaiting, work: 2 left, ", "2s are over")
+	s.writes("\rwaiting, work: 2 left, ", "gave up after 2s")
 }
 
 func TestManualPagesAndCompletion(t *testing.T) {

@@ -142,14 +142,14 @@ func (c *call) drain() *cobra.Command {
 				case <-ctx.Done():
 					return ctx.Err()
 				case <-over:
-					return fmt.Errorf("parley: drain: %v are over%s", limit, text)
+					return fmt.Errorf("parley: drain: gave up after %v%s", limit, text)
 				case <-time.After(every):
 				}
 			}
 		})
 	cmd.Long = "Wait until workers have emptied queues. Delayed, deferred, parked and withheld messages do not count."
 	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this `time`; zero: never")
-	cmd.Flags().DurationVar(&every, "every", time.Second, "look again after this `time`")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "look every `time`")
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func (c *call) defineRecurring() *cobra.Command {
 	f.DurationVar(&given.Every, "every", 0, "due at this `interval`")
 	f.DurationVar(&given.Jitter, "jitter", 0, "delay each message by up to this `time`")
 	f.StringVar((*string)(&given.CatchUp), "catch-up", "skip", "skip, once or all: what becomes of due `times` that were missed")
-	f.DurationVar(&given.Grace, "grace", time.Minute, "a due time is missed this `time` later")
+	f.DurationVar(&given.Grace, "grace", time.Minute, "count a due time as missed after this `time`")
 	f.StringVar((*string)(&given.Overlap), "overlap", "allow", "allow, skip or queue: what happens while the `previous` message is pending")
 	f.Int64Var(&given.Revision, "revision", 0, "the `number` of this definition; the next one if there is none")
 	return cmd

@@ -16,8 +16,8 @@ import (
 )
 
 // The command's JSON has one style, whatever type a value has in Go: names in snake_case,
-// durations as numbers of seconds in "…_seconds", times by RFC 3339, what is absent as null,
-// lists never null, and bytes as text, or as base64 in "…_base64" if they are not UTF-8.
+// times by RFC 3339, what is absent as null, lists never null. Durations are numbers of
+// seconds in "…_seconds". Bytes are text, or base64 in "…_base64" if they are not UTF-8.
 
 // field is one of an object, whose fields keep their order.
 type field struct {

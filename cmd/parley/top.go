@@ -61,8 +61,8 @@ func (c *call) top() *cobra.Command {
 		})
 	cmd.Long = "Watch queues. On a terminal: arrows choose, enter opens a queue and a group, esc goes back, s sorts, / filters,\n" +
 		"r retries a parked or deferred group, p promotes one, space stops the updates, q ends."
-	cmd.Flags().BoolVar(&once, "once", false, "show it once and end")
-	cmd.Flags().DurationVar(&every, "every", time.Second, "look again after this `time`")
+	cmd.Flags().BoolVar(&once, "once", false, "print it once and exit")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "look every `time`")
 	return cmd
 }
 

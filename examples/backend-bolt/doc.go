@@ -1,6 +1,6 @@
 // Package bolt keeps Parley's conversations in a file of go.etcd.io/bbolt. It is an example of a
 // backend in a module of its own, written from docs/writing-a-backend.md and the prose of package
-// backend; the conformance suite proves it.
+// backend. The conformance suite proves it.
 //
 //	import _ "github.com/parleymq/parley/examples/backend-bolt"
 //

@@ -319,8 +319,8 @@ func (tx *Tx) Unlock(ctx context.Context, name string) error {
 	return tx.owner(ctx, func() error { return tx.f.locks.unlock(tx.party, name) })
 }
 
-// LockMode implements [backend.Locker].
-func (tx *Tx) LockMode(ctx context.Context, name string) (mode backend.LockMode, err error) {
+// HeldMode implements [backend.Locker].
+func (tx *Tx) HeldMode(ctx context.Context, name string) (mode backend.LockMode, err error) {
 	err = tx.owner(ctx, func() (err error) { mode, err = tx.f.locks.mode(tx.party, name); return err })
 	return mode, err
 }
@@ -381,8 +381,8 @@ func (s *session) Unlock(ctx context.Context, name string) error {
 	return s.h.f.locks.unlock(s.party, name)
 }
 
-// LockMode implements [backend.Locker].
-func (s *session) LockMode(ctx context.Context, name string) (backend.LockMode, error) {
+// HeldMode implements [backend.Locker].
+func (s *session) HeldMode(ctx context.Context, name string) (backend.LockMode, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

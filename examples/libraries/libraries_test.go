@@ -1,5 +1,5 @@
 // Package libraries shows how a program that reaches its database by sqlx, Bun, GORM or ent posts in its own
-// transaction: each test stores an order by the library and posts in the same transaction, which is rolled back once
+// transaction. Each test stores an order by the library and posts in the same transaction, which is rolled back once
 // and committed once.
 package libraries
 

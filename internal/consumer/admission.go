@@ -14,7 +14,7 @@ import (
 // holds by lease: it has no connection while it waits for one.
 //
 // The limit is the pool's less SpareConns. A pool may be smaller than it says (a pool
-// behind the pool, a server with few connections, other users), so the limit shrinks
+// behind the pool, a server with few connections, other users). So the limit shrinks
 // when a connection could not be had, and grows back slowly.
 type Admission struct {
 	pool backend.Pool // nil: there is no pool, and no limit

@@ -14,73 +14,78 @@ import (
 // and acknowledged in one transaction. What a handler that fails wrote is undone
 // by a savepoint, and the rest commits. Where that cannot be, since the
 // transaction itself is lost, everything is done again one group at a time.
+//
+// One goroutine handles it: that of its reader. Heartbeats, the timers and the Consumer's end come
+// from others, and see what mu guards.
 type batch struct {
+	// Set before begin.
 	c     *Consumer
 	s     *source
 	queue backend.Queue
 	alone bool // one group, on which the failure of its transaction is blamed
-	// charged is why the message in hand has failed already.
-	charged error
 
-	slot      backend.ID // of its record
-	admitted  bool       // it may have a connection while handlers work; mu guards it
-	recorded  bool
-	traces    []backend.Trace    // of receivers that died with what is in hand
-	traced    map[backend.ID]int // how many of a message's deaths are by these
-	suspects  []backend.ID       // groups to be handled alone, afterwards
-	isolated  bool               // it is a suspect, and the worker's only one
-	postponed time.Duration      // it is a suspect that has to wait
+	// Set by begin.
+	got    claimed
+	ctx    context.Context // of handlers
+	lost   context.CancelCauseFunc
+	budget time.Duration // how long it may take
 
-	ctx      context.Context // of handlers
-	lost     context.CancelCauseFunc
-	budget   time.Duration // how long it may take
-	claimed  time.Duration // how long the claim took
-	asked    int           // messages
-	more     bool          // the claim could not take all that it was asked for
-	groups   int           // that were claimed
-	messages int           // in them
+	// The reader's goroutine writes these while no handler is at work. Whatever settles during the
+	// handler's call reads them.
+	did     counts
+	charged error // why the message in hand has failed already
+	outlook outlook
 
-	mu       sync.Mutex // guards what follows against heartbeats, overdue and abandon
+	mu       sync.Mutex // guards what follows
 	started  time.Time
+	timer    *time.Timer // calls overdue
 	holds    []*backend.Hold
 	at       int // the hold in hand
-	lease    bool
-	until    time.Time // of leases, by this process's clock
-	tx       Work      // the transaction in which the batch is acknowledged, if it is open
 	inHand   *call
-	taken    int // how many of the holds, from the first on, tx has reclaimed
-	outcomes []backend.Outcome
-	current  backend.Outcome // of the hold in hand, so far
+	lease    bool
+	until    time.Time         // of leases, by this process's clock
+	outcomes []backend.Outcome // of the holds before the one in hand
+	current  backend.Outcome   // of the hold in hand, so far
 	over     bool
-	broken   error // the transaction is lost
-	torn     bool  // a transaction that it had may still be open on the server
+	admitted bool // it may have a connection while handlers work
+	tx       transaction
+	q        quarantine // but for what only the reader's goroutine writes
+}
 
-	point   bool         // a savepoint stands in tx
-	dirty   bool         // a handler that succeeded has written since
-	writers int          // handlers that wrote
-	points  int          // savepoints that tx has had
-	ended   []backend.ID // conversations that handlers ended
+// claimed is what the claim of a batch has brought.
+type claimed struct {
+	took     time.Duration
+	asked    int  // messages
+	more     bool // it could not take all that it was asked for
+	groups   int
+	messages int // in them
+}
 
-	handled, failed int // messages
-	fenced          int // messages that were handled, and lost with their lease
-	disable         bool
-	timer           *time.Timer
-	spent           bool        // its claim left nothing
-	quick, growing  bool        // handlers take next to no time, and batches become longer
-	brief           bool        // it is expected to be over soon; the fetch loop's
-	relief          *time.Timer // has the loop look if the batch is not over soon
+// counts are what has become of the messages of a batch.
+type counts struct {
+	handled, failed int
+	fenced          int  // were handled, and lost with their lease
+	disable         bool // the queue is to be disabled
+}
+
+// outlook is what the fetch loop is told of a batch when it begins.
+type outlook struct {
+	spent          bool        // its claim left nothing
+	quick, growing bool        // handlers take next to no time, and batches become longer
+	brief          bool        // it is expected to be over soon; the fetch loop's alone
+	relief         *time.Timer // has the loop look if the batch is not over soon
 }
 
 // begin makes a batch of what was claimed. start is a time before the claim.
 func (t *batch) begin(got backend.Claim, start time.Time, asked int) {
-	t.holds, t.more, t.asked, t.groups = got.Holds, got.More, asked, len(got.Holds)
+	t.holds, t.got = got.Holds, claimed{asked: asked, more: got.More, groups: len(got.Holds)}
 	t.until = start.Add(t.c.Lease)
 	t.budget = t.c.within(t.s.pace.budget())
 	for _, h := range t.holds {
-		t.messages += len(h.Messages)
+		t.got.messages += len(h.Messages)
 	}
 	t.ctx, t.lost = context.WithCancelCause(t.c.work)
-	t.slot = t.c.slot()
+	t.q.slot = t.c.slot()
 	t.c.mu.Lock()
 	t.c.batches[t] = struct{}{}
 	t.c.mu.Unlock()
@@ -115,7 +120,7 @@ func (t *batch) run() {
 	}
 	t.over = true
 	end := time.Now()
-	err := t.broken
+	err := t.tx.broken
 	if err == nil {
 		err = t.settle(next)
 	}
@@ -127,17 +132,17 @@ func (t *batch) run() {
 	}
 	settled := time.Since(end)
 	t.s.pace.did(paced{
-		asked: t.asked, more: t.more, groups: t.groups, messages: t.messages, handled: t.handled + t.failed,
-		took: took, cost: t.claimed + settled, full: t.points >= maxPoints,
+		asked: t.got.asked, more: t.got.more, groups: t.got.groups, messages: t.got.messages, handled: t.did.handled + t.did.failed,
+		took: took, cost: t.got.took + settled, full: t.tx.points >= maxPoints,
 	})
 	t.report(next, settled, err)
 	if err != nil {
 		t.recover(next, err)
 	}
-	if t.disable {
+	if t.did.disable {
 		t.c.disable(t.queue.Name)
 	}
-	t.c.redo(t.s, t.suspects)
+	t.c.redo(t.s, t.q.suspects)
 }
 
 // full reports whether no further group is to be begun.
@@ -145,19 +150,19 @@ func (t *batch) full(next int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case next >= len(t.holds), t.broken != nil, t.disable, t.ctx.Err() != nil:
+	case next >= len(t.holds), t.tx.broken != nil, t.did.disable, t.ctx.Err() != nil:
 		return true
 	case next == 0:
 		return false
 	}
-	return t.c.pausing() || t.c.stop.Err() != nil || t.points >= maxPoints || t.late()
+	return t.c.pausing() || t.c.stop.Err() != nil || t.tx.points >= maxPoints || t.late()
 }
 
 // enough reports whether the rest of a group is to be left for another batch.
 func (t *batch) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.c.pausing() || t.c.stop.Err() != nil || t.points >= maxPoints || t.late()
+	return t.c.pausing() || t.c.stop.Err() != nil || t.tx.points >= maxPoints || t.late()
 }
 
 // late reports whether the batch has had its time. t.mu is held.
@@ -183,8 +188,8 @@ func (t *batch) handle(at int) (next int) {
 	t.mu.Unlock()
 	all := h.Messages
 	switch {
-	case t.postponed > 0:
-		t.current.Defer = t.postponed
+	case t.q.postponed > 0:
+		t.current.Defer = t.q.postponed
 	default:
 		for i := 0; i < len(all) && (i == 0 || !t.enough()); {
 			n := t.together(all[i:])
@@ -201,7 +206,7 @@ func (t *batch) handle(at int) (next int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.broken == nil {
+	if t.tx.broken == nil {
 		t.outcomes = append(t.outcomes, t.current)
 	}
 	return t.at + 1 // overdue may have parted with all holds but this one
@@ -224,7 +229,7 @@ func (t *batch) outcome(h *backend.Hold) backend.Outcome {
 }
 
 func (t *batch) hasEnded(handle backend.ID) bool {
-	return !handle.IsZero() && slices.Contains(t.ended, handle)
+	return !handle.IsZero() && slices.Contains(t.tx.ended, handle)
 }
 
 // attempt calls the handler and reports whether the group goes on behind it.
@@ -248,14 +253,14 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	}
 	if err == nil {
 		t.c.did(t.queue.Name, m.Group, nil)
-		t.handled += len(raw)
+		t.did.handled += len(raw)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.current.Done = append(t.current.Done, raw...)
 		return true
 	}
-	t.failed++
-	collided := t.messages > 1 && Is(t.c.Backend, err, backend.ErrSerialization)
+	t.did.failed++
+	collided := t.got.messages > 1 && Is(t.c.Can, err, backend.ErrSerialization)
 	if collided {
 		t.s.pace.collided()
 	}
@@ -267,7 +272,7 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	case t.ctx.Err() != nil:
 		return false // it was interrupted: given back, no failure of its own
 	case collided: // it lost because of the batch: at once alone, where a failure is its own
-		t.suspects = append(t.suspects, m.Group)
+		t.q.suspects = append(t.q.suspects, m.Group)
 		return false
 	}
 	return t.dispose(k, err)
@@ -283,7 +288,7 @@ func (t *batch) dispose(k *call, err error) bool {
 	} else if t.c.slowdown.active.Load() {
 		t.c.did(t.queue.Name, m.Group, nil) // it has decided, so that it works
 	}
-	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.traced[m.ID], Error: d.Text}
+	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.q.traced[m.ID], Error: d.Text}
 	if d.Anew {
 		failure.Deaths = 0
 	}
@@ -300,7 +305,7 @@ func (t *batch) dispose(k *call, err error) bool {
 	case Park:
 		o.Park = d.Reason
 	case Disable:
-		t.disable = true
+		t.did.disable = true
 		o.Defer = time.Second // no other receiver shall try it before that is done
 	case DeadLetter, EndWithError:
 		o.Failure = nil
@@ -327,7 +332,7 @@ func (t *batch) end(k *call, d Decision) bool {
 
 // done ends the batch, whatever has become of it.
 func (t *batch) done() {
-	for _, timer := range []*time.Timer{t.timer, t.relief} {
+	for _, timer := range []*time.Timer{t.timer, t.outlook.relief} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -337,7 +342,7 @@ func (t *batch) done() {
 	t.dismiss()
 	t.mu.Unlock()
 	t.release()
-	t.c.takeBack(t.slot)
+	t.c.takeBack(t.q.slot)
 	t.c.mu.Lock()
 	delete(t.c.batches, t)
 	t.c.mu.Unlock()
@@ -359,9 +364,9 @@ func appendIDs(ids []backend.ID, messages []*backend.Message) []backend.ID {
 
 // report tells the observer.
 func (t *batch) report(next int, took time.Duration, err error) {
-	e := Settled{Queue: t.queue.Name, Groups: len(t.holds), Failed: t.failed, Returned: len(t.holds) - next, Took: took, Err: err}
+	e := Settled{Queue: t.queue.Name, Groups: len(t.holds), Failed: t.did.failed, Returned: len(t.holds) - next, Took: took, Err: err}
 	if err == nil {
-		e.Done, e.Lost = t.handled-t.fenced, t.fenced
+		e.Done, e.Lost = t.did.handled-t.did.fenced, t.did.fenced
 		for _, o := range t.outcomes {
 			e.IDs = appendIDs(e.IDs, o.Done)
 		}

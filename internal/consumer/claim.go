@@ -54,7 +54,7 @@ func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
 			}
 			more = more || got.Contended
 			if t != nil {
-				t.spent = len(t.holds) < groups && !got.More && len(c.sources) == 1
+				t.outlook.spent = len(t.holds) < groups && !got.More && len(c.sources) == 1
 				return t, more, nil
 			}
 		}
@@ -125,7 +125,7 @@ func (c *Consumer) claim(s *source, r backend.ClaimRequest) (t *batch, got backe
 		return nil, got, err
 	}
 	t.begin(got, start, r.MaxMessages)
-	e.Messages = t.messages
+	e.Messages = t.got.messages
 	for _, h := range got.Holds {
 		e.IDs = appendIDs(e.IDs, h.Messages)
 	}
@@ -134,7 +134,7 @@ func (c *Consumer) claim(s *source, r backend.ClaimRequest) (t *batch, got backe
 		e.Err = err
 		return nil, got, err
 	}
-	t.claimed = time.Since(start)
+	t.got.took = time.Since(start)
 	return t, got, nil
 }
 
@@ -154,7 +154,7 @@ func (c *Consumer) take(
 			if !keep {
 				tx.Rollback(ctx)
 			}
-			if t.tx == nil {
+			if t.tx.work == nil {
 				t.dismiss()
 			}
 		}()
@@ -176,7 +176,7 @@ func (c *Consumer) take(
 			return tx.Commit(ctx)
 		case len(got.Holds) > 0:
 			keep = true
-			t.tx = tx
+			t.tx.work = tx
 		}
 		return nil
 	})

@@ -21,7 +21,7 @@ func newClaimLimiter(n int) *claimLimiter {
 // maxClaims is how many claims are under way at once for a queue. Claims that wait side by
 // side for a store's only writer would each get a part of what has come meanwhile.
 func (c *Consumer) maxClaims() int {
-	if c.Backend.Capabilities().SingleWriter {
+	if c.Can.SingleWriter {
 		return 1
 	}
 	return 4

@@ -130,6 +130,7 @@ var ErrOver = errors.New("the batch no longer has the messages")
 // Shared is what the Consumers of a store share.
 type Shared struct {
 	Backend       backend.Backend
+	Can           backend.Capabilities // of Backend
 	Hub           *wake.Hub
 	Log           *slog.Logger
 	Admission     *Admission
@@ -166,37 +167,37 @@ type Config struct {
 // Consumer receives from queues and has a handler called for each message, with many readers
 // at once.
 type Consumer struct {
+	// Set by New.
 	Config
 	id      backend.ID
 	sources []*source
-	turns   []int // numbers of sources
-
-	events chan func(*fetcher) // for the fetch loop
-	poke   chan struct{}       // has it look
-	gone   chan struct{}       // closed when it is over, and all readers with it
-	ended  chan struct{}       // closed when Run is done with the store
-
-	readers          atomic.Int64 // looks and batches of the fetch loop
-	outage, slowdown *pause       // pauses of the whole consumer
-	unwritten        atomic.Bool  // the last thing that was to be settled could not be written
-	tally            tally
-	wariness         wariness
-	leases           atomic.Bool // it holds by lease, always or at times
-	warned           bool        // of a pool that closes idle connections; for heartbeats alone
-	elsewhere        atomic.Pointer[elsewhere]
-
-	mu      sync.Mutex
-	max     int   // readers
-	unfit   error // why it stopped by itself
-	turn    int   // of turns
-	batches map[*batch]struct{}
-	slots   []backend.ID  // of records of batches that are not in use
+	turns   []int         // numbers of sources
 	alone   chan struct{} // has room for the one reader that handles a suspect
 
-	stop     context.Context // ends with the wish to stop
+	// Channels and contexts, for all goroutines.
+	events   chan func(*fetcher) // for the fetch loop
+	poke     chan struct{}       // has it look
+	gone     chan struct{}       // closed when it is over, and all readers with it
+	ended    chan struct{}       // closed when Run is done with the store
+	stop     context.Context     // ends with the wish to stop
 	halt     context.CancelFunc
 	work     context.Context // ends when handlers have to
 	stopWork context.CancelCauseFunc
+
+	// Each has its own lock, or is atomic.
+	trouble
+	readers   atomic.Int64 // looks and batches of the fetch loop
+	leases    atomic.Bool  // it holds by lease, always or at times
+	elsewhere atomic.Pointer[elsewhere]
+
+	warned bool // of a pool that closes idle connections; for signs alone
+
+	mu      sync.Mutex // guards what follows
+	max     int        // readers
+	unfit   error      // why it stopped by itself
+	turn    int        // of turns
+	batches map[*batch]struct{}
+	slots   []backend.ID // of records of batches that are not in use
 }
 
 // New makes a Consumer, which works until ctx ends. Run starts it.
@@ -205,7 +206,7 @@ func New(ctx context.Context, config Config) *Consumer {
 		Config: config, id: backend.NewID(), max: config.Readers, turns: turns(config.Weights),
 		events: make(chan func(*fetcher)), poke: make(chan struct{}, 1),
 		gone: make(chan struct{}), ended: make(chan struct{}),
-		outage: newOutage(), slowdown: newSlowdown(),
+		trouble: trouble{outage: newOutage(), slowdown: newSlowdown()},
 		batches: make(map[*batch]struct{}), alone: make(chan struct{}, 1),
 	}
 	for _, q := range config.Queues {
@@ -254,7 +255,7 @@ func (c *Consumer) may() bool {
 func (c *Consumer) Run() error {
 	defer c.end()
 	defer c.unregister()
-	if err := Insist(c.stop, c.Backend, c.Log, c.name(), func() error { return c.register(c.stop) }); err != nil {
+	if err := Insist(c.stop, c.Can, c.Log, c.name(), func() error { return c.register(c.stop) }); err != nil {
 		if c.stop.Err() != nil {
 			return nil // it was stopped while it began
 		}

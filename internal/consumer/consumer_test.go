@@ -82,7 +82,7 @@ func (p *program) post(n int) (ids []backend.ID) {
 func (p *program) consumer(ctx context.Context, change func(*Config)) *Consumer {
 	config := Config{
 		Shared: Shared{
-			Backend: p.be, Hub: wake.NewHub(), Log: slog.New(slog.DiscardHandler), Admission: NewAdmission(nil, nil),
+			Backend: p.be, Can: p.be.Capabilities(), Hub: wake.NewHub(), Log: slog.New(slog.DiscardHandler), Admission: NewAdmission(nil, nil),
 			Life: context.Background(), Owner: "test", Poll: 20 * time.Millisecond,
 		},
 		Host: p, Failures: new(failures.Count), Queues: []backend.Queue{p.queue}, Readers: 4,

@@ -3,9 +3,9 @@ package consumer
 import "time"
 
 // convoy finds out whether handlers wait for each other's row locks without a deadlock. A
-// batch has the locks of all its handlers until it commits, so the longer batches are the
-// longer handlers of other batches wait, and a message takes longer in a batch than by
-// itself. The database does not tell what its sessions have waited for, so the pace
+// batch has the locks of all its handlers until it commits. So the longer batches are,
+// the longer handlers of other batches wait, and a message takes longer in a batch than
+// by itself. The database does not tell what its sessions have waited for, so the pace
 // compares: now and then it takes single messages for a while.
 //
 // It does so only where handlers take longer than claims and settles. There single messages

@@ -9,19 +9,15 @@ import (
 
 // Is reports whether an error is one of a kind of the store's, also if it is one of
 // a handler's own statements, which comes as the driver made it.
-func Is(be backend.Backend, err, kind error) bool {
-	if errors.Is(err, kind) {
-		return true
-	}
-	c, ok := be.(interface{ Classify(error) error })
-	return ok && errors.Is(c.Classify(err), kind)
+func Is(can backend.Capabilities, err, kind error) bool {
+	return errors.Is(err, kind) || can.Classify != nil && errors.Is(can.Classify(err), kind)
 }
 
 // Unavailable reports whether an error says that the store takes nothing at present,
 // whatever is written: it is full, or read-only. A connection that broke does not
 // say so; that the next one cannot be opened does.
-func Unavailable(be backend.Backend, err error) bool {
-	return Is(be, err, backend.ErrReadOnly) || Is(be, err, backend.ErrNoSpace) || Is(be, err, backend.ErrReplaced) ||
+func Unavailable(can backend.Capabilities, err error) bool {
+	return Is(can, err, backend.ErrReadOnly) || Is(can, err, backend.ErrNoSpace) || Is(can, err, backend.ErrReplaced) ||
 		errors.Is(err, backend.ErrNotBegun)
 }
 
@@ -29,9 +25,9 @@ func Unavailable(be backend.Backend, err error) bool {
 // transaction lost against another one, or the hold or the connection was lost.
 // Errors of the handler's own statements are looked at as well. A broken
 // connection counts only if it was Parley's, since a handler may talk to others.
-func Transient(be backend.Backend, err error) bool {
+func Transient(can backend.Capabilities, err error) bool {
 	return errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrNotBegun) || errors.Is(err, backend.ErrConnection) ||
-		errors.Is(err, backend.ErrFenced) || Is(be, err, backend.ErrSerialization)
+		errors.Is(err, backend.ErrFenced) || Is(can, err, backend.ErrSerialization)
 }
 
 // Gone reports whether the store cannot be worked with at present, which the

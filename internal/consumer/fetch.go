@@ -82,16 +82,16 @@ func (f *fetcher) found(t *batch) (wait bool) {
 		others++
 	}
 	switch {
-	case t.quick && (t.spent || t.growing && others >= quickReaders):
-		t.brief = true
+	case t.outlook.quick && (t.outlook.spent || t.outlook.growing && others >= quickReaders):
+		t.outlook.brief = true
 		f.brief++
-	case t.spent:
+	case t.outlook.spent:
 		return !f.waiting && !f.pausing
 	default:
 		f.more()
 		f.more()
 	}
-	if !t.spent {
+	if !t.outlook.spent {
 		f.nudge()
 	}
 	return false
@@ -99,8 +99,8 @@ func (f *fetcher) found(t *batch) (wait bool) {
 
 // long takes note that a batch is over, or takes longer than was thought.
 func (f *fetcher) long(t *batch) {
-	if t.brief {
-		t.brief = false
+	if t.outlook.brief {
+		t.outlook.brief = false
 		f.brief--
 	}
 }
@@ -111,7 +111,7 @@ func (f *fetcher) over(t *batch) {
 	f.long(t)
 	f.handling--
 	f.tries = 0
-	if !t.spent || f.brief == 0 {
+	if !t.outlook.spent || f.brief == 0 {
 		f.again()
 	}
 }
@@ -214,11 +214,11 @@ func (c *Consumer) read(idle bool) {
 		return
 	}
 	var d time.Duration
-	if d, t.quick = t.s.pace.brief(t.messages); t.quick {
-		t.growing = t.s.pace.growing()
-		t.relief = time.AfterFunc(d, func() {
+	if d, t.outlook.quick = t.s.pace.brief(t.got.messages); t.outlook.quick {
+		t.outlook.growing = t.s.pace.growing()
+		t.outlook.relief = time.AfterFunc(d, func() {
 			c.tell(func(f *fetcher) {
-				if t.brief {
+				if t.outlook.brief {
 					f.long(t)
 					f.more()
 				}

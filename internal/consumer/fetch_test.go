@@ -30,7 +30,7 @@ func TestReadersOfBriefBatches(t *testing.T) {
 		t.Errorf("ten thousand are brief, and long after %v", d)
 	}
 	f := &fetcher{max: 3, looking: 2}
-	a, b := &batch{quick: true, spent: true}, &batch{quick: true, spent: true}
+	a, b := &batch{outlook: outlook{quick: true, spent: true}}, &batch{outlook: outlook{quick: true, spent: true}}
 	for _, x := range []*batch{a, b} {
 		if f.found(x) {
 			t.Error("beside a brief batch the loop waits for news")
@@ -65,11 +65,11 @@ func TestReadersWhileBatchesGrow(t *testing.T) {
 		p := newPace(100, 50*time.Millisecond)
 		p.size = c.asked
 		p.did(paced{asked: c.asked, groups: c.asked, messages: c.asked, handled: c.asked, took: c.took, cost: 8 * time.Millisecond, full: c.full})
-		b := &batch{growing: p.growing()}
-		_, b.quick = p.brief(1)
+		b := &batch{outlook: outlook{growing: p.growing()}}
+		_, b.outlook.quick = p.brief(1)
 		f := &fetcher{max: 10, handling: c.readers - 1, looking: 1}
-		if f.found(b); b.brief != c.enough {
-			t.Errorf("%d readers, batches of %d, handlers that take %v: enough is %v", c.readers, c.asked, c.took, b.brief)
+		if f.found(b); b.outlook.brief != c.enough {
+			t.Errorf("%d readers, batches of %d, handlers that take %v: enough is %v", c.readers, c.asked, c.took, b.outlook.brief)
 		}
 		if more := f.want; more != 0 && c.enough || more != 2 && !c.enough {
 			t.Errorf("enough is %v, and %d looks are made beside", c.enough, more)
@@ -85,7 +85,7 @@ func TestReadersWhileBatchesGrow(t *testing.T) {
 // which at most one look is made, and none during a pause.
 func TestReadersWait(t *testing.T) {
 	f := &fetcher{max: 3, looking: 1}
-	if !f.found(&batch{spent: true}) {
+	if !f.found(&batch{outlook: outlook{spent: true}}) {
 		t.Error("the loop does not wait for news")
 	}
 	f.waiting = true

@@ -7,7 +7,7 @@ const manyClosed = 50
 
 // idleClosed is how many connections the pool has closed so far since they were idle.
 func (c *Consumer) idleClosed() int64 {
-	if closed := c.Backend.Capabilities().IdleClosed; closed != nil {
+	if closed := c.Can.IdleClosed; closed != nil {
 		return closed()
 	}
 	return 0

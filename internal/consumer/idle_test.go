@@ -8,23 +8,13 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// churning is a store whose pool has closed so many connections.
-type churning struct {
-	backend.Backend
-	closed *int64
-}
-
-func (s churning) Capabilities() backend.Capabilities {
-	return backend.Capabilities{IdleClosed: func() int64 { return *s.closed }}
-}
-
 // TestWarnOfIdle: a program is told once that its pool closes the connections that a worker
 // needs again, and not of a few.
 func TestWarnOfIdle(t *testing.T) {
 	var out strings.Builder
 	closed := int64(1000) // before the worker began
 	c := New(t.Context(), Config{
-		Shared: Shared{Backend: churning{closed: &closed}, Log: slog.New(slog.NewTextHandler(&out, nil))},
+		Shared: Shared{Can: backend.Capabilities{IdleClosed: func() int64 { return closed }}, Log: slog.New(slog.NewTextHandler(&out, nil))},
 		Queues: []backend.Queue{{Name: "mail"}}, Readers: 10,
 	})
 	last := c.idleClosed()

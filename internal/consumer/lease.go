@@ -2,10 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/lease"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -24,13 +24,13 @@ func (t *batch) overdue() {
 // partNow parts with everything but the hold in hand, whose handler has not asked
 // for the transaction, and reports whether it could. t.mu is held.
 func (t *batch) partNow() bool {
-	if t.over || t.broken != nil || t.c.Consume {
+	if t.over || t.tx.broken != nil || t.c.Consume {
 		return false
 	}
 	ctx, cancel := wait.Cleanup(t.ctx)
 	defer cancel()
 	if err := t.part(ctx); err != nil {
-		t.broken = err
+		t.tx.broken = err
 		t.lost(err)
 		return false
 	}
@@ -47,7 +47,7 @@ func (t *batch) part(ctx context.Context) error {
 			outcomes = append(outcomes, backend.Outcome{Hold: h})
 		}
 	}
-	if t.tx == nil {
+	if t.tx.work == nil {
 		if err := t.reclaim(ctx, t.holds); err != nil {
 			return err
 		}
@@ -58,43 +58,38 @@ func (t *batch) part(ctx context.Context) error {
 	}
 	t.holds, t.at, t.outcomes, t.current = []*backend.Hold{mine}, 0, nil, t.outcome(mine)
 	t.lease, t.until = true, now.Add(t.c.Lease)
-	t.dirty, t.writers, t.points = false, 0, 0
+	t.tx.dirty, t.tx.writers, t.tx.points = false, 0, 0
 	return nil
 }
 
-// leased returns the holds that live by heartbeats.
-func (t *batch) leased() []*backend.Hold {
+// Leased implements lease.Holder.
+func (t *batch) Leased() []*backend.Hold {
 	if !t.mu.TryLock() { // a transaction is being opened or ended
 		return nil
 	}
 	defer t.mu.Unlock()
-	if !t.lease || t.over || t.broken != nil {
+	if !t.lease || t.over || t.tx.broken != nil {
 		return nil
 	}
-	return t.holds[t.taken:]
+	return t.holds[t.tx.taken:]
 }
 
-// extended takes note of a heartbeat that was sent at a time.
-func (t *batch) extended(at time.Time) {
+// Extended implements lease.Holder.
+func (t *batch) Extended(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.until = at.Add(t.c.Lease)
+	t.until = sent.Add(t.c.Lease)
 }
 
-// expire ends the batch if its leases have run out.
-func (t *batch) expire(now time.Time) {
+// Expired implements lease.Holder.
+func (t *batch) Expired(now time.Time) bool {
 	t.mu.Lock()
-	over := now.After(t.until)
-	t.mu.Unlock()
-	if over {
-		t.lose()
-	}
+	defer t.mu.Unlock()
+	return now.After(t.until)
 }
 
-// lose tells the handler at work that its lease was lost.
-func (t *batch) lose() {
-	t.lost(t.c.Host.Lost(t.queue.Name))
-}
+// Lost implements lease.Holder: the handler at work is told.
+func (t *batch) Lost() { t.lost(t.c.Host.Lost(t.queue.Name)) }
 
 // abandon gives a batch back whose handler does not return.
 func (t *batch) abandon() {
@@ -102,7 +97,7 @@ func (t *batch) abandon() {
 		if t.inHand != nil && t.inHand.tx != nil {
 			_ = t.inHand.tx.Close()
 		}
-		t.broken = t.c.Stopped
+		t.tx.broken = t.c.Stopped
 	})
 }
 
@@ -139,48 +134,15 @@ func (c *Consumer) heartbeats(ctx context.Context) {
 
 func (c *Consumer) heartbeat(ctx context.Context) {
 	c.mu.Lock()
-	var batches []*batch
+	batches := make([]lease.Holder[*backend.Hold], 0, len(c.batches))
 	for t := range c.batches {
 		batches = append(batches, t)
 	}
 	c.mu.Unlock()
-	var all []*backend.Hold
-	var which []*batch
-	for _, t := range batches {
-		if holds := t.leased(); len(holds) > 0 {
-			all, which = append(all, holds...), append(which, t)
-		}
-	}
-	if len(all) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Lease/3)
 	defer cancel()
-	now := time.Now()
-	err := c.Backend.Extend(ctx, all, c.Lease)
-	if err == nil {
-		for _, t := range which {
-			t.extended(now)
-		}
-		return
-	}
-	for _, t := range which { // find out which one is lost
-		holds := t.leased()
-		if len(holds) == 0 {
-			continue
-		}
-		if errors.Is(err, backend.ErrFenced) {
-			if e := c.Backend.Extend(ctx, holds, c.Lease); e == nil {
-				t.extended(now)
-				continue
-			} else if errors.Is(e, backend.ErrFenced) {
-				t.lose()
-				continue
-			}
-		}
-		t.expire(time.Now())
-	}
-	if !errors.Is(err, backend.ErrFenced) {
+	err := lease.Beat(batches, func(holds []*backend.Hold) error { return c.Backend.Extend(ctx, holds, c.Lease) })
+	if err != nil {
 		c.Log.Warn("parley: a heartbeat failed", "event", "lease.heartbeat", "queue", c.name(), "error", err)
 	}
 }

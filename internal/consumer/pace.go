@@ -56,8 +56,8 @@ func (p *pace) next(idle bool) (groups, messages int) {
 	return max(1, int(float64(n)/p.density)), max(n, 1)
 }
 
-// brief reports whether to handle a batch of n messages will take next to no time
-// beside what it takes to claim and settle one, and how long all of that may take
+// brief reports whether handling a batch of n messages will take next to no time beside
+// what it takes to claim and settle one. It also returns how long all of that may take
 // before it counts as long after all.
 func (p *pace) brief(n int) (time.Duration, bool) {
 	p.mu.Lock()

@@ -90,8 +90,16 @@ func (l *pause) left() time.Duration {
 	return time.Until(l.until)
 }
 
+// trouble is why a consumer does less than it could. All goroutines use it.
+type trouble struct {
+	outage, slowdown *pause      // of the whole consumer
+	unwritten        atomic.Bool // the last thing that was to be settled could not be written
+	tally            tally
+	wariness         wariness
+}
+
 // pausing reports whether the worker only tries one message from time to time.
-func (c *Consumer) pausing() bool { return c.outage.active.Load() || c.slowdown.active.Load() }
+func (x *trouble) pausing() bool { return x.outage.active.Load() || x.slowdown.active.Load() }
 
 // refused notes that the store took nothing of what was to be settled.
 func (c *Consumer) refused(queue string, err error) {

@@ -15,6 +15,19 @@ import (
 // message with such a trace handles it alone, one suspect at a time, and says so in the
 // record, so that the next death tells which message it was.
 
+// quarantine is what a batch knows of receivers that died with its messages in hand.
+type quarantine struct {
+	slot     backend.ID // of its record
+	recorded bool       // there may be one; the batch's mu guards it
+
+	// The reader's goroutine writes these while no handler is at work.
+	traces    []backend.Trace    // of receivers that died with what is in hand
+	traced    map[backend.ID]int // how many of a message's deaths are by these
+	suspects  []backend.ID       // groups to be handled alone, afterwards
+	isolated  bool               // it is a suspect, and the worker's only one
+	postponed time.Duration      // it is a suspect that has to wait
+}
+
 const (
 	// aliveFor is how long a worker counts as alive after its last sign.
 	aliveFor = 45 * time.Second
@@ -108,13 +121,13 @@ func (c *Consumer) takeBack(slot backend.ID) {
 // attend records what the batch has in hand and returns the traces of receivers
 // that died with it.
 func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error) {
-	a := t.c.attendance(t.s, t.slot, make([]backend.ID, len(t.holds)))
+	a := t.c.attendance(t.s, t.q.slot, make([]backend.ID, len(t.holds)))
 	a.Alone = alone
 	for i, h := range t.holds {
 		a.InHand[i] = h.Messages[0].ID
 	}
 	traces, err := backend.Offered(t.c.Backend.PutReader(ctx, a))
-	t.recorded = t.recorded || err == nil
+	t.q.recorded = t.q.recorded || err == nil
 	return traces, err
 }
 
@@ -139,7 +152,7 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, backend.ErrNotBegun):
 		return traces, err
 	}
-	t.recorded = true // it may have been written all the same
+	t.q.recorded = true // it may have been written all the same
 	return nil, t.lean(ctx)
 }
 
@@ -147,11 +160,11 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 func (t *batch) lean(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tx, now := t.tx, time.Now()
-	t.tx = nil
+	tx, now := t.tx.work, time.Now()
+	t.tx.work = nil
 	defer t.dismiss()
 	defer tx.Rollback(ctx)
-	err := tx.Store().ResetReader(ctx, t.slot)
+	err := tx.Store().ResetReader(ctx, t.q.slot)
 	for i := 0; err == nil && i < len(t.holds); i++ {
 		err = tx.Store().Keep(ctx, t.holds[i], t.c.Lease, t.c.Owner)
 	}
@@ -176,7 +189,7 @@ func (t *batch) dismiss() {
 // suspect counts the receivers that died with a message by their records as well.
 func (t *batch) suspect(m *backend.Message) {
 	n := 0
-	for _, trace := range t.traces {
+	for _, trace := range t.q.traces {
 		if trace.Message == m.ID {
 			n++
 		}
@@ -186,10 +199,10 @@ func (t *batch) suspect(m *backend.Message) {
 	}
 	if n > 0 {
 		m.Deaths += n
-		if t.traced == nil {
-			t.traced = make(map[backend.ID]int)
+		if t.q.traced == nil {
+			t.q.traced = make(map[backend.ID]int)
 		}
-		t.traced[m.ID] = n
+		t.q.traced[m.ID] = n
 	}
 }
 
@@ -220,7 +233,7 @@ func (c *Consumer) lookElsewhere(ctx context.Context) {
 // looksElsewhere reports whether the worker holds by lease in a store where others may
 // hold in transactions, whose deaths leave records and no marks.
 func (c *Consumer) looksElsewhere() bool {
-	return c.Backend.Capabilities().HoldsInTransaction && c.leases.Load() && !c.Consume
+	return c.Can.HoldsInTransaction && c.leases.Load() && !c.Consume
 }
 
 // findTraces asks for traces of receivers that died with what a batch held by lease has
@@ -232,7 +245,7 @@ func (t *batch) findTraces(ctx context.Context) (err error) {
 	}
 	for _, h := range t.holds {
 		if _, ok := (*found)[h.Messages[0].ID]; ok {
-			t.traces, err = t.attend(ctx, false)
+			t.q.traces, err = t.attend(ctx, false)
 			t.resetRecord() // the lease is record enough
 			return err
 		}
@@ -249,7 +262,7 @@ func (t *batch) clearSuspects(ctx context.Context) (err error) {
 	if t.lease {
 		err = t.findTraces(ctx)
 	} else {
-		t.traces, err = t.record(ctx, false)
+		t.q.traces, err = t.record(ctx, false)
 	}
 	if err != nil {
 		return err
@@ -270,7 +283,7 @@ func (t *batch) clearSuspects(ctx context.Context) (err error) {
 		good, suspects = suspects[:1], suspects[1:]
 	}
 	for _, h := range suspects {
-		t.suspects = append(t.suspects, h.Group)
+		t.q.suspects = append(t.q.suspects, h.Group)
 	}
 	t.mu.Lock() // heartbeats prolong the leases of what it has already
 	t.holds = good
@@ -292,17 +305,17 @@ func (t *batch) isolate(ctx context.Context) (err error) {
 	select {
 	case t.c.alone <- struct{}{}:
 	case <-time.After(wait.Jitter(postponed)):
-		t.postponed = wait.Jitter(postponed)
+		t.q.postponed = wait.Jitter(postponed)
 		t.resetRecord()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t.isolated = true
-	if t.traces, err = t.record(ctx, true); err != nil {
+	t.q.isolated = true
+	if t.q.traces, err = t.record(ctx, true); err != nil {
 		return err
 	}
-	for _, trace := range t.traces {
+	for _, trace := range t.q.traces {
 		if trace.Alone && !t.c.Endless {
 			t.charged = t.c.Host.Deadly(t.holds[0].Messages[0].Deaths)
 		}
@@ -312,8 +325,8 @@ func (t *batch) isolate(ctx context.Context) (err error) {
 
 // release lets the next suspect be handled.
 func (t *batch) release() {
-	if t.isolated {
-		t.isolated = false
+	if t.q.isolated {
+		t.q.isolated = false
 		<-t.c.alone
 	}
 }
@@ -321,13 +334,13 @@ func (t *batch) release() {
 // resetRecord empties the batch's record outside its transaction, before what it has
 // in hand is given back.
 func (t *batch) resetRecord() {
-	if !t.recorded {
+	if !t.q.recorded {
 		return
 	}
-	t.recorded = false
+	t.q.recorded = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
 	defer cancel()
-	if _, err := t.c.Backend.PutReader(ctx, t.c.attendance(t.s, t.slot, nil)); err != nil && t.c.Host.Check() == nil {
+	if _, err := t.c.Backend.PutReader(ctx, t.c.attendance(t.s, t.q.slot, nil)); err != nil && t.c.Host.Check() == nil {
 		t.c.Log.Warn("parley: the record of a batch could not be emptied", "event", "worker.record", "queue", t.queue.Name, "error", err)
 	}
 }
@@ -335,8 +348,8 @@ func (t *batch) resetRecord() {
 // clearTraces removes, with the commit, the traces of a suspect that is dealt with. Its record
 // would only slow down others, and if an operator has it retried it is judged anew.
 func (t *batch) clearTraces(ctx context.Context, tx Work) error {
-	if len(t.traces) == 0 || t.charged == nil && (!t.isolated || t.handled == 0) {
+	if len(t.q.traces) == 0 || t.charged == nil && (!t.q.isolated || t.did.handled == 0) {
 		return nil
 	}
-	return tx.Store().ClearTraces(ctx, t.traces)
+	return tx.Store().ClearTraces(ctx, t.q.traces)
 }

@@ -23,7 +23,7 @@ func (t *batch) settle(next int) error {
 			outcomes = append(outcomes, backend.Outcome{Hold: h})
 		}
 	}
-	if t.tx == nil {
+	if t.tx.work == nil {
 		err := t.reclaim(ctx, t.holds)
 		if errors.Is(err, backend.ErrFenced) {
 			return t.settleEach(ctx, outcomes)
@@ -42,23 +42,16 @@ func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
 // settleIn carries out outcomes in the open transaction and commits. One of the
 // holds may be kept on by lease.
 func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
-	tx := t.tx
-	t.tx, t.taken = nil, 0
 	defer t.dismiss()
-	if t.point {
-		// It also finds out whether the engine has given up the transaction without
-		// the handler telling.
-		t.point = false
-		if err := tx.Store().Release(ctx, batchPoint); err != nil {
-			tx.Rollback(ctx)
-			return err
-		}
+	tx, err := t.tx.detach(ctx)
+	if err != nil {
+		tx.Rollback(ctx)
+		return err
 	}
-	var err error
-	if t.recorded && (keep != nil || t.isolated || t.leaves(outcomes)) {
+	if t.q.recorded && (keep != nil || t.q.isolated || t.leaves(outcomes)) {
 		// What is given back is not in hand any more. A message that is gone may
 		// stay in the record, which the next batch replaces.
-		err = tx.Store().ResetReader(ctx, t.slot)
+		err = tx.Store().ResetReader(ctx, t.q.slot)
 	}
 	if err == nil {
 		err = t.clearTraces(ctx, tx)
@@ -77,7 +70,7 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 		return err
 	}
 	if keep != nil {
-		t.recorded = false
+		t.q.recorded = false
 	}
 	t.c.Failures.Forget(outcomes)
 	for _, o := range outcomes {
@@ -118,7 +111,7 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 		}
 		switch {
 		case errors.Is(err, backend.ErrFenced):
-			t.fenced += len(o.Done)
+			t.did.fenced += len(o.Done)
 		case err != nil && first == nil:
 			first = err
 		}
@@ -135,13 +128,13 @@ func (t *batch) recover(next int, err error) {
 	if !t.lease {
 		t.c.wariness.cut(time.Since(t.started), err)
 	}
-	t.torn = t.torn || !errors.Is(err, backend.ErrFenced)
+	t.tx.torn = t.tx.torn || !errors.Is(err, backend.ErrFenced)
 	t.resetRecord()
 	t.undo()
 	holds := t.holds
 	t.giveBack(holds)
 	t.mu.Unlock()
-	if Is(t.c.Backend, err, backend.ErrSerialization) && t.messages > 1 {
+	if Is(t.c.Can, err, backend.ErrSerialization) && t.got.messages > 1 {
 		t.s.pace.collided()
 	} else {
 		t.s.pace.halve()
@@ -149,14 +142,14 @@ func (t *batch) recover(next int, err error) {
 	if t.c.Host.Check() != nil || t.c.work.Err() != nil {
 		return
 	}
-	if Unavailable(t.c.Backend, err) {
+	if Unavailable(t.c.Can, err) {
 		t.c.refused(t.queue.Name, err)
 		return
 	}
 	t.c.Log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.queue.Name, "groups", len(holds), "error", err)
 	first := holds[0].Messages[0]
 	switch {
-	case t.messages > 1 && !t.alone:
+	case t.got.messages > 1 && !t.alone:
 		if len(holds) == 1 {
 			t.c.Failures.Add(first.ID, err)
 		}
@@ -177,7 +170,7 @@ func (t *batch) recover(next int, err error) {
 // unsettled counts that a message could not be acknowledged, whatever the cause. The
 // reader that gets it next charges it if that is due: this one may not get it.
 func (c *Consumer) unsettled(s *source, m *backend.Message, err error) {
-	if Transient(c.Backend, err) && !c.CountTransient {
+	if Transient(c.Can, err) && !c.CountTransient {
 		wait.Sleep(c.stop, Spared(c.Failures.Add(m.ID, err)))
 		return
 	}
@@ -187,10 +180,7 @@ func (c *Consumer) unsettled(s *source, m *backend.Message, err error) {
 
 // undo rolls the batch's transaction back. t.mu is held.
 func (t *batch) undo() {
-	if t.tx != nil {
-		t.tx.Rollback(t.ctx)
-	}
-	t.tx, t.taken, t.point, t.dirty = nil, 0, false, false
+	t.tx.undo(t.ctx)
 	t.dismiss()
 }
 
@@ -209,7 +199,7 @@ func (t *batch) giveBack(holds []*backend.Hold) {
 			if err == nil {
 				err = t.commit(ctx, []backend.Outcome{{Hold: h}})
 			}
-			if err != nil && (t.torn || !errors.Is(err, backend.ErrFenced)) {
+			if err != nil && (t.tx.torn || !errors.Is(err, backend.ErrFenced)) {
 				left = append(left, h)
 			}
 		}

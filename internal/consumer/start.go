@@ -11,7 +11,7 @@ import (
 
 // Insist does what a worker needs before it can begin. It pauses and tries again while the store
 // cannot be worked with, as a worker does that has begun.
-func Insist(ctx context.Context, be backend.Backend, log *slog.Logger, queue string, do func() error) error {
+func Insist(ctx context.Context, can backend.Capabilities, log *slog.Logger, queue string, do func() error) error {
 	outage := newOutage()
 	for {
 		err := do()
@@ -19,7 +19,7 @@ func Insist(ctx context.Context, be backend.Backend, log *slog.Logger, queue str
 			outage.end(log, queue)
 			return nil
 		}
-		if !Unavailable(be, err) && !errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrSerialization) {
+		if !Unavailable(can, err) && !errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrSerialization) {
 			return err
 		}
 		outage.begin(log, queue, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/lease"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -14,6 +15,20 @@ type call struct {
 	raw      []*backend.Message
 	messages Messages
 	tx       Work // what the handler writes in, if it has asked for it
+}
+
+// transaction is that in which a batch is acknowledged. The batch's mu guards it.
+type transaction struct {
+	work    Work  // nil: none is open
+	taken   int   // how many of the batch's holds, from the first on, it has reclaimed
+	broken  error // it is lost, and with it what the batch has done
+	torn    bool  // a lost transaction may still be open on the server
+	point   bool  // a savepoint stands in it
+	points  int   // savepoints that it has had
+	dirty   bool  // a handler that succeeded has written since the last one
+	writers int   // handlers that wrote
+
+	ended []backend.ID // conversations that handlers ended
 }
 
 // batchPoint is the savepoint before the work of a handler in a batch.
@@ -48,7 +63,7 @@ func (t *batch) inside(waiting context.Context, k *call) backend.Tx {
 		return nil
 	case k.tx != nil:
 		return k.tx.Store()
-	case t.tx != nil:
+	case t.tx.work != nil:
 		t.partNow()
 	}
 	return nil
@@ -61,29 +76,29 @@ func (t *batch) letGo(err error) bool {
 	defer t.mu.Unlock()
 	tx := t.inHand.tx
 	t.inHand = nil
-	if tx == nil || t.broken != nil {
-		return t.broken == nil
+	if tx == nil || t.tx.broken != nil {
+		return t.tx.broken == nil
 	}
 	over := tx.Close() // a handler that keeps it must not write into the next handler's
 	if err == nil && over == nil {
-		t.dirty = true
-		t.ended = append(t.ended, t.tx.Merge(tx)...)
+		t.tx.dirty = true
+		t.tx.ended = append(t.tx.ended, t.tx.work.Merge(tx)...)
 		return true
 	}
 	if t.c.IsolateBatch {
-		if t.writers > 1 || !t.alone {
-			t.broken = errors.Join(errUndo, err)
+		if t.tx.writers > 1 || !t.alone {
+			t.tx.broken = errors.Join(errUndo, err)
 			return false
 		}
 	}
 	ctx, cancel := wait.Cleanup(t.ctx)
 	defer cancel()
-	if !t.point {
-		t.broken = errors.Join(errUndo, err)
+	if !t.tx.point {
+		t.tx.broken = errors.Join(errUndo, err)
 		return false
 	}
 	if e := tx.Store().RollbackTo(ctx, batchPoint); e != nil {
-		t.broken = errors.Join(err, e)
+		t.tx.broken = errors.Join(err, e)
 		return false
 	}
 	return true
@@ -95,7 +110,7 @@ var errUndo = errors.New("the batch is undone")
 // admit waits until the batch may have a connection. It holds none meanwhile.
 func (t *batch) admit(ctx context.Context) error {
 	t.mu.Lock()
-	has := t.tx != nil || t.admitted || t.over || t.c.Consume
+	has := t.tx.work != nil || t.admitted || t.over || t.c.Consume
 	t.mu.Unlock()
 	if has {
 		return nil
@@ -124,8 +139,8 @@ func (t *batch) open(ctx context.Context, k *call) (Work, error) {
 	if t.c.Consume || t.over || t.inHand != k {
 		return nil, ErrOver
 	}
-	if t.broken != nil {
-		return nil, t.broken
+	if t.tx.broken != nil {
+		return nil, t.tx.broken
 	}
 	if k.tx != nil {
 		return k.tx, nil
@@ -133,7 +148,7 @@ func (t *batch) open(ctx context.Context, k *call) (Work, error) {
 	if err := context.Cause(t.ctx); err != nil {
 		return nil, err
 	}
-	if t.tx == nil {
+	if t.tx.work == nil {
 		// All of them, before the first savepoint: what is locked behind one is free
 		// again when it is rolled back to.
 		begun := time.Now()
@@ -141,48 +156,67 @@ func (t *batch) open(ctx context.Context, k *call) (Work, error) {
 		t.waited(time.Since(begun))
 		if err != nil {
 			if errors.Is(err, backend.ErrFenced) {
-				t.broken = err
+				t.tx.broken = err
 			}
 			return nil, err
 		}
-		t.taken = len(t.holds)
+		t.tx.taken = len(t.holds)
 	}
-	if err := t.mark(ctx); err != nil {
-		return nil, err
+	if !t.c.IsolateBatch || t.alone {
+		if err := t.tx.mark(ctx); err != nil {
+			return nil, err
+		}
 	}
-	t.writers++
-	k.tx = t.tx.Part(t.holds[t.at].Group)
+	t.tx.writers++
+	k.tx = t.tx.work.Part(t.holds[t.at].Group)
 	return k.tx, nil
 }
 
 // mark sets the savepoint before a handler's work. It keeps the savepoint that is there if
 // nothing was written since.
-func (t *batch) mark(ctx context.Context) error {
-	if t.c.IsolateBatch && !t.alone {
+func (x *transaction) mark(ctx context.Context) error {
+	if x.point && !x.dirty {
 		return nil
 	}
-	if t.point && !t.dirty {
-		return nil
-	}
-	if err := t.setPoint(ctx); err != nil {
+	if err := x.setPoint(ctx); err != nil {
 		return err
 	}
-	t.points++
-	t.point, t.dirty = true, false
+	x.points++
+	x.point, x.dirty = true, false
 	return nil
 }
 
 // setPoint sets the savepoint, or sets it anew.
-func (t *batch) setPoint(ctx context.Context) error {
-	if r, ok := t.tx.Store().(backend.Resaver); ok && t.point {
-		return r.Resave(ctx, batchPoint)
-	}
-	if t.point {
-		if err := t.tx.Store().Release(ctx, batchPoint); err != nil {
+func (x *transaction) setPoint(ctx context.Context) error {
+	store := x.work.Store()
+	if x.point {
+		if err := store.Resave(ctx, batchPoint); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		if err := store.Release(ctx, batchPoint); err != nil {
 			return err
 		}
 	}
-	return t.tx.Store().Savepoint(ctx, batchPoint)
+	return store.Savepoint(ctx, batchPoint)
+}
+
+// detach takes the open transaction out, for it to be committed, and releases its savepoint. That
+// finds out whether the engine has given up the transaction without the handler telling.
+func (x *transaction) detach(ctx context.Context) (Work, error) {
+	work, point := x.work, x.point
+	x.work, x.taken, x.point = nil, 0, false
+	if !point {
+		return work, nil
+	}
+	return work, work.Store().Release(ctx, batchPoint)
+}
+
+// undo rolls back what is open.
+func (x *transaction) undo(ctx context.Context) {
+	if x.work != nil {
+		x.work.Rollback(ctx)
+	}
+	x.work, x.taken, x.point, x.dirty = nil, 0, false, false
 }
 
 // lateEnds are pauses that leave the server time to find out that a connection is
@@ -195,7 +229,7 @@ var lateEnds = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 *
 func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) (err error) {
 	err = t.take(ctx, holds)
 	for _, pause := range lateEnds {
-		if !t.torn || !errors.Is(err, backend.ErrFenced) {
+		if !t.tx.torn || !errors.Is(err, backend.ErrFenced) {
 			break
 		}
 		wait.Sleep(ctx, pause)
@@ -206,15 +240,16 @@ func (t *batch) reclaim(ctx context.Context, holds []*backend.Hold) (err error) 
 
 // take opens a transaction over leased groups, or fails at once.
 func (t *batch) take(ctx context.Context, holds []*backend.Hold) error {
-	tx, err := t.c.Host.Begin(ctx)
+	begun := false
+	tx, err := lease.Take(ctx, func(ctx context.Context) (Work, error) {
+		tx, err := t.c.Host.Begin(ctx)
+		begun = err == nil
+		return tx, err
+	}, holds)
 	if err != nil {
+		t.tx.torn = t.tx.torn || begun && !errors.Is(err, backend.ErrFenced)
 		return err
 	}
-	if err := tx.Store().Reclaim(ctx, holds); err != nil {
-		t.torn = t.torn || !errors.Is(err, backend.ErrFenced)
-		tx.Rollback(ctx)
-		return err
-	}
-	t.tx = tx
+	t.tx.work = tx
 	return nil
 }

@@ -18,9 +18,9 @@ type claim struct {
 	free     time.Time // if not: what it may have taken is certainly free from then on
 }
 
-// promotions finds a claim that returned a post without promotion though one with a
-// promotion waited all the while: the promotion had committed before the claim began,
-// and no other claim can have had the promoted post by the end of this one.
+// promotions finds a claim that returned a post without promotion though a promoted one
+// waited all the while. The promotion had committed before the claim began, and no
+// other claim can have had the promoted post by the end of this one.
 func (j *judge) promotions() {
 	claims := j.claims()
 	asked := j.firsts(promoting)

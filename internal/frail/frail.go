@@ -83,14 +83,6 @@ func (tx *Tx) End(why error) {
 	time.AfterFunc(tx.f.Late, func() { tx.Tx.Rollback(context.Background()) })
 }
 
-// Classify tells what an error of the application's own statements means, where the store does.
-func (f *Backend) Classify(err error) error {
-	if c, ok := f.Backend.(interface{ Classify(error) error }); ok {
-		return c.Classify(err)
-	}
-	return err
-}
-
 func (f *Backend) Begin(ctx context.Context) (backend.Tx, error) {
 	if f.dead.Load() {
 		return nil, ErrBroken
@@ -175,6 +167,10 @@ func (tx *Tx) Savepoint(ctx context.Context, name string) error {
 
 func (tx *Tx) Release(ctx context.Context, name string) error {
 	return tx.or(func() error { return tx.Tx.Release(ctx, name) })
+}
+
+func (tx *Tx) Resave(ctx context.Context, name string) error {
+	return tx.or(func() error { return tx.Tx.Resave(ctx, name) })
 }
 
 func (tx *Tx) RollbackTo(ctx context.Context, name string) error {

@@ -12,17 +12,20 @@ import (
 
 type classifier struct{ backend.Backend }
 
-func (classifier) Classify(err error) error { return errors.Join(err, backend.ErrSerialization) }
+func (c classifier) Capabilities() backend.Capabilities {
+	can := c.Backend.Capabilities()
+	can.Classify = func(err error) error { return errors.Join(err, backend.ErrSerialization) }
+	return can
+}
 
 // TestClassify: what errors of the application's statements mean is the wrapped store's to say.
 func TestClassify(t *testing.T) {
 	be := memstore.NewStore(memstore.Options{}).Open()
-	err := errors.New("busy")
-	if got := frail.New(classifier{be}).Classify(err); !errors.Is(got, backend.ErrSerialization) {
+	if got := frail.New(classifier{be}).Capabilities().Classify(errors.New("busy")); !errors.Is(got, backend.ErrSerialization) {
 		t.Errorf("%v", got)
 	}
-	if got := frail.New(be).Classify(err); got != err {
-		t.Errorf("of a store that cannot tell: %v", got)
+	if frail.New(be).Capabilities().Classify != nil {
+		t.Errorf("a store that cannot tell says that it can")
 	}
 }
 

@@ -279,8 +279,8 @@ func (tx *Tx) Unlock(ctx context.Context, name string) error {
 	return tx.store.release(tx.party, name)
 }
 
-// LockMode implements [backend.Locker].
-func (tx *Tx) LockMode(ctx context.Context, name string) (backend.LockMode, error) {
+// HeldMode implements [backend.Locker].
+func (tx *Tx) HeldMode(ctx context.Context, name string) (backend.LockMode, error) {
 	if err := tx.enter(ctx); err != nil {
 		return backend.LockNone, err
 	}
@@ -346,8 +346,8 @@ func (s *session) Unlock(ctx context.Context, name string) error {
 	return s.handle.store.release(s.party, name)
 }
 
-// LockMode implements [backend.Locker].
-func (s *session) LockMode(ctx context.Context, name string) (backend.LockMode, error) {
+// HeldMode implements [backend.Locker].
+func (s *session) HeldMode(ctx context.Context, name string) (backend.LockMode, error) {
 	if err := s.enter(ctx); err != nil {
 		return backend.LockNone, err
 	}

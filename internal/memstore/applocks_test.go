@@ -32,7 +32,7 @@ func TestLockMatrix(t *testing.T) {
 					b.must(err)
 				}
 			}
-			if got, _ := one.LockMode(ctx, "r"); got != have {
+			if got, _ := one.HeldMode(ctx, "r"); got != have {
 				t.Errorf("mode %v, want %v", got, have)
 			}
 			test, err := two.LockTest(ctx, "r", ask)
@@ -165,7 +165,7 @@ func TestLockDeadlock(t *testing.T) {
 			}
 		}
 		b.want(<-came[n-1], backend.ErrLockDeadlock)
-		if mode, err := txs[n-1].LockMode(ctx, fmt.Sprint(n-1)); err != nil || mode != backend.LockX {
+		if mode, err := txs[n-1].HeldMode(ctx, fmt.Sprint(n-1)); err != nil || mode != backend.LockX {
 			t.Errorf("the victim holds %v, %v", mode, err)
 		}
 		b.must(txs[n-1].Commit(ctx))

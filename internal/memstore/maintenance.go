@@ -197,9 +197,9 @@ func (d *work) deferred() {
 	}
 }
 
-// markers takes the streams of blocked groups out of the ready order, so that
-// claims do not have to pass them again and again, and puts right what was left
-// behind by receivers that could not or did not finish.
+// markers takes the streams of blocked groups out of the ready order, so that claims do
+// not have to pass them again and again. It puts right what was left behind by
+// receivers that could not or did not finish.
 func (d *work) markers() {
 	s, tx := d.store, d.tx
 	for _, id := range s.markers.keys(tx) {

@@ -2,10 +2,10 @@
 // example for people who write one, and the store that the conformance suite
 // tests itself with.
 //
-// It has what a database has and nothing more: tables of row versions, a
-// transaction that sees what is committed plus its own changes, an undo log,
-// and locks that a transaction holds until it ends. So each file reads like
-// its counterpart of a SQL backend, with lookups where that has statements:
+// It has what a database has and nothing more: tables of row versions, an undo log, and
+// locks that a transaction holds until it ends. A transaction sees what is committed
+// plus its own changes. So each file reads like its counterpart of a SQL backend, with
+// lookups where that has statements:
 //
 //	table.go     row versions and who sees them
 //	tx.go        commit, rollback, savepoints
@@ -30,9 +30,9 @@
 //	conns.go     connections of a process
 //	fault.go     deliberate mistakes
 //
-// One mutex guards the whole store. That makes every call a single instant,
-// which a database does not promise, so the locks that the contract asks for
-// are taken all the same: they matter between the calls of a transaction.
+// One mutex guards the whole store. That makes every call a single instant, which a
+// database does not promise. So the locks that the contract asks for are taken all the
+// same: they matter between the calls of a transaction.
 //
 // A [Store] stands for the database and outlives the processes that use it. A
 // [Handle] stands for one process; several handles on a store are several

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -50,7 +51,8 @@ func (h *Handle) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus
 	s := h.store
 	var list []*backend.QueueStatus
 	of := make(map[int64]*backend.QueueStatus)
-	for _, q := range s.defined(nil).Queues {
+	byName := func(a, b backend.Queue) int { return cmp.Compare(a.Name, b.Name) }
+	for _, q := range slices.SortedFunc(slices.Values(s.defined(nil).Queues), byName) {
 		if queue != 0 && queue != q.ID {
 			continue
 		}

@@ -174,6 +174,11 @@ func (tx *Tx) Release(ctx context.Context, name string) error {
 	return tx.atSavepoint(ctx, name, func(i int) { tx.savepoints = tx.savepoints[:i] })
 }
 
+// Resave implements [backend.Tx].
+func (tx *Tx) Resave(ctx context.Context, name string) error {
+	return tx.atSavepoint(ctx, name, func(i int) { tx.savepoints = append(tx.savepoints[:i], savepoint{name, len(tx.log)}) })
+}
+
 func (tx *Tx) atSavepoint(ctx context.Context, name string, do func(i int)) error {
 	if err := tx.enter(ctx); err != nil {
 		return err

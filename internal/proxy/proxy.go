@@ -82,8 +82,9 @@ func (p *Proxy) Set(hole bool, lag time.Duration) {
 	p.hole, p.lag = hole, lag
 }
 
-// CutAt cuts the connection of the next client that sends one of the texts, in upper or lower case:
-// before the server gets it, or once the server has answered, which the client does not learn.
+// CutAt cuts the connection of the next client that sends one of the texts, in upper or lower case.
+// It does so before the server gets the text, or once the server has answered, which the client
+// does not learn.
 func (p *Proxy) CutAt(answered bool, texts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -119,7 +119,7 @@ func (c *cast) sql(text string) error {
 	return c.b.InTx(c.ctx, func(tx *parley.Tx) error {
 		rows, err := tx.SQL().QueryContext(c.ctx, text)
 		if err != nil {
-			return c.b.Backend().(interface{ Classify(error) error }).Classify(err)
+			return c.b.Backend().Capabilities().Classify(err)
 		}
 		return rows.Close()
 	})

@@ -46,8 +46,8 @@ type effect struct {
 	token  string
 }
 
-// hold is a time during which a receiver had a group, and with it the streams
-// of which it was given messages, to itself: from after it was given to before
+// hold is a time during which a receiver had a group, and with it the streams of which
+// it was given messages, to itself. It lasts from after the group was given to before
 // it was given back. Time is counted from the start of the run.
 type hold struct {
 	who     string

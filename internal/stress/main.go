@@ -5,11 +5,11 @@
 //	go run ./internal/stress --db "postgres://user@host/db" --for 60s --seed 7
 //	go run ./internal/stress --db "mysql://user@host/db" --for 60s
 //
-// Senders write to conversations, to keys and to neither, and roll back now and
-// then; receivers do all that can be done with a delivery; others promote, move
-// and unpark groups; processes are killed, some of them real ones. In the end
-// all that is left is received, and the run prints one line. It exits with 1 if
-// something happened that must not:
+// Senders write to conversations, to keys and to neither, and roll back now and then.
+// Receivers do all that can be done with a delivery. Others promote, move and unpark
+// groups. Processes are killed, some of them real ones. In the end all that is left is
+// received, and the run prints one line. It exits with 1 if something happened that
+// must not:
 //
 //	lost          a message whose sending was committed was not received
 //	doubled       a message was acknowledged twice
@@ -24,15 +24,14 @@
 //	              messages were taken away from a transaction that held their group
 //	errors        anything that the run did not expect
 //
-// The rest of the line says how much happened. "maybe" are messages whose sender did
-// not live to hear of the commit; what was received of them is not in "sent". The time
-// of a send is measured on streams with one sender each. On PostgreSQL, MySQL and
-// MariaDB waits are counted as well: "slow-commits" are senders behind a receiver's commit for
-// more than 100 ms, "receiver-behind-handler" and "meddler-behind-handler" are
-// others than senders behind a receiver whose handler was at work. With --control there
-// are only senders, killed as often as in a full run, so that their times can be
-// compared with those of a run whose receivers hold groups for long and use little of
-// the processor (--work 2s).
+// The rest of the line says how much happened. "maybe" are messages whose sender did not live
+// to hear of the commit; what was received of them is not in "sent". The time of a send is
+// measured on streams with one sender each. On PostgreSQL, MySQL and MariaDB waits are counted
+// as well: "slow-commits" are senders behind a receiver's commit for more than 100 ms,
+// "receiver-behind-handler" and "meddler-behind-handler" are others than senders behind a
+// receiver whose handler was at work. With --control there are only senders, killed as often
+// as in a full run. Their times can be compared with those of a run whose receivers hold
+// groups for long and use little of the processor (--work 2s).
 //
 // A run works under its own prefix and removes it in the end, unless the name of the
 // database sets parley_prefix to an existing prefix.

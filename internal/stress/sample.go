@@ -93,7 +93,8 @@ type wait[K comparable] struct {
 func (w *waits[K]) judge(sample []wait[K]) {
 	now := make(map[K]bool)
 	// A killed process may stand between its last statement and the commit until the system
-	// has taken it apart, and its connection is as idle then as that of a handler at work.
+	// has taken it apart. Until then its connection is as idle as that of a handler at
+	// work.
 	dying := w.led.dying.Load() > 0
 	for _, x := range sample {
 		x.working = x.working && !dying

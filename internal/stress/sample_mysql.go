@@ -143,8 +143,8 @@ func (m *mysql) cut(ctx context.Context, role string) (bool, error) {
 func (m *mysql) watch(ctx context.Context, l *ledger) (wait func(), err error) {
 	w := &lockSampler{m, newWaits[[2]int64](l)}
 	samples := every(ctx, 50*time.Millisecond, func() { sampleStranded(ctx, m, l) })
-	// The server makes a new picture of its transactions when the last one is a
-	// tenth of a second old and no query has asked for it since.
+	// The server renews its picture of its transactions when it is a tenth of a
+	// second old and no query has asked for it since.
 	others := every(ctx, 120*time.Millisecond, func() { w.sample(ctx) })
 	return sync.OnceFunc(func() { samples(); others() }), nil
 }

@@ -21,11 +21,11 @@ type engine interface {
 	// Packages names the Debian packages that bring the programs.
 	Packages() []string
 
-	// Start brings up an empty server in in.home(), which is empty and belongs
-	// to the server's user, and returns the value of the variable when the
-	// server answers there. A cluster may return several addresses with
-	// commas between. What lies in the home's folder data is deleted after
-	// Stop, the rest, which should be logs, before the next Start.
+	// Start brings up an empty server in in.home(), which is empty and belongs to the
+	// server's user. It returns the value of the variable when the server answers there. A
+	// cluster may return several addresses with commas between. What lies in the home's
+	// folder data is deleted after Stop, the rest, which should be logs, before the next
+	// Start.
 	Start(ctx context.Context, in *instance) (address string, err error)
 
 	// Running says whether a process of this instance is alive.

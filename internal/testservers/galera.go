@@ -116,7 +116,7 @@ func (g galera) node(in *instance, k int, p nodePorts, cluster string, options .
 		return err
 	}
 	// Scripts bring a node its data, with programs of the release. They ask lsof which port rsync listens on,
-	// by the name of its process, which is the loader's here; under SELinux they ask the system instead.
+	// by the name of its process, which is the loader's here. Under SELinux they ask the system instead.
 	own := filepath.Join(in.home(), "bin")
 	if err := in.folder(own); err != nil {
 		return err

@@ -34,8 +34,8 @@ func greeting(ctx context.Context, address string) (string, error) {
 		deadline = time.Now().Add(10 * time.Second)
 	}
 	conn.SetDeadline(deadline)
-	// A packet's head is its length in three bytes and a number; the first packet
-	// is the protocol's version and the server's, which a zero ends.
+	// A packet's head is its length in three bytes and a number. The first packet is the
+	// protocol's version and the server's, which a zero ends.
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return "", err

@@ -142,8 +142,8 @@ func (in *instance) startOnce(ctx context.Context) (string, error) {
 	if err := handOver(in.home()); err != nil {
 		return "", err
 	}
-	// Programs that are cut off half-way leave processes that no file names, so a
-	// signal waits until the start is over; each engine bounds its own.
+	// Programs that are cut off half-way leave processes that no file names. So a signal
+	// waits until the start is over; each engine bounds its own.
 	address, err := in.spec.engine.Start(context.WithoutCancel(ctx), in)
 	if err != nil {
 		return "", err

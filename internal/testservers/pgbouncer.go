@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// pgbouncer runs PgBouncer in transaction mode in front of the PostgreSQL
-// server, with 20 connections per database: a transaction gets a connection of
-// its own, two in a row may get different ones, and whatever lives in a
-// session (LISTEN, session-level locks, prepared statements, SET) is lost
-// between them. Prepared statements stay off where PgBouncer could keep track
-// of them, since the versions that cannot are still in use.
+// pgbouncer runs PgBouncer in transaction mode in front of the PostgreSQL server, with
+// 20 connections per database. Each transaction gets a server's connection, and two in
+// a row may get different ones. Whatever lives in a session (LISTEN, session-level
+// locks, prepared statements, SET) is lost between them. Prepared statements stay off
+// where PgBouncer could keep track of them, since the versions that cannot are still in
+// use.
 type pgbouncer struct{ release }
 
 // poolSize is the number of connections to the server per database.

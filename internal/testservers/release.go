@@ -18,7 +18,7 @@ import (
 
 // release is a version of a server as a suite of Debian's has it. Its packages, with
 // all that they need down to the C library, are unpacked into a folder of the cache,
-// and nothing is installed; so several versions get on with each other and with what
+// and nothing is installed. So several versions get on with each other and with what
 // the system has.
 type release struct {
 	name     string // of the folder
@@ -254,10 +254,10 @@ func inParallel(list []string, do func(string) error) error {
 	return errors.Join(errs...)
 }
 
-// wrapPrograms puts a script in the place of each program, which runs it by the loader
-// and with the libraries that came with it: those of the system may be too old for it,
-// or too new. Programs look for others beside themselves, and find their scripts. The
-// folder will be called root.
+// wrapPrograms puts a script in the place of each program. The script runs it by the
+// loader and with the libraries that came with it: those of the system may be too old
+// for it, or too new. Programs look for others beside themselves, and find their
+// scripts. The folder will be called root.
 func wrapPrograms(building, root string) error {
 	loader, libraries, err := loaderIn(building, root)
 	if err != nil {

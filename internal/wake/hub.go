@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Hub wakes the receivers of this process that wait. A receiver takes a ticket
-// before it looks at the store; if anything is announced after that, its wait
-// returns at once, so that nothing falls between the look and the wait. Topics are the
-// numbers of queues; zero is all of them.
+// Hub wakes the receivers of this process that wait. A receiver takes a ticket before
+// it looks at the store. If anything is announced after that, its wait returns at once,
+// so that nothing falls between the look and the wait. Topics are the numbers of
+// queues; zero is all of them.
 type Hub struct {
 	mu      sync.Mutex
 	clock   uint64

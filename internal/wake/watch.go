@@ -25,7 +25,9 @@ type Watch struct {
 }
 
 const (
-	lookEvery  = 20 * time.Millisecond // for lookOften after something was found
+	lookFirst  = 10 * time.Millisecond // for lookBusy after something was found,
+	lookBusy   = 5 * time.Second
+	lookEvery  = 20 * time.Millisecond // and then for lookOften
 	lookOften  = 30 * time.Second
 	lookRarely = time.Second
 	lookTime   = 5 * time.Second // for a look
@@ -54,6 +56,8 @@ func (w *Watch) Run(ctx context.Context) {
 		switch failed = err != nil; {
 		case failed:
 			pause = lookRarely
+		case time.Since(w.lately) < lookBusy:
+			pause = lookFirst
 		case time.Since(w.lately) < lookOften:
 			pause = lookEvery
 		default:

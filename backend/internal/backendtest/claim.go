@@ -2,9 +2,11 @@ package backendtest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -126,6 +128,47 @@ func testPart(f *Fixture) {
 				return cmp.Or(err, undo)
 			})
 			f.Is(err, undo)
+		}
+	}
+}
+
+// fuse is a context that ends when it has been asked a number of times.
+type fuse struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (c *fuse) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// testSettleFails: a settle that fails settles nothing, even if the transaction commits.
+func testSettleFails(f *Fixture) {
+	for steps := int64(1); ; steps++ {
+		d := f.Open()
+		f.Send(d.A.Handle, "1", "2")
+		h := f.One(f.Request(f.QB))
+		ctx := &fuse{Context: f.Ctx}
+		ctx.left.Store(steps)
+		var failed error
+		err := f.Try(func(tx backend.Tx) error {
+			f.OK(tx.Reclaim(f.Ctx, []*backend.Hold{h}))
+			_, failed = tx.Settle(ctx, []backend.Outcome{{Hold: h, Done: h.Messages[:1],
+				Failure: &backend.Failure{Message: h.Messages[1], Attempts: 1, Error: "failed"}}})
+			return nil
+		})
+		switch {
+		case failed == nil:
+			f.OK(err)
+			f.Equal("drained", f.Drain(f.QB), []string{"2"})
+			return
+		case err != nil:
+			f.Ack(h) // all is as it was
+		default:
+			f.Equal(fmt.Sprintf("drained after a settle that failed (%d steps, %v)", steps, failed), f.Drain(f.QB), []string{"1", "2"})
 		}
 	}
 }

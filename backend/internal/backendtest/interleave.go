@@ -486,9 +486,9 @@ func claimBehindManyHeld(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Equal("contended", f.None(f.Request(f.QP)).Contended, true)
 }
 
-// Settling a batch waits for none of the rows that another receiver has locked,
-// however few there are in all: a server may think that a small table is best read
-// from end to end.
+// Settling a batch waits for none of the rows that another receiver has locked, however
+// few there are in all. A server may think that a small table is best read from end to
+// end.
 func settleBesideManyHeld(t *testing.T, fresh func(*testing.T) *interleaving) {
 	for _, key := range []string{"", "%03d"} {
 		f := fresh(t)

@@ -49,8 +49,8 @@ func testDelayed(f *Fixture) {
 }
 
 func testSweeps(f *Fixture) {
-	// A marker whose messages were consumed without a finish is left over: here
-	// the receiver ends one side, and what it had not read is dropped.
+	// A marker whose messages were consumed without a finish is left over. Here the
+	// receiver ends one side, and what it had not read is dropped.
 	d := f.Open()
 	f.Send(d.B.Handle, "1")
 	f.End(backend.End{Handle: d.A.Handle, Kind: backend.EndCleanup})

@@ -11,8 +11,8 @@ import (
 )
 
 // PlainPosts posts by SQL and by the API and compares what arrives. post does what
-// clients without Parley do, and returns the new post's id, or "" where they do not
-// get to know it. state tells an error's code; unknown and disabled are those of a
+// clients without Parley do. It returns the new post's id, or "" where they do not get
+// to know it. state tells an error's code. unknown and disabled are the codes for a
 // queue that is not there, or off.
 func PlainPosts(f *Fixture, post func(queue string, typ sql.NullString, body []byte, key sql.NullString) (id string, err error),
 	state func(error) string, unknown, disabled string) {

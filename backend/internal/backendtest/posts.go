@@ -80,8 +80,8 @@ func testKeys(f *Fixture) {
 }
 
 // testNewKeys has several senders use the same keys for the first time, each some of
-// them, together with keys that there are: all of their posts are there, each key is one
-// group, and no sender of a single call meets a deadlock.
+// them, together with older keys. All of their posts are there, each key is one group,
+// and no sender of a single call meets a deadlock.
 func testNewKeys(f *Fixture) {
 	const senders, rounds, keys = 6, 40, 12
 	errs := make(chan error, senders*rounds)

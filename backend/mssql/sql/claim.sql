@@ -95,12 +95,11 @@ SELECT v.catalog_version, q.enabled, x.what, x.id, x.priority, x.since
                   ORDER BY p.priority DESC, p.since, p.post_id) c) x ON 1 = 1
 
 -- name: Take
--- A claim's second statement, in a transaction: candidates are locked one by one,
--- by their keys, in the order of the list, up to the number wanted. The first that
--- can be had decides whether it is groups or posts. Nothing is asked of a row but its lock, so that
--- no row is locked and then not returned; what became of it since the walk is the
--- next statement's question. A token that an expired lease left behind is taken away, and
--- told, since its receiver died.
+-- A claim's second statement, in a transaction. Candidates are locked one by one, by their keys, in
+-- the order of the list, up to the number wanted. The first that can be had decides whether it is
+-- groups or posts. Nothing is asked of a row but its lock, so that no row is locked and then not
+-- returned. What became of it since the walk is the next statement's question. A token that an
+-- expired lease left behind is taken away, and told, since its receiver died.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many
 SET NOCOUNT ON;
@@ -144,10 +143,10 @@ SELECT @first, k.id,
   FROM @locked k ORDER BY k.n
 
 -- name: Lease
--- The same by lease. The lease is its own lock: the update's condition holds for one
--- of two who claim at once, whether there are hints or not, as an update looks at
--- the row again when it has waited for it. What has been had is committed with the
--- messages that the next statement reads.
+-- The same by lease. The lease is its own lock. The update's condition holds for one of
+-- two who claim at once, with or without hints, as an update looks at the row again
+-- when it has waited for it. What has been had is committed with the messages that the
+-- next statement reads.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many, @p3 length of the lease, @p4 owner
 SET NOCOUNT ON;

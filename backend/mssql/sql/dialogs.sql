@@ -1,6 +1,6 @@
 -- name: EndpointRead
--- Whether a side has ended is asked of the row as it is committed: one
--- that is locked is being ended or moved, and has not ended yet for us.
+-- Whether a side has ended is asked of the row as it is committed. A row that is locked
+-- is being ended or moved, and has not ended yet for us.
 SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contract, e.queue_id,
        e.group_id, e.priority, e.lifetime_until, x.closed_at, s.next_seq, s.closed,
        c.id, c.kind, c.by_peer, c.code, c.description, :now
@@ -26,15 +26,15 @@ SELECT e.group_id, e.queue_id, e.priority, e.peer, e.service, x.closed_at, q.ena
   JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = e.queue_id
  WHERE e.handle = @p1
 -- name: MessageRead
--- Messages. Those of a sender in flight are skipped, or receivers would wait for
--- the sender. But a scan is not one instant: it can skip a message, whose sender then
--- commits, and meet the next one, of another sender, committed as well. So the
--- first statement finds the last message that can be seen, by which time all before
--- it are committed, and the second reads no further. The second does not skip: a
--- commit releases its locks one by one, so that of the guard may be free, and the
--- next sender be done, while that of the message is still there. It waits until it is
--- released. What is known of failed attempts is written by transactions that have had
--- the group, and read in the same way.
+-- Messages. Those of a sender in flight are skipped, or receivers would wait for the
+-- sender. But a scan is not one instant. It can skip a message, whose sender then
+-- commits, and meet the next one, of another sender, committed as well. So the first
+-- statement finds the last message that can be seen; by then all before it are
+-- committed. The second reads no further. The second does not skip. A commit releases
+-- its locks one by one. So the lock of the guard may be free, and the next sender be
+-- done, while the message's own lock is still there. It waits until it is released.
+-- What is known of failed attempts is written by transactions that have had the group,
+-- and read in the same way.
 DECLARE @last bigint = (
   SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = @p1);
 SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
@@ -45,9 +45,9 @@ SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
  ORDER BY m.seq OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
 -- name: MessageFirst
 -- Whether a stream is empty. It is asked with the guard, so that no sender is in
--- flight, but not always with the group: a message that is locked is being removed
--- by a receiver, who may yet roll back. To skip it would be to lose it, and to wait
--- would make senders wait, as the guard is ours. It counts as there.
+-- flight, but not always with the group. A message that is locked is being removed by a
+-- receiver, who may yet roll back. To skip it would be to lose it, and to wait would
+-- make senders wait, as the guard is ours. It counts as there.
 SET XACT_ABORT OFF;
 DECLARE @seq bigint, @since bigint;
 BEGIN TRY

@@ -14,11 +14,12 @@ DELETE p
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
 
 -- name: Finish
--- The ready order is put right, in two steps that must not be one statement: first
--- the guards, where they can be had without waiting, then a look at what is left of
--- their streams. One statement could look at the messages before it has the guard,
--- and remove the marker of a message that a sender commits in between. A transaction that
--- holds guard and group meets no lock of another transaction on the rows of the stream.
+-- The ready order is put right, in two steps that must not be one statement. First the
+-- guards are taken, where they can be had without waiting. Then comes a look at what is
+-- left of their streams. One statement could look at the messages before it has the
+-- guard, and remove the marker of a message that a sender commits in between. A
+-- transaction that holds guard and group meets no lock of another transaction on the rows
+-- of the stream.
 --
 -- @p1 streams
 SET NOCOUNT ON;

@@ -209,12 +209,33 @@ SELECT group_id FROM parley_grp
 -- on the disk.
 --
 -- groups
-SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > :now,
+SELECT {ReadColumns}
+{ReadTables}
+ WHERE g.group_id IN (?)
+
+-- name: ReadTwo
+-- The same for one group with the second message of each stream, such as the end of a conversation behind its last
+-- message, unless it is long: who asks for few bytes may not want it.
+--
+-- group
+SELECT {ReadColumns},
+       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error
+{ReadTables}
+  LEFT JOIN parley_message n FORCE INDEX (PRIMARY)
+    ON n.stream_id = m.stream_id AND n.seq = m.seq + 1
+   AND coalesce(octet_length(n.body), 0) + coalesce(octet_length(n.headers), 0) < 4096
+  LEFT JOIN parley_failure h ON h.message_id = n.message_id
+ WHERE g.group_id IN (?)
+
+-- name: ReadColumns
+g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > :now,
        o.level, o.version, o.sticky,
        r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
        e.far, e.contract, e.closed_at, s.next_seq,
        m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error
-  FROM parley_grp g
+
+-- name: ReadTables
+FROM parley_grp g
   LEFT JOIN parley_promotion o ON o.group_id = g.group_id
   LEFT JOIN parley_ready r ON r.group_id = g.group_id
   LEFT JOIN parley_stream s ON s.stream_id = r.stream_id
@@ -225,7 +246,6 @@ SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > :n
                  WHERE y.stream_id = r.stream_id AND y.type >= ''
                  ORDER BY y.stream_id, y.seq LIMIT 1)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
- WHERE g.group_id IN (?)
 
 -- name: Messages
 -- Further messages: those of streams with numbers from one to another.

@@ -39,10 +39,10 @@ SELECT stream_id FROM parley_stream FORCE INDEX (PRIMARY)
 --
 -- The last column is a witness: see sqlstore.Witness.
 --
--- streams
+-- messages that count as gone, streams
 SELECT s.stream_id, s.kind, s.group_id, r.since,
        (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
-         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
+         WHERE m.stream_id = s.stream_id AND NOT ? ORDER BY m.stream_id, m.seq LIMIT 1),
        coalesce(g.blocked, 1),
        (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1)
   FROM parley_stream s
@@ -50,16 +50,17 @@ SELECT s.stream_id, s.kind, s.group_id, r.since,
   LEFT JOIN parley_grp g ON g.group_id = s.group_id
  WHERE s.stream_id IN (?)
 
--- name: DropMarkers
--- The ready order is put right by it. A stream that was made for one message goes
--- with it.
+-- name: Clear
+-- Rows of several tables, by their keys, of which each row of k has one. What is NULL there is looked up in no table.
+-- See Remove. The ready order is put right by it; a stream that was made for one message goes with it.
+--
+-- messages, numbers, groups of markers, their streams, streams
 {safely}
-DELETE x FROM (?) k STRAIGHT_JOIN parley_ready x FORCE INDEX (PRIMARY)
- WHERE x.group_id = k.group_id AND x.stream_id = k.stream_id
--- name: DropNotes
-{safely}
-DELETE x FROM (?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
- WHERE x.stream_id = k.stream_id
+DELETE m, r, s
+  FROM (?) k
+  LEFT JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = k.message AND m.seq = k.seq
+  LEFT JOIN parley_ready r FORCE INDEX (PRIMARY) ON r.group_id = k.grp AND r.stream_id = k.marker
+  LEFT JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = k.stream
 -- name: Restand
 UPDATE parley_ready FORCE INDEX (PRIMARY) SET since = ?
  WHERE ?

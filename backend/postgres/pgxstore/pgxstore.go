@@ -24,7 +24,7 @@
 //
 // The store is that of package postgres, whose options, locks and limits are the same. It
 // takes connections from the pool one by one, gives each back at once, and never holds more
-// than the pool's MaxConns; one of them listens for wake-ups if there are three or more. pgx
+// than the pool's MaxConns. One of them listens for wake-ups if there are three or more. pgx
 // prepares the statements and keeps them with their connections. Behind a pooler in
 // transaction mode it has to be told not to: default_query_exec_mode=exec.
 package pgxstore

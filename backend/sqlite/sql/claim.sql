@@ -4,6 +4,21 @@ VALUES (?, ?, ?, :now, :now, ?)
 ON CONFLICT (group_id) DO UPDATE
    SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
        version = max(version + 1, excluded.version)
+-- name: ClaimState
+-- What a claim looks at before it walks: the catalog's version and whether the queue is on; whether there are
+-- promotions, and streams that an expired lease keeps out of the order; and the place of the first post.
+SELECT v.catalog_version, q.enabled,
+       EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
+       EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
+                WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < :now),
+       h.priority, h.since
+  FROM parley_meta v
+  LEFT JOIN parley_queue q ON q.queue_id = ?1
+  LEFT JOIN (SELECT p.priority, p.since
+               FROM parley_post p
+              WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now
+              ORDER BY p.queue_id, p.priority DESC, p.since
+              LIMIT 1) h ON true
 -- name: WalkPromoted
 SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
   FROM parley_promotion p
@@ -22,7 +37,7 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
 UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
  WHERE queue_id = ? AND held_until > 0 AND held_until < :now
 -- name: WalkReady
-SELECT r.group_id, r.priority, r.since
+SELECT r.group_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep, :now
   FROM parley_ready r INDEXED BY parley_ready_free
  CROSS JOIN parley_grp g ON g.group_id = r.group_id
  WHERE r.queue_id = ? AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now

@@ -1,15 +1,15 @@
 -- name: LockTurn
--- No fence is ever drawn twice, not even by a transaction that is rolled back
--- together with what it drew, as on an engine with one writer: the clock has
--- gone on since.
+-- No fence is ever drawn twice, because the clock has gone on since. That holds even
+-- when a transaction is rolled back together with what it drew, as on an engine with
+-- one writer.
 UPDATE parley_lock_stripe
    SET fence = CASE WHEN fence >= :now THEN fence + 1 ELSE :now END
  WHERE stripe = ?
 -- name: LockFence
--- Application locks are rows, and so are their owners. Who decides about a lock has
--- its stripe, so the rows of its name are his. An owner that is a transaction has its
--- row locked by a change for as long as it lives: it is read without a lock, and
--- tried by READPAST.
+-- Application locks are rows, and so are their owners. Who decides about a lock has its
+-- stripe, so the rows of its name are his. An owner that is a transaction has its row
+-- locked by a change for as long as it lives. It is read without a lock, and tried by
+-- READPAST.
 SELECT fence FROM parley_lock_stripe {read wait} WHERE stripe = ?
 -- name: LockRows
 SELECT l.seq, l.owner_id, l.mode, l.times, l.waiting, l.wait_until,

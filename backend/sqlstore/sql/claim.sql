@@ -1,9 +1,3 @@
--- name: HeadPost
-SELECT post_id, priority, since
-  FROM parley_post {read skip by_order}
- WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
- ORDER BY queue_id, priority DESC, since
- {limit 1}
 -- name: Waiting
 SELECT 1 FROM parley_meta
  WHERE EXISTS (SELECT 1 FROM parley_ready r

@@ -1,6 +1,6 @@
 -- name: GroupTry
 -- The claim's lock skips what others have claimed or are changing, and readers of the row do
--- not wait for it: on SQL Server it is U. The statement returns nothing but that; the next
+-- not wait for it. On SQL Server it is U. The statement returns nothing but that; the next
 -- one looks.
 SELECT 1 FROM parley_grp {lock skip} WHERE group_id = ?
 -- name: GroupFree

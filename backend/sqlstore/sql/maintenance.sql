@@ -72,9 +72,9 @@ DELETE FROM parley_once WHERE name = ? AND keep_until <= :now
 SELECT q.queue_id FROM parley_queue q {read wait}
  WHERE EXISTS (SELECT 1 FROM parley_ready r {read skip} WHERE r.queue_id = q.queue_id)
 -- name: Stale
--- The entries at the head of a queue's ready order that are in the way:
--- those of blocked groups, and those without a message that we can see. What
--- is farther back is in no claim's way.
+-- The entries at the head of a queue's ready order that are in the way. They are those
+-- of blocked groups, and those without a message that we can see. What is farther back
+-- is in no claim's way.
 SELECT r.stream_id, r.group_id, g.blocked
   FROM (SELECT x.stream_id, x.group_id
           FROM parley_ready x {read skip by_order}

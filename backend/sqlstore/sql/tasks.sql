@@ -1,9 +1,9 @@
 -- name: ScheduleInsert
--- Schedules and tasks. Who submits or claims has the schedule's row. Whether a phase
--- is over is asked of indexes that the lock of a transactional handler does not
--- touch: skipping his task would end its phase early, and so would a look at what he
--- has not committed. What is waited for there is a change of state, which is followed
--- by a commit.
+-- Schedules and tasks. Who submits or claims has the schedule's row. Whether a phase is
+-- over is asked of indexes that the lock of a transactional handler does not touch.
+-- Skipping that handler's task would end its phase early, and so would a look at what
+-- the handler has not committed. What is waited for there is a change of state, which
+-- is followed by a commit.
 {new} INTO parley_schedule (name{bytes bytes}, schedule_id, max_active, go_on, accept_late, max_attempts,
        caller, purpose, made)
 VALUES (?{bytes ?}, ?, ?, ?, ?, ?, ?, ?, :now) {otherwise}

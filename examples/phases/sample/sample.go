@@ -1,6 +1,6 @@
-// Package sample runs the ten tasks of "Parallel Task Scheduling" (sqlnotes.info):
-// four of order 100, two of 200, one of 300, two of 400 and one of 500. Those of
-// one order run together, and each order begins when the one before is over.
+// Package sample runs the ten tasks of "Parallel Task Scheduling" (sqlnotes.info).
+// There are four of order 100, two of 200, one of 300, two of 400 and one of 500. Those
+// of one order run together, and each order begins when the one before is over.
 package sample
 
 import (

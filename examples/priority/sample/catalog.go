@@ -1,12 +1,12 @@
 // Package sample is the program of Remus Rusanu's "Processing conversation with
-// priority order" on Parley: clients ask a service for long work and may ask,
-// on the same conversation, that their request be moved to the front.
+// priority order" on Parley. Clients ask a service for long work and may ask, on the
+// same conversation, that their request be moved to the front.
 //
-// The service is split in two, as published. The front end takes what clients
-// send and is never busy for long, so that a request for priority does not wait
-// behind the very backlog that it wants to overtake. The back end does the work.
-// Direct shows what Parley makes possible beside it: one service, whose peers
-// may promote their own conversations.
+// The service is split in two, as published. The front end takes what clients send and
+// is never busy for long. So a request for priority does not wait behind the very
+// backlog that it wants to overtake. The back end does the work. Direct shows what
+// Parley makes possible beside it: one service, whose peers may promote their own
+// conversations.
 package sample
 
 import (

@@ -73,8 +73,8 @@ func (s *sample) forward(ctx context.Context, tx *parley.Tx, m *parley.Message) 
 		}
 		other := tx.Conversation(bound)
 		if e := m.Err(); e != nil {
-			// The broker's own codes are below zero, and a side can only end with
-			// one above: the published program meant to turn them round and did not.
+			// The broker's own codes are below zero, and a side can only end with one above. The
+			// published program meant to turn them round and did not.
 			return other.EndWithError(ctx, max(e.Code, -e.Code, 1), e.Text)
 		}
 		return other.End(ctx)

@@ -28,8 +28,8 @@ var uncounted = []change{
 		old: "if err == nil && n < int64(len(ids)) {",
 		new: "if err == nil && n > int64(len(ids)) {"},
 	{file: "backend/sqlstore/settle.go",
-		old: "if !t.Dropped(r) {",
-		new: "if false {"},
+		old: "if err == nil && n < int64(len(keys)) {",
+		new: "if err == nil && n > int64(len(keys)) {"},
 	{file: "backend/sqlstore/settle.go", old: `		if n == 0 {
 			return backend.ErrFenced
 		}

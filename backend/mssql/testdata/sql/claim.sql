@@ -36,13 +36,6 @@ SELECT 1
  WHERE s.group_id = @p1
    AND EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) WHERE m.stream_id = s.stream_id)
 
--- name: HeadPost
-SELECT post_id, priority, since
-  FROM parley_post WITH (INDEX(by_order), READCOMMITTEDLOCK, ROWLOCK, READPAST)
- WHERE queue_id = @p1 AND blocked = 0 AND lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
- ORDER BY queue_id, priority DESC, since
- OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY
-
 -- name: Held
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
        p.last_error, p.fence, 0, p.blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())

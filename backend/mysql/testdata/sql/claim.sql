@@ -100,14 +100,6 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN parley_queue q ON q.queue_id = ?
  WHERE v.id = 1
 
--- name: HeadPost
-/*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT post_id, priority, since
-  FROM parley_post
- WHERE queue_id = ? AND blocked = 0 AND lease_until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
- ORDER BY queue_id, urgency, since
- LIMIT 1
-
 -- name: LeaseGroups
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_grp
@@ -251,7 +243,7 @@ SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > TI
        r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
        e.far, e.contract, e.closed_at, s.next_seq,
        m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error
-  FROM parley_grp g
+FROM parley_grp g
   LEFT JOIN parley_promotion o ON o.group_id = g.group_id
   LEFT JOIN parley_ready r ON r.group_id = g.group_id
   LEFT JOIN parley_stream s ON s.stream_id = r.stream_id
@@ -262,6 +254,31 @@ SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > TI
                  WHERE y.stream_id = r.stream_id AND y.type >= ''
                  ORDER BY y.stream_id, y.seq LIMIT 1)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE g.group_id IN (?)
+
+-- name: ReadTwo
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+       o.level, o.version, o.sticky,
+       r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
+       e.far, e.contract, e.closed_at, s.next_seq,
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error,
+       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error
+FROM parley_grp g
+  LEFT JOIN parley_promotion o ON o.group_id = g.group_id
+  LEFT JOIN parley_ready r ON r.group_id = g.group_id
+  LEFT JOIN parley_stream s ON s.stream_id = r.stream_id
+  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+  LEFT JOIN parley_message m
+    ON m.stream_id = r.stream_id
+   AND m.seq = (SELECT y.seq FROM parley_message y FORCE INDEX (PRIMARY)
+                 WHERE y.stream_id = r.stream_id AND y.type >= ''
+                 ORDER BY y.stream_id, y.seq LIMIT 1)
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+  LEFT JOIN parley_message n FORCE INDEX (PRIMARY)
+    ON n.stream_id = m.stream_id AND n.seq = m.seq + 1
+   AND coalesce(octet_length(n.body), 0) + coalesce(octet_length(n.headers), 0) < 4096
+  LEFT JOIN parley_failure h ON h.message_id = n.message_id
  WHERE g.group_id IN (?)
 
 -- name: ReadyAfter

@@ -1,9 +1,25 @@
+-- name: BeginGroups
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_grp (group_id, queue_id, service, name)
+SELECT k.group_id, k.queue_id, k.service, k.name
+  FROM (?) k
+ STRAIGHT_JOIN parley_meta v ON v.id = 1
+ WHERE v.catalog_version = ?
+   AND (SELECT count(*) FROM parley_queue q WHERE q.enabled = 1 AND (?)) = ?
+
 -- name: BeginState
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT v.catalog_version,
        (SELECT count(*) FROM parley_queue q WHERE q.enabled = 1 AND (?))
   FROM parley_meta v
  WHERE v.id = 1
+
+-- name: CloseSides
+/*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */
+UPDATE (?) k
+ STRAIGHT_JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = k.handle
+ STRAIGHT_JOIN parley_endpoint e FORCE INDEX (PRIMARY) ON e.handle = k.handle
+   SET s.next_seq = s.next_seq + 1, s.closed = 1, s.touched = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), e.closed_at = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
 -- name: ClosingDelete
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -14,10 +30,24 @@ DELETE FROM parley_closing WHERE handle = ?
 INSERT INTO parley_closing (handle, id, kind, by_peer, code, description)
 VALUES (?, ?, ?, ?, ?, ?)
 
+-- name: Closings
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_closing (handle, id, kind, by_peer) VALUES ?
+
 -- name: ClosingsDelete
 /*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */
 DELETE x FROM (SELECT ? AS id UNION ALL SELECT ?) k STRAIGHT_JOIN parley_closing x FORCE INDEX (PRIMARY)
  WHERE x.handle = k.id
+
+-- name: EndGuards
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT s.stream_id,
+       (SELECT o.stream_id FROM parley_stream o FORCE INDEX (PRIMARY)
+         WHERE o.stream_id = CASE WHEN s.stream_id IS NULL THEN '' ELSE ? END
+           FOR UPDATE SKIP LOCKED)
+  FROM parley_stream s FORCE INDEX (PRIMARY)
+ WHERE s.stream_id = ?
+   FOR UPDATE
 
 -- name: EndRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -35,6 +65,32 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
   JOIN parley_stream s ON s.stream_id = e.handle
   LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
   LEFT JOIN parley_closing c ON c.handle = e.handle
+ WHERE e.handle = ?
+
+-- name: EndUnread
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
+       s.held, q.enabled,
+       (SELECT count(*) FROM parley_closing d WHERE d.handle = e.peer AND d.kind = 1),
+       (SELECT count(*) FROM parley_timer a WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_timer b WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_retained a WHERE a.handle = e.handle)
+     + (SELECT count(*) FROM parley_retained b WHERE b.handle = e.peer),
+       (SELECT count(*) FROM parley_held a WHERE a.stream_id = e.handle)
+     + (SELECT count(*) FROM parley_held b WHERE b.stream_id = e.peer),
+       c.kind, c.by_peer,
+       (SELECT count(*) + count(n.seq)
+          FROM parley_stream y FORCE INDEX (group_id)
+          LEFT JOIN parley_message n FORCE INDEX (PRIMARY) ON n.stream_id = y.stream_id
+         WHERE ? = 1 AND y.group_id = s.group_id AND y.endpoint = s.endpoint),
+       x.stream_id, x.kind, m.seq, m.message_id, f.message_id
+  FROM parley_endpoint e
+  JOIN parley_stream s ON s.stream_id = e.handle
+  LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
+  LEFT JOIN parley_closing c ON c.handle = e.handle
+  LEFT JOIN parley_stream x FORCE INDEX (group_id) ON x.group_id = e.group_id AND x.endpoint = e.handle
+  LEFT JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = x.stream_id
+  LEFT JOIN parley_failure f FORCE INDEX (PRIMARY) ON f.message_id = m.message_id
  WHERE e.handle = ?
 
 -- name: EndpointClose
@@ -213,6 +269,16 @@ INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priori
 -- name: NewEndpoints
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract, queue_id, group_id, priority, begun) VALUES ?
+
+-- name: RemoveQuiet
+/*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */
+DELETE m, r, s, c, e
+  FROM (?) k
+  LEFT JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = k.message AND m.seq = k.seq
+  LEFT JOIN parley_ready r FORCE INDEX (PRIMARY) ON r.group_id = k.grp AND r.stream_id = k.marker
+  LEFT JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = k.stream
+  LEFT JOIN parley_closing c FORCE INDEX (PRIMARY) ON c.handle = k.handle
+  LEFT JOIN parley_endpoint e FORCE INDEX (PRIMARY) ON e.handle = k.handle
 
 -- name: StreamAdvance
 /*M! SET STATEMENT max_statement_time = 0 FOR */

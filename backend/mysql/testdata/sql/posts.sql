@@ -1,3 +1,9 @@
+-- name: AdvanceKey
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+UPDATE parley_stream FORCE INDEX (PRIMARY)
+   SET next_seq = LAST_INSERT_ID(next_seq + 1), priority = ?, touched = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+ WHERE stream_id = (SELECT k.stream_id FROM parley_key k WHERE k.queue_id = ? AND k.name = ?)
+
 -- name: DelayedDelete
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_delayed WHERE post_id = ?
@@ -17,6 +23,15 @@ SELECT queue_id, name, priority, type, body, headers, uniq, due, TIMESTAMPDIFF(M
 SELECT 1 FROM parley_delayed WHERE post_id = ?
 FOR UPDATE SKIP LOCKED
 
+-- name: InsertKeyed
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+SELECT k.stream_id, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+  FROM parley_key k
+ STRAIGHT_JOIN parley_queue q ON q.queue_id = k.queue_id
+ STRAIGHT_JOIN parley_meta v ON v.id = 1
+ WHERE k.queue_id = ? AND k.name = ? AND q.enabled = 1 AND v.catalog_version = ?
+
 -- name: KeyDelete
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_key WHERE queue_id = ? AND name = ?
@@ -28,6 +43,14 @@ INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
 -- name: KeyRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT stream_id FROM parley_key WHERE queue_id = ? AND name = ?
+
+-- name: PlaceKey
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT s.queue_id, s.group_id, s.stream_id, s.priority, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+  FROM parley_key k
+ STRAIGHT_JOIN parley_stream s ON s.stream_id = k.stream_id
+ WHERE k.queue_id = ? AND k.name = ?
 
 -- name: PostBlock
 /*M! SET STATEMENT max_statement_time = 0 FOR */

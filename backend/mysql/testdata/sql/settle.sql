@@ -7,15 +7,13 @@ SELECT s.queue_id, s.stream_id, s.priority,
   FROM parley_stream s
  WHERE s.group_id = ? AND s.stream_id IN (?)
 
--- name: DropMarkers
+-- name: Clear
 /*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */
-DELETE x FROM (?) k STRAIGHT_JOIN parley_ready x FORCE INDEX (PRIMARY)
- WHERE x.group_id = k.group_id AND x.stream_id = k.stream_id
-
--- name: DropNotes
-/*M! SET STATEMENT sql_safe_updates = 0, max_statement_time = 0 FOR */
-DELETE x FROM (?) k STRAIGHT_JOIN parley_stream x FORCE INDEX (PRIMARY)
- WHERE x.stream_id = k.stream_id
+DELETE m, r, s
+  FROM (?) k
+  LEFT JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = k.message AND m.seq = k.seq
+  LEFT JOIN parley_ready r FORCE INDEX (PRIMARY) ON r.group_id = k.grp AND r.stream_id = k.marker
+  LEFT JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = k.stream
 
 -- name: ExtendGroups
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -57,7 +55,7 @@ SELECT post_id FROM parley_post WHERE ? AND lease_until > TIMESTAMPDIFF(MICROSEC
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT s.stream_id, s.kind, s.group_id, r.since,
        (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
-         WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1),
+         WHERE m.stream_id = s.stream_id AND NOT ? ORDER BY m.stream_id, m.seq LIMIT 1),
        coalesce(g.blocked, 1),
        (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1)
   FROM parley_stream s

@@ -405,13 +405,6 @@ SELECT 1
  WHERE s.group_id = $1
    AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id)
 
--- name: HeadPost
-SELECT post_id, priority, since
-  FROM parley_post
- WHERE queue_id = $1 AND blocked = 0 AND lease_until < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
- ORDER BY queue_id, priority DESC, since
- LIMIT 1
-
 -- name: LeaseLocked
 UPDATE parley_post y
    SET fence = y.fence + 1,

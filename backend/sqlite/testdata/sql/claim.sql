@@ -1,3 +1,17 @@
+-- name: ClaimState
+SELECT v.catalog_version, q.enabled,
+       EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
+       EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
+                WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < ?2),
+       h.priority, h.since
+  FROM parley_meta v
+  LEFT JOIN parley_queue q ON q.queue_id = ?1
+  LEFT JOIN (SELECT p.priority, p.since
+               FROM parley_post p
+              WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?2
+              ORDER BY p.queue_id, p.priority DESC, p.since
+              LIMIT 1) h ON true
+
 -- name: Claimable
 SELECT 1
  WHERE EXISTS (SELECT 1
@@ -51,13 +65,6 @@ SELECT 1
   FROM parley_stream s
  WHERE s.group_id = ?1
    AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id)
-
--- name: HeadPost
-SELECT post_id, priority, since
-  FROM parley_post
- WHERE queue_id = ?1 AND blocked = 0 AND lease_until < ?2
- ORDER BY queue_id, priority DESC, since
- LIMIT 1
 
 -- name: LeasePosts
 UPDATE parley_post
@@ -147,7 +154,7 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
  LIMIT ?2
 
 -- name: WalkReady
-SELECT r.group_id, r.priority, r.since
+SELECT r.group_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep, ?3
   FROM parley_ready r INDEXED BY parley_ready_free
  CROSS JOIN parley_grp g ON g.group_id = r.group_id
  WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3

@@ -1,9 +1,36 @@
+-- name: Advance
+UPDATE parley_stream SET next_seq = next_seq + 1, touched = ?3
+ WHERE stream_id = ?1 AND kind = 2 AND closed = 0 AND held = 0
+   AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = parley_stream.queue_id) = 1
+   AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = ?1)
+   AND (SELECT v.catalog_version FROM parley_meta v) = ?2
+RETURNING next_seq - 1, queue_id, group_id, priority
+
+-- name: BeginGroups
+INSERT INTO parley_grp (group_id, queue_id, service, name)
+SELECT unhex(k.value ->> 0), k.value ->> 1, k.value ->> 2, ''
+  FROM json_each(?1) k
+ WHERE (SELECT v.catalog_version FROM parley_meta v) = ?2
+   AND (SELECT count(*) FROM parley_queue q
+         WHERE q.enabled = 1 AND q.queue_id IN (SELECT value FROM json_each(?3))) = ?4
+
+-- name: CloseEndpoints
+UPDATE parley_endpoint SET closed_at = ?2 WHERE handle IN (SELECT unhex(value) FROM json_each(?1))
+
+-- name: CloseStreams
+UPDATE parley_stream SET next_seq = next_seq + 1, closed = 1, touched = ?2
+ WHERE stream_id IN (SELECT unhex(value) FROM json_each(?1))
+
 -- name: ClosingDelete
 DELETE FROM parley_closing WHERE handle = ?1
 
 -- name: ClosingInsert
 INSERT INTO parley_closing (handle, id, kind, by_peer, code, description)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: Closings
+INSERT INTO parley_closing (handle, id, kind, by_peer)
+SELECT unhex(k.value ->> 0), unhex(k.value ->> 1), k.value ->> 2, 1 FROM json_each(?1) k
 
 -- name: ClosingsDelete
 DELETE FROM parley_closing WHERE handle IN (?1, ?2)
@@ -24,6 +51,28 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
   LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
   LEFT JOIN parley_closing c ON c.handle = e.handle
  WHERE e.handle = ?1
+
+-- name: EndUnread
+SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
+       s.held, q.enabled,
+       (SELECT count(*) FROM parley_closing d WHERE d.handle = e.peer AND d.kind = 1),
+       (SELECT count(*) FROM parley_timer t WHERE t.handle IN (e.handle, e.peer)),
+       (SELECT count(*) FROM parley_retained t WHERE t.handle IN (e.handle, e.peer)),
+       (SELECT count(*) FROM parley_held t WHERE t.stream_id IN (e.handle, e.peer)),
+       c.kind, c.by_peer,
+       (SELECT count(*) + count(n.seq)
+          FROM parley_stream y
+          LEFT JOIN parley_message n ON n.stream_id = y.stream_id
+         WHERE ?1 = 1 AND y.group_id = s.group_id AND y.endpoint = s.endpoint),
+       x.stream_id, x.kind, m.seq, m.message_id, f.message_id
+  FROM parley_endpoint e
+ CROSS JOIN parley_stream s ON s.stream_id = e.handle
+  LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
+  LEFT JOIN parley_closing c ON c.handle = e.handle
+  LEFT JOIN parley_stream x ON x.group_id = e.group_id AND x.endpoint = e.handle
+  LEFT JOIN parley_message m ON m.stream_id = x.stream_id
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE e.handle = ?2
 
 -- name: EndpointClose
 UPDATE parley_endpoint SET closed_at = ?2 WHERE handle = ?1
@@ -70,6 +119,10 @@ SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contra
  WHERE e.group_id = ?1
  ORDER BY e.handle
 
+-- name: Ends
+INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
+SELECT unhex(k.value ->> 0), k.value ->> 1, unhex(k.value ->> 2), k.value ->> 3, k.value ->> 4, ?2 FROM json_each(?1) k
+
 -- name: HeldDelete
 DELETE FROM parley_held WHERE stream_id = ?1
 
@@ -84,6 +137,11 @@ UPDATE parley_held SET stream_id = ?1, seq = seq + ?2, status = ?3
 -- name: HeldRead
 SELECT seq, message_id, kind, type, body, headers, since FROM parley_held
  WHERE stream_id = ?1 ORDER BY seq
+
+-- name: Mark
+INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT k.value ->> 0, unhex(k.value ->> 1), unhex(k.value ->> 2), k.value ->> 3, ?2 + k.key
+  FROM json_each(?1) k
 
 -- name: MarkerDelete
 DELETE FROM parley_ready WHERE group_id = ?1 AND stream_id = ?2
@@ -118,6 +176,10 @@ SELECT s.stream_id
                                   ORDER BY m.seq LIMIT 1)
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id 
  LIMIT 10000
+
+-- name: MarkersDelete
+DELETE FROM parley_ready
+ WHERE (group_id, stream_id) IN (SELECT unhex(value ->> 0), unhex(value ->> 1) FROM json_each(?1))
 
 -- name: MessageDelete
 DELETE FROM parley_message WHERE stream_id = ?1 AND seq = ?2
@@ -154,6 +216,18 @@ SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE s.group_id = ?1 AND s.endpoint = ?2
  ORDER BY s.stream_id, m.seq
+
+-- name: NewDialogs
+INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priority, next_seq, closed, held, touched)
+SELECT unhex(k.value ->> 0), 2, unhex(k.value ->> 1), k.value ->> 2, unhex(k.value ->> 1), k.value ->> 3, k.value ->> 4,
+       0, 0, ?2
+  FROM json_each(?1) k
+
+-- name: NewEndpoints
+INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract, queue_id, group_id, priority, begun)
+SELECT unhex(k.value ->> 0), unhex(k.value ->> 1), unhex(k.value ->> 2), k.value ->> 3, k.value ->> 4, k.value ->> 5,
+       k.value ->> 6, k.value ->> 7, unhex(k.value ->> 0), k.value ->> 8, ?2
+  FROM json_each(?1) k
 
 -- name: StreamAdvance
 UPDATE parley_stream SET next_seq = ?1, touched = ?3 WHERE stream_id = ?2
@@ -199,6 +273,9 @@ UPDATE parley_stream SET held = 0 WHERE stream_id = ?1
 
 -- name: StreamsDelete
 DELETE FROM parley_stream WHERE stream_id IN (?1, ?2)
+
+-- name: StreamsOf
+DELETE FROM parley_stream WHERE stream_id IN (SELECT unhex(value) FROM json_each(?1))
 
 -- name: StreamsOfEndpoint
 SELECT stream_id, kind FROM parley_stream

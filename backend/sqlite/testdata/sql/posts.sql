@@ -1,3 +1,10 @@
+-- name: AdvanceKey
+UPDATE parley_stream SET next_seq = next_seq + 1, priority = ?3, touched = ?5
+ WHERE stream_id = (SELECT k.stream_id FROM parley_key k WHERE k.queue_id = ?1 AND k.name = ?2)
+   AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?1) = 1
+   AND (SELECT v.catalog_version FROM parley_meta v) = ?4
+RETURNING stream_id, next_seq - 1, group_id
+
 -- name: DelayedDelete
 DELETE FROM parley_delayed WHERE post_id = ?1
 
@@ -27,6 +34,13 @@ INSERT INTO parley_key (queue_id, name, stream_id) VALUES (?1, ?2, ?3) ON CONFLI
 
 -- name: KeyRead
 SELECT stream_id FROM parley_key WHERE queue_id = ?1 AND name = ?2
+
+-- name: NewKey
+INSERT INTO parley_key (queue_id, name, stream_id)
+SELECT ?1, ?2, ?3
+ WHERE (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?1) = 1
+   AND (SELECT v.catalog_version FROM parley_meta v) = ?4
+ON CONFLICT DO NOTHING
 
 -- name: PostBlock
 UPDATE parley_post

@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/parleymq/parley/backend"
+)
+
+// An end in a transaction of ours is decided at once, under the side's guard, and in the ordinary
+// case written later: when the transaction settles, or before the next thing that could miss it.
+// So the ends of a worker's batch are written together. A savepoint remembers those that are
+// not written, and what is rolled back to it has them again.
+
+// SideEnd is the end of a side, whose guard is ours, that is to be written.
+type SideEnd struct {
+	Handle, Far backend.ID
+	Message     backend.ID // tells the other side
+	Seq         int64      // of the message
+	Queue       int64      // where it goes
+	Group       backend.ID
+	Priority    int
+	Stands      bool // the marker of its stream is there
+	inHand      []Unread
+}
+
+// endLater has the end of a side written later, if it is an ordinary one: the other side is
+// there and hears of it by a message, and what is removed is in the transaction's hands.
+func (t *Tx) endLater(e *side, end backend.End) bool {
+	s, l := e.stream, e.receives
+	if t.s.d.EndSides == nil || l == nil || t.unseen() || end.Kind != backend.EndPlain ||
+		s.Held || s.Queue == 0 || !s.Enabled || e.farErrored || e.timers+e.copies > 0 {
+		return false
+	}
+	read := t.inHand(e.handle)
+	if slices.ContainsFunc(l.messages, func(m unreadMessage) bool { return m.failed || m.kind != streamDialog || !read[m.messageKey] }) ||
+		slices.ContainsFunc(l.streams, func(x Stream) bool { return x.Kind != streamDialog }) {
+		return false
+	}
+	x := SideEnd{Handle: e.handle, Far: e.far, Message: end.MessageID, Seq: s.Next,
+		Queue: s.Queue, Group: s.Group, Priority: s.Priority, Stands: t.sent[s.ID], inHand: l.unread()}
+	t.ends = append(t.ends, x)
+	return true
+}
+
+// endsOf reports whether an end of a conversation is to be written, by the handle of one of its sides.
+func (t *Tx) endsOf(handle backend.ID) bool {
+	return slices.ContainsFunc(t.ends, func(x SideEnd) bool { return x.Handle == handle || x.Far == handle })
+}
+
+// leaves are the messages that are removed with the ends that are to be written.
+func (t *Tx) leaves() map[messageKey]bool {
+	if len(t.ends) == 0 {
+		return nil
+	}
+	keys := make(map[messageKey]bool)
+	for _, x := range t.ends {
+		for _, u := range x.inHand {
+			keys[messageKey{u.Stream, u.Seq}] = true
+		}
+	}
+	return keys
+}
+
+// writeEnds writes the ends that have not been, and removes their messages but for those that are about
+// to be settled.
+func (t *Tx) writeEnds(ctx context.Context, settled map[messageKey]bool) error {
+	if len(t.ends) == 0 {
+		return nil
+	}
+	var keys []messageKey
+	for k := range t.leaves() {
+		t.touch(k.stream) // again, if a savepoint took back what was done before
+		if !settled[k] {
+			keys = append(keys, k)
+			t.noteDropped(k)
+		}
+	}
+	err := t.s.d.EndSides(ctx, t, t.ends)
+	if err == nil {
+		_, err = t.remove(ctx, keys)
+	}
+	if err != nil { // some may be written
+		t.verb.torn = Classified(backend.ErrTxDone, errors.Join(errHalf, err))
+		return err
+	}
+	t.ends, t.verb.wrote = nil, false
+	return nil
+}
+
+var errHalf = errors.New("the ends of conversations were not written")
