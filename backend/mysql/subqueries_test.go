@@ -24,7 +24,7 @@ const (
 
 // subqueries says so of each statement that has one.
 var subqueries = map[string]string{
-	"Belong": witnessed, "Look": witnessed, "LostPromotions": witnessed, "MarkersAstray": witnessed,
+	"Belong": witnessed, "Look": witnessed, "LostPromotions": witnessed, "GroupWaits": witnessed, "MarkersAstray": witnessed,
 	"BeginState": counted, "EndRead": counted, "EndUnread": counted, "GroupUse": counted, "ScheduleRead": counted, "States": counted, "StreamRead": counted,
 	"Flow": locked, "Posts": locked, "PostsOnly": locked, "Promoted": locked, "Walk": locked,
 	"EndpointsAfter": again, "GroupsAfter": again, "SchedulesReady": again, "Stale": again,

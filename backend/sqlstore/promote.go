@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -52,7 +53,7 @@ func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 		return err
 	}
 	if heldOf(h).sticky {
-		if waits, err := t.Row(ctx, []any{new(int)}, t.s.q.GroupWaits, h.Group); err != nil || waits {
+		if waits, err := t.groupWaits(ctx, h.Group); err != nil || waits {
 			return err
 		}
 		_, err = t.Exec(ctx, t.s.q.PromotionEmpty, h.Group, version)
@@ -60,6 +61,19 @@ func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 	}
 	_, err = t.Exec(ctx, t.s.q.PromotionDelete, h.Group, version)
 	return err
+}
+
+// groupWaits reports whether messages wait in a group.
+func (t *Tx) groupWaits(ctx context.Context, group backend.ID) (waits bool, err error) {
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var witness int
+		err := rows.Scan(Bool(&waits), Witness(&witness))
+		if err == nil && waits {
+			err = errEnough
+		}
+		return err
+	}, t.s.q.GroupWaits, group)
+	return waits, err
 }
 
 // queueOf returns the queue of a group or of a post without key, delayed ones

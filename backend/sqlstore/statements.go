@@ -84,7 +84,7 @@ type Statements struct {
 	PromotionPut, // insert or replace
 	PromotionTry, PromotionRead, PromotionDelete, PromotionDrop,
 	PromotionEmpty, // if it lasts until the group is empty
-	GroupWaits *Stmt // a row if messages wait in a group
+	GroupWaits *Stmt // of each stream of a group, whether messages wait in it
 
 	TimerPut, // insert or replace
 	TimerDelete,

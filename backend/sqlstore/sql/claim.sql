@@ -48,11 +48,12 @@ DELETE FROM parley_promotion WHERE group_id = ? AND version = ?
 -- name: PromotionEmpty
 DELETE FROM parley_promotion WHERE group_id = ? AND version = ? AND sticky = 2
 -- name: GroupWaits
--- A message that a sender has not committed may count or not, so no sender is waited for.
-SELECT 1
+-- A message that a sender has not committed may count or not, so no sender is waited for. The last column is a
+-- witness: see sqlstore.Witness.
+SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m {read dirty} WHERE m.stream_id = s.stream_id) THEN 1 ELSE 0 END,
+       {witness parley_stream stream_id s}
   FROM parley_stream s {read dirty}
  WHERE s.group_id = ?
-   AND EXISTS (SELECT 1 FROM parley_message m {read dirty} WHERE m.stream_id = s.stream_id)
 -- name: PromotionDrop
 DELETE FROM parley_promotion WHERE group_id = ?
 -- name: TimerPut

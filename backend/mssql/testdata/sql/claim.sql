@@ -31,10 +31,10 @@ SELECT 1 FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
  ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY
 
 -- name: GroupWaits
-SELECT 1
+SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) WHERE m.stream_id = s.stream_id) THEN 1 ELSE 0 END,
+       1
   FROM parley_stream s WITH (READUNCOMMITTED)
  WHERE s.group_id = @p1
-   AND EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) WHERE m.stream_id = s.stream_id)
 
 -- name: Held
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,

@@ -70,10 +70,10 @@ SELECT 1 FROM parley_ready r
 
 -- name: GroupWaits
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT 1
+SELECT CASE WHEN (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id LIMIT 1) IS NOT NULL THEN 1 ELSE 0 END,
+       (SELECT 1 FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1)
   FROM parley_stream s
  WHERE s.group_id = ?
-   AND (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id LIMIT 1) IS NOT NULL
 
 -- name: Head
 /*M! SET STATEMENT max_statement_time = 0 FOR */

@@ -400,10 +400,10 @@ SELECT 1 FROM parley_ready r
  LIMIT 1
 
 -- name: GroupWaits
-SELECT 1
+SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id) THEN 1 ELSE 0 END,
+       1
   FROM parley_stream s
  WHERE s.group_id = $1
-   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.stream_id)
 
 -- name: LeaseLocked
 UPDATE parley_post y
