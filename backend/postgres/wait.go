@@ -95,7 +95,10 @@ func (p *pool) maxConns() int {
 }
 
 // LogTo implements backend.Logging.
-func (s *Store) LogTo(l *slog.Logger) { s.pool.log = l }
+func (s *Store) LogTo(l *slog.Logger) {
+	s.Pooled.LogTo(l)
+	s.pool.log = l
+}
 
 // waiter waits for a notification on a connection of pgx. The type of that is
 // not named here, so that programs that use lib/pq need not have pgx.

@@ -120,7 +120,10 @@ func within(function string, packages []string) bool {
 }
 
 // LogTo implements backend.Logging.
-func (s *Store) LogTo(l *slog.Logger) { s.file.turn.log = l }
+func (s *Store) LogTo(l *slog.Logger) {
+	s.Store.LogTo(l)
+	s.file.turn.log = l
+}
 
 // start takes the turn unless it has been taken, and makes sure that the
 // transaction is still there.

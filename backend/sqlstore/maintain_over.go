@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -119,14 +120,25 @@ func (t *Tx) removeGroup(ctx context.Context, id backend.ID) (bool, error) {
 
 // readmit puts the streams of a free group, which we hold, to their places that have messages and no
 // marker. No verb leaves such a stream behind; an engine that ended a statement without an error did
-// (docs/backends.md).
+// (docs/backends.md). So it does not do so in silence.
 func (t *Tx) readmit(ctx context.Context, g *group) (bool, error) {
 	astray, err := t.IDs(ctx, t.s.q.MarkersAstray, g.id)
 	if err != nil || len(astray) == 0 {
 		return false, err
 	}
-	_, _, err = t.unblock(ctx, g)
-	return err == nil, err
+	marked, err := t.IDs(ctx, t.s.q.MarkerRead, g.id)
+	if err != nil {
+		return false, err
+	}
+	if _, _, err = t.unblock(ctx, g); err != nil {
+		return false, err
+	}
+	stranded := slices.DeleteFunc(astray, func(id backend.ID) bool { return slices.Contains(marked, id) })
+	if len(stranded) > 0 && !g.resweep { // others have a marker of the wrong time, or are looked at in any case
+		t.s.log.Warn("parley: messages that no receive found are ready again",
+			"event", "group.stranded", "group", g.id, "streams", len(stranded))
+	}
+	return true, nil
 }
 
 // dropPromotions removes promotions of posts that are gone.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -39,18 +40,23 @@ type Store struct {
 	limit atomic.Pointer[limit] // nil: not yet known
 
 	kept atomic.Int32 // connections of the pool that the store has for itself
+
+	log *slog.Logger
 }
 
 var _ backend.Backend = (*Store)(nil)
 
 // Capabilities implements backend.Backend.
 func (s *Store) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s, Classify: s.Classify}
+	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
 }
+
+// LogTo implements backend.Logging.
+func (s *Store) LogTo(l *slog.Logger) { s.log = l }
 
 // New makes a store of a dialect.
 func New(d *Dialect) (*Store, error) {
-	s := &Store{d: d, id: backend.NewID(), open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}}
+	s := &Store{d: d, id: backend.NewID(), open: map[*Tx]struct{}{}, lines: map[*session]struct{}{}, log: slog.New(slog.DiscardHandler)}
 	err := s.d.compile(&s.q)
 	return s, err
 }

@@ -121,7 +121,7 @@ func (j *judge) note(e event) {
 	case promoting, parked, unparking, locked:
 		j.operation(e)
 	case failed:
-		j.problem(&j.Broken, "a program ended: %s", e.Name)
+		j.problem(&j.Broken, "a program says: %s", e.Name)
 	case fault:
 		j.Faults[e.Name]++
 	}

@@ -33,7 +33,7 @@ const (
 	unlocking kind = "unlocking" // before it is released
 	unlocked  kind = "unlocked"  // it was still held then
 
-	failed kind = "failed" // a program ends with an error, its name
+	failed kind = "failed" // a program ends with an error, its name, or logs that a promise was broken
 	fault  kind = "fault"  // the nemesis begins a fault
 	healed kind = "healed" // that fault is over
 )

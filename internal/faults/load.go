@@ -24,6 +24,9 @@ type sender struct {
 	name string
 	next map[string]int // the next number in each stream
 
+	keys   [6]int // of posts; 0 is none
+	newest int
+
 	diary    *parley.Sender   // by load_diary.go
 	session  *applock.Session // by load_locks.go
 	schedule *phases.Plan     // by load_tasks.go

@@ -10,14 +10,14 @@ import (
 )
 
 // posts sends posts under keys of its own, each of which is a stream, and some without
-// key, of which some are delayed.
+// key, of which some are delayed. A key is used for a while: only what no post comes after stays stranded.
 func (s *sender) posts(ctx context.Context) error {
 	return s.send(ctx, func(tx *parley.Tx, log func(event)) error {
 		for range 1 + random.IntN(16) {
 			var e event
 			var o []parley.PostOption
 			if random.IntN(4) > 0 {
-				e = s.nextIn(fmt.Sprint("key/", s.name, "/", random.IntN(6)))
+				e = s.nextIn(fmt.Sprint("key/", s.name, "/", s.key()))
 				o = append(o, parley.Key(e.Stream))
 			} else if e = s.single("post"); random.IntN(3) == 0 {
 				delay := time.Duration(random.IntN(600)) * time.Millisecond
@@ -31,6 +31,16 @@ func (s *sender) posts(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// key draws one of the sender's six keys of now. Each is replaced after about eight posts.
+func (s *sender) key() int {
+	i := random.IntN(len(s.keys))
+	if s.keys[i] == 0 || random.IntN(8) == 0 {
+		s.newest++
+		s.keys[i] = s.newest
+	}
+	return s.keys[i]
 }
 
 // post handles a post, and posts another one on the side now and then.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -71,7 +72,8 @@ func (p *program) broker(fail func(error)) {
 		store, err := p.connect(ctx)
 		if err == nil {
 			b, err = parley.New(ctx, store, &parley.Options{
-				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond})
+				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond,
+				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
 		}
 		if err != nil {
 			time.Sleep(100 * time.Millisecond)

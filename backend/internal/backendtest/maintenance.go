@@ -1,6 +1,9 @@
 package backendtest
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -69,8 +72,12 @@ func testSweeps(f *Fixture) {
 	f.Equal("keys removed that were used a moment ago", n, 0)
 }
 
-// testStranded: a message that no marker leads to comes back, by maintenance.
+// testStranded: a message that no marker leads to comes back, by maintenance, which says so.
 func testStranded(f *Fixture) {
+	var said bytes.Buffer
+	if l := f.Backend.Capabilities().Logging; l != nil {
+		l.LogTo(slog.New(slog.NewTextHandler(&said, nil)))
+	}
 	f.Post(backend.Posting{Key: "parked", Body: []byte("0")})
 	f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QP)), Park: "parked"})
 	d := f.Open()
@@ -91,4 +98,5 @@ func testStranded(f *Fixture) {
 	f.Equal("of the key", f.Drain(f.QP), []string{"3"})
 	n, _ := f.Maintain(backend.JobGroups)
 	f.Equal("moved then", n, 0)
+	f.Equal("groups told of", strings.Count(said.String(), "event=group.stranded"), 2)
 }
