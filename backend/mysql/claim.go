@@ -241,7 +241,7 @@ type content struct {
 	name           string
 	fence, lease   int64
 	level, version sql.NullInt64
-	sticky         bool
+	lasts          sqlstore.Lasting
 	streams        []*stream
 }
 
@@ -289,7 +289,7 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 	var leased, tokens []backend.ID
 	room, full := r.MaxBytes, false
 	for _, g := range all {
-		hold := sqlstore.NewHold(r, g.id, g.version.Int64, g.sticky)
+		hold := sqlstore.NewHold(r, g.id, g.version.Int64, g.lasts)
 		hold.Promoted, hold.Level = g.version.Valid, int(g.level.Int64)
 		for _, s := range g.streams {
 			for _, m := range s.messages {
@@ -348,7 +348,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		var at backend.ID // the endpoint's group
 		var m, second messageRow
 		columns := []any{sqlstore.ID(&g.id), sqlstore.Text(&g.name), &g.fence, &g.lease, sqlstore.Bool(&blocked), sqlstore.Bool(&leased),
-			&g.level, &g.version, sqlstore.Bool(&g.sticky),
+			&g.level, &g.version, sqlstore.Int(&g.lasts),
 			sqlstore.ID(&f.Stream), &streamKind, &priority, sqlstore.ID(&f.Handle), sqlstore.ID(&at), sqlstore.ID(&f.Conversation),
 			sqlstore.Bool(&f.Initiator), sqlstore.Text(&f.Service), sqlstore.Text(&f.FarService), sqlstore.Text(&f.Contract), &closed, &next}
 		if columns = append(columns, m.columns()...); two {

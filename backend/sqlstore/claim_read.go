@@ -114,14 +114,15 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		var n, fence, lease int64
 		var level, version sql.NullInt64
-		var sticky, initiator bool
+		var lasts Lasting
+		var initiator bool
 		var name string
 		var state, seq, kind, priority, streamKind sql.NullInt64
 		var since int64
 		var uniq string
 		m := new(backend.Message)
 		var f backend.Message
-		err := rows.Scan(&n, &fence, &lease, &level, &version, Bool(&sticky), &name, &state, ID(&m.Stream), &seq,
+		err := rows.Scan(&n, &fence, &lease, &level, &version, Int(&lasts), &name, &state, ID(&m.Stream), &seq,
 			ID(&m.ID), &kind, Text(&m.Type), Body(&m.Body), Text(&m.Headers), Int(&since), Text(&uniq),
 			Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError),
 			&priority, ID(&f.Handle), ID(&f.Conversation), Bool(&initiator),
@@ -144,7 +145,7 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 				return errDisorder
 			}
 			last = n
-			hold = NewHold(r, group, version.Int64, sticky)
+			hold = NewHold(r, group, version.Int64, lasts)
 			hold.Promoted, hold.Level = version.Valid, int(level.Int64)
 			if r.Lease > 0 {
 				hold.Fence = fence + 1
@@ -230,10 +231,10 @@ func (t *Tx) follow(ctx context.Context, s Source) error {
 
 // NewHold makes a hold of a group. A version other than zero is that of the
 // promotion that it came by.
-func NewHold(r backend.ClaimRequest, group backend.ID, version int64, sticky bool) *backend.Hold {
+func NewHold(r backend.ClaimRequest, group backend.ID, version int64, lasts Lasting) *backend.Hold {
 	return &backend.Hold{
 		Queue: r.Queue, Group: group,
-		Private: &held{handle: r.Handle, version: version, sticky: sticky, last: map[backend.ID]int64{}},
+		Private: &held{handle: r.Handle, version: version, lasts: lasts, last: map[backend.ID]int64{}},
 	}
 }
 

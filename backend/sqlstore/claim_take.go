@@ -37,7 +37,7 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 	if err != nil || g == nil || g.blocked != 0 || g.leased() {
 		return nil, 0, err
 	}
-	h := NewHold(r, p.id, 0, false)
+	h := NewHold(r, p.id, 0, onceServed)
 	if !p.ordinary {
 		if err := t.ReadPromotion(ctx, h); err != nil {
 			return nil, 0, err
@@ -116,7 +116,7 @@ func (t *Tx) claimPost(ctx context.Context, r backend.ClaimRequest, pk pick, byt
 // ReadPromotion reads by which promotion a hold came, if any.
 func (t *Tx) ReadPromotion(ctx context.Context, h *backend.Hold) (err error) {
 	p := heldOf(h)
-	h.Promoted, err = t.Row(ctx, []any{&h.Level, &p.version, Bool(&p.sticky)}, t.s.q.PromotionRead, h.Group)
+	h.Promoted, err = t.Row(ctx, []any{&h.Level, &p.version, Int(&p.lasts)}, t.s.q.PromotionRead, h.Group)
 	return err
 }
 

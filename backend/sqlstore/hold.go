@@ -75,7 +75,7 @@ func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, er
 // unlease takes away the token of a receiver that died, and counts that for the
 // message that it had in hand, as a claim does.
 func (t *Tx) unlease(ctx context.Context, g *group) error {
-	h := NewHold(backend.ClaimRequest{Queue: g.queue}, g.id, 0, false)
+	h := NewHold(backend.ClaimRequest{Queue: g.queue}, g.id, 0, onceServed)
 	if _, _, err := t.read(ctx, g, h, backend.ID{}, 1, &budget{}); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ type held struct {
 	post    bool
 	handle  backend.ID // the claim was for this endpoint only
 	version int64      // of the promotion that it came by; 0: none
-	sticky  bool
+	lasts   Lasting    // that promotion
 	last    map[backend.ID]int64  // the last message read of each stream
 	uniq    map[backend.ID]string // the unique values of messages that have one
 }

@@ -26,33 +26,35 @@ func (t *Tx) Promote(ctx context.Context, p backend.Promotion) error {
 	if queue == 0 {
 		return backend.ErrNoGroup
 	}
-	stays := onceServed
+	lasts := onceServed
 	switch {
 	case p.Sticky:
-		stays = sticky
+		lasts = sticky
 	case p.UntilEmpty:
-		stays = untilEmpty
+		lasts = untilEmpty
 	}
-	_, err = t.Exec(ctx, t.s.q.PromotionPut, p.Group, queue, p.Level, stays)
+	_, err = t.Exec(ctx, t.s.q.PromotionPut, p.Group, queue, p.Level, int64(lasts))
 	return err
 }
 
-// The values of the column sticky. Programs that do not know untilEmpty take it for sticky.
+// Lasting is how long a promotion lasts, in the column sticky. Programs that do not know untilEmpty take it for sticky.
+type Lasting int64
+
 const (
-	onceServed = iota
+	onceServed Lasting = iota
 	sticky
 	untilEmpty
 )
 
-// usePromotion removes the promotion that a hold came by, when it has come to its end, unless it has been
-// replaced or is being replaced: a delete would wait for that.
+// usePromotion removes the promotion that a hold came by, which is not sticky, when it has come to its end,
+// unless it has been replaced or is being replaced: a delete would wait for that.
 func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 	version := heldOf(h).version
 	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)
 	if err != nil || !locked {
 		return err
 	}
-	if heldOf(h).sticky {
+	if heldOf(h).lasts == untilEmpty {
 		if waits, err := t.groupWaits(ctx, h.Group); err != nil || waits {
 			return err
 		}

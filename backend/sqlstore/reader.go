@@ -84,8 +84,9 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 	g := backend.GroupStatus{Group: x.ID, Post: x.post, Place: x.Place}
 	var level sql.NullInt64
 	var lease, held, since, until, now, oldest int64
-	var blocked, stays int
-	state := []any{&g.Queue, &lease, &held, Text(&g.Owner), &blocked, &since, &until, Text(&g.Reason), &now, &level, Int(&stays), Int(&g.Priority)}
+	var blocked int
+	var lasts Lasting
+	state := []any{&g.Queue, &lease, &held, Text(&g.Owner), &blocked, &since, &until, Text(&g.Reason), &now, &level, Int(&lasts), Int(&g.Priority)}
 	var found bool
 	var err error
 	if x.post {
@@ -101,7 +102,7 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 		return nil, err
 	}
 	g.Promoted, g.Level = level.Valid, int(level.Int64)
-	g.Sticky, g.UntilEmpty = stays == sticky, stays == untilEmpty
+	g.Sticky, g.UntilEmpty = lasts == sticky, lasts == untilEmpty
 	if oldest > 0 {
 		g.Oldest = span(oldest, now)
 	}

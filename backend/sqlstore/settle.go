@@ -52,7 +52,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	finish := !t.Joined() || t.s.d.Futile
 	defer func() { t.late = nil }() // if it fails they are to stay
 	// Whether a promotion has come to its end shows when the messages are removed.
-	late := finish && !slices.ContainsFunc(outcomes, func(o backend.Outcome) bool { return heldOf(o.Hold).sticky })
+	late := finish && !slices.ContainsFunc(outcomes, func(o backend.Outcome) bool { return heldOf(o.Hold).lasts == untilEmpty })
 	if err := t.settle(ctx, outcomes, Settlement{Finished: late}); err != nil || !finish {
 		return false, err
 	}
@@ -175,7 +175,7 @@ func (s *Settlement) add(o backend.Outcome) {
 		}
 		s.Blocks = append(s.Blocks, b)
 	}
-	if heldOf(o.Hold).version != 0 && len(o.Done)+len(o.Dead) > 0 {
+	if h := heldOf(o.Hold); h.version != 0 && h.lasts != sticky && len(o.Done)+len(o.Dead) > 0 {
 		s.Used = append(s.Used, o.Hold)
 	}
 }

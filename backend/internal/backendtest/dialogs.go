@@ -32,6 +32,33 @@ func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, w
 	}))
 	d.byHand()
 	d.byWorkers()
+	d.promoted()
+}
+
+// promoted: what a promotion costs when a message that came by it is acknowledged.
+func (d *dialogs) promoted() {
+	acknowledge := func(promotions ...[]parley.PromoteOption) int {
+		_, err := d.b.Post(d.ctx, "asks", parley.Payload{}, parley.Key("k"))
+		d.OK(err)
+		for _, o := range promotions {
+			d.OK(d.b.PromoteKey(d.ctx, "asks", "k", o...))
+		}
+		r, err := d.b.Receive(d.ctx, "asks", nil)
+		d.OK(err)
+		d.count.Take()
+		d.OK(r.Ack(d.ctx))
+		return len(d.count.Take())
+	}
+	plain := acknowledge()
+	if n := acknowledge([]parley.PromoteOption{parley.Sticky()}); n != plain {
+		d.Errorf("by a sticky promotion: %d statements, without %d", n, plain)
+	}
+	if n := acknowledge([]parley.PromoteOption{}); n <= plain || n > plain+2 {
+		d.Errorf("by a promotion: %d statements, without %d", n, plain)
+	}
+	if n := acknowledge([]parley.PromoteOption{parley.UntilEmpty()}); n < plain+2 || n > plain+4 {
+		d.Errorf("by a promotion until empty: %d statements, without %d", n, plain)
+	}
 }
 
 type dialogs struct {
