@@ -32,8 +32,12 @@ func memoryStore(fault memstore.Fault) Store {
 // rolledBack is the loss of a transaction in memory.
 var rolledBack = []func(context.Context, backend.Tx){func(ctx context.Context, tx backend.Tx) { tx.Rollback(ctx) }}
 
-// divided is a number of stores among which Run divides the checks, most of which wait.
+// divided is a number of stores among which Run divides the checks, most of which wait. With -short there are
+// twice as many: then the race detector and the servers leave the processors to them.
 func divided(n int, store func() Store) Store {
+	if testing.Short() {
+		n *= 2
+	}
 	s := store()
 	for range n - 1 {
 		s.Beside = append(s.Beside, store())
