@@ -138,7 +138,7 @@ var sections = []section{
 		{"E05", "Ending with an error drops what was withheld of this side's messages; a plain end lets it be delivered, followed by EndDialog."},
 		{"E06", "A side whose peer has ended tells it nothing, whichever way it ends."},
 		{"E07", "A message that arrives for a side that has ended is removed without an error and does not bring the conversation back."},
-		{"E08", "A cleanup removes this side and tells the peer nothing; when the peer sends, it gets an Error with code -8462."},
+		{"E08", "A cleanup removes this side and what was withheld of its messages, and tells the peer nothing; when the peer sends, it gets an Error with code -8462."},
 		{"E09", "What is lost because its sender ended before the target refused it is recorded as a dead letter."},
 		{"E10", "A conversation that both sides have ended is removed after the set time, whichever ended first."},
 	}},

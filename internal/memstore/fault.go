@@ -91,6 +91,7 @@ const (
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
 	FaultTimerDiesWithProcess  Fault = "timer-dies-with-process"
+	FaultCleanupKeeps          Fault = "cleanup-keeps"
 	FaultTellsEnded            Fault = "tells-ended"
 	FaultEndedReceives         Fault = "ended-receives"
 	FaultClosedStays           Fault = "closed-stays"
@@ -233,6 +234,7 @@ var Faults = []FaultInfo{
 	{FaultEndOvertakes, "E01", "EndDialog comes before what was sent earlier"},
 	{FaultKeepsUnread, "E04", "the unread messages of a side that ends stay"},
 	{FaultErrorDelivers, "E05", "ending with an error delivers what was withheld"},
+	{FaultCleanupKeeps, "E08", "a cleanup leaves in the store what was withheld"},
 	{FaultTellsEnded, "E06", "a side that ends tells a peer that ended before"},
 	{FaultEndedReceives, "E07", "a side that has ended still receives"},
 	{FaultClosedStays, "E10", "a conversation that both sides have ended stays"},
