@@ -90,6 +90,7 @@ var sections = []section{
 		{"O07", "A receive returns at most as many messages as asked for, all of one group, and the rest stays."},
 		{"O08", "After a receiver has crashed its message is received again, and nothing has overtaken it."},
 		{"O09", "A message that is released before the work is gone when its handler begins, and the next of its conversation can be received at once; a handler that fails loses it."},
+		{"O10", "Among conversations of equal priority in a group, the one with the oldest waiting message is received first."},
 	}},
 	{"Group lock", []Sentence{
 		{"G01", "A receiver that asks for the next group while another holds one gets a different group or nothing, and does not wait for the holder."},

@@ -49,6 +49,7 @@ const (
 	FaultRollbackReorders      Fault = "rollback-reorders"
 	FaultSkipsMessage          Fault = "skips-message"
 	FaultLatestOfMany          Fault = "latest-of-many"
+	FaultBusyFirst             Fault = "busy-first"
 	FaultMixesConversations    Fault = "mixes-conversations"
 	FaultNewestFirst           Fault = "newest-first"
 	FaultErrorLast             Fault = "error-last"
@@ -202,6 +203,7 @@ var Faults = []FaultInfo{
 	{FaultSkipsMessage, "O01", "a claim passes over a message in the middle of a stream"},
 	{FaultLatestOfMany, "O01", "a claim of at most n messages takes the last n of the stream"},
 	{FaultMixesConversations, "O04", "the messages of the conversations of a group are mixed"},
+	{FaultBusyFirst, "O10", "of a group's conversations one comes first as long as it has messages"},
 	{FaultNewestFirst, "O05", "of groups of equal rank the youngest comes first"},
 	{FaultErrorLast, "O06", "an Error comes after the users' messages"},
 	{FaultTimerLast, "O06", "a DialogTimer comes after the users' messages"},
