@@ -37,9 +37,19 @@ type Reader interface {
 	Find(ctx context.Context, message ID) (ID, error)
 	// Promotions lists promotions, those of groups without messages as well, by group, those after one.
 	Promotions(ctx context.Context, after ID, limit int) ([]PromotionStatus, error)
+	// Astray looks at up to limit messages of the streams behind one, by stream, and lists the streams of
+	// those that no receive finds. While a stream is in use it may seem so for a moment. last is the stream
+	// to go on behind; zero: there are no more.
+	Astray(ctx context.Context, after ID, limit int) (list []Astray, last ID, err error)
 	// Overdue tells how long ago the first item of each maintenance job fell due, of the maintenance jobs
 	// that have any. A few moments are usual.
 	Overdue(ctx context.Context) (map[Job]time.Duration, error)
+}
+
+// Astray is a stream with messages that no receive finds: no place in the ready order leads to it.
+type Astray struct {
+	Stream ID
+	Group  ID // zero: the stream itself is gone
 }
 
 // CountLimit bounds counting. A count that reaches it means "at least".
