@@ -10,15 +10,16 @@ import (
 )
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, which is all that such a verb does, the statement is carried out by itself and has committed when it is
-// done. That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a transaction first.
-// So does a session of another isolation level, in which the post would lock what it reads.
+// post, which is all that such a verb does, the statement is carried out by itself and has committed when it has
+// changed something. That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a transaction first.
+// In a session that is not READ COMMITTED the post has shared locks on what it reads of the catalog, for as long as it
+// takes.
 func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	c, s, err := p.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !s.committed || p.vitess() {
+	if p.vitess() {
 		c.Close()
 		return p.beginWhole(ctx)
 	}

@@ -13,8 +13,8 @@ import (
 const mostAlone = 16 << 10
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, which is all that such a verb does, the statement is carried out by itself and has committed when it is
-// done. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
+// post, which is all that such a verb does, the statement is carried out by itself and has committed when it has
+// changed something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
 // When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
 // known whether a post was stored, unless the connection breaks. pgx breaks it at once.
@@ -41,7 +41,7 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 
 // trusted is how long a connection counts as alive after it was used. One that has been idle for longer may have been
 // cut off unnoticed, which a BEGIN finds out without harm: database/sql tries another one.
-const trusted = 10 * time.Second
+const trusted = 2 * time.Second
 
 // alive are connections that were used a short time ago.
 type alive struct {
@@ -108,7 +108,7 @@ func (t *transaction) enter(ctx context.Context) error {
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
 	t.first.Lock()
 	defer t.first.Unlock()
-	if !t.alone || q != t.p.store.Q().PostOne || !small(args) {
+	if !t.alone || q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || !small(args) {
 		return nil, false, nil
 	}
 	text, args := t.p.unprepared(q, args)
