@@ -18,8 +18,9 @@ type TxClaims interface {
 	// Claim finds groups with messages, locks them, and then, in a new look at
 	// the store, reads their messages (rule R-A). See ClaimRequest. Nothing to
 	// claim is no error. It waits for no lock. Within a group the conversations come by
-	// priority, each in one piece, and those of one priority in any order; a Kind says the
-	// order inside of one.
+	// priority, and those of one priority by their oldest message, each in one piece; a Kind
+	// says the order inside of one. In any other order a busy conversation, which always has
+	// more than MaxMessages, would keep the others waiting.
 	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
 
 	// More reads messages of a group beyond those in hold.Messages, in each
