@@ -111,9 +111,9 @@ func (t *Tx) LockGroup(ctx context.Context, id backend.ID) error {
 // held is what a hold remembers for its backend.
 type held struct {
 	post    bool
-	handle  backend.ID // the claim was for this endpoint only
-	version int64      // of the promotion that it came by; 0: none
-	lasts   Lasting    // that promotion
+	handle  backend.ID            // the claim was for this endpoint only
+	version int64                 // of the promotion that it came by; 0: none
+	lasts   Lasting               // that promotion
 	last    map[backend.ID]int64  // the last message read of each stream
 	uniq    map[backend.ID]string // the unique values of messages that have one
 }
