@@ -155,7 +155,7 @@ func (a Admin) Conversations(ctx context.Context, q ConversationQuery) ([]Conver
 }
 
 // Withheld lists streams whose messages wait for a target that cannot take them, and why, ordered
-// by the sender's handle. It returns at most limit streams after the handle after.
+// by the sender's handle. It returns at most limit streams; after is the last handle of the previous page.
 func (a Admin) Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error) {
 	return read(ctx, a.b, "withheld", func(ctx context.Context) ([]WithheldStream, error) {
 		if limit < 1 {
