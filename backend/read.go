@@ -39,9 +39,19 @@ type Reader interface {
 	// Promotions lists promotions by group. after is the last group of the previous page. Promotions of
 	// groups without messages are included.
 	Promotions(ctx context.Context, after ID, limit int) ([]PromotionStatus, error)
+	// Astray reads up to limit messages of the streams after the stream after, by stream, and lists streams
+	// whose messages no receive finds. While a stream is in use, it may be listed for a moment. last is the
+	// stream to continue after; zero means that there are no more.
+	Astray(ctx context.Context, after ID, limit int) (list []Astray, last ID, err error)
 	// Overdue returns, for each maintenance job with items due, how long ago the first of them fell due.
 	// A short delay is normal.
 	Overdue(ctx context.Context) (map[Job]time.Duration, error)
+}
+
+// Astray is a stream with messages that no receive finds: no place in the ready order leads to it.
+type Astray struct {
+	Stream ID
+	Group  ID // zero: the stream itself is gone
 }
 
 // CountLimit bounds counting. A count that reaches it means "at least".

@@ -107,6 +107,7 @@ func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
 func (noReader) Find(context.Context, ID) (ID, error)                           { return ID{}, none }
 func (noReader) Promotions(context.Context, ID, int) ([]PromotionStatus, error) { return nil, none }
+func (noReader) Astray(context.Context, ID, int) ([]Astray, ID, error)          { return nil, ID{}, none }
 func (noReader) Overdue(context.Context) (map[Job]time.Duration, error)         { return nil, none }
 
 type noWorkers struct{}

@@ -109,7 +109,7 @@ func (d *diagnosis) look(ctx context.Context, what string) (err error) {
 			return err
 		}
 	}
-	for _, look := range []func(context.Context) error{d.withheld, d.promotions, d.jobs, d.conversations, d.plans, d.locks, d.recurring} {
+	for _, look := range []func(context.Context) error{d.astray, d.withheld, d.promotions, d.jobs, d.conversations, d.plans, d.locks, d.recurring} {
 		if err := look(ctx); err != nil {
 			return err
 		}
