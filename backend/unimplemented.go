@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Unimplemented is a Backend whose methods return errors.ErrUnsupported. A backend that embeds
-// it compiles from the first method on, and goes on to compile when package backend grows. Parley
-// works with what there is: the verbs of the rest return errors.ErrUnsupported.
+// Unimplemented is a Backend whose methods return errors.ErrUnsupported. A backend that embeds it
+// compiles from the first method on, and still compiles when package backend grows. Parley works
+// with the methods that exist; verbs that need others return errors.ErrUnsupported.
 //
-// Its parts are one level deeper than those of a struct that embeds both, so that
+// Its parts are embedded one level deeper than those of a struct that embeds both, so that
 //
 //	struct {
 //		backend.Unimplemented
