@@ -49,14 +49,14 @@ type WorkerStatus struct {
 	Left    time.Duration // until the worker counts as dead; below zero: since then
 }
 
-// Admin has the verbs of operators, who look at what is stored and interfere with it.
+// Admin has the verbs of operators, who inspect and change what is stored.
 type Admin struct{ b *Broker }
 
 // Admin returns the verbs of operators.
 func (b *Broker) Admin() Admin { return Admin{b} }
 
-// Unpark makes a parked or deferred group ready again. Of a ready group it puts messages back that are
-// out of the ready order ([GroupStatus].Stranded).
+// Unpark makes a parked or deferred group ready again. For a ready group it puts back messages that
+// are not in the ready order ([GroupStatus].Stranded).
 func (a Admin) Unpark(ctx context.Context, group ID) error {
 	err := a.b.patiently(ctx, func() error {
 		return a.b.InTx(ctx, func(tx *Tx) error {
@@ -68,7 +68,7 @@ func (a Admin) Unpark(ctx context.Context, group ID) error {
 	return fail("unpark", objGroup(group), err)
 }
 
-// Queues tells the state of queues; of all, by name, if none is named. Counts
+// Queues returns the state of the named queues, or of all queues, by name, if none is named. Counts
 // stop at [backend.CountLimit].
 func (a Admin) Queues(ctx context.Context, names ...string) ([]QueueStatus, error) {
 	return read(ctx, a.b, "queues", func(ctx context.Context) (list []QueueStatus, err error) {
@@ -94,15 +94,14 @@ func (a Admin) Queues(ctx context.Context, names ...string) ([]QueueStatus, erro
 	})
 }
 
-// Groups lists groups of a queue with messages, in the order in which they
-// would be received, and then the deferred and the parked ones: at most limit of them
-// that stand after a place, that of the last one of the page before. The list is over when a
-// page is empty.
+// Groups lists groups of a queue with messages. Ready groups come first, in the order in which they
+// would be received, then deferred and parked ones. It returns a page of at most limit groups after
+// a Place, that of the last group of the previous page. An empty page is the end of the list.
 func (a Admin) Groups(ctx context.Context, queue string, after Place, limit int) ([]GroupStatus, error) {
 	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit})
 }
 
-// GroupsIn is Groups of those in a state: ready, held, deferred or parked. A group that only a
+// GroupsIn is Groups restricted to a state: ready, held, deferred or parked. A group that only a
 // transaction holds may count as ready.
 func (a Admin) GroupsIn(ctx context.Context, queue, state string, after Place, limit int) ([]GroupStatus, error) {
 	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit, State: state})
@@ -155,8 +154,8 @@ func (a Admin) Conversations(ctx context.Context, q ConversationQuery) ([]Conver
 	})
 }
 
-// Withheld lists what waits for a target that cannot take it, and why, by the handles that
-// sent it: at most limit of them after one.
+// Withheld lists streams whose messages wait for a target that cannot take them, and why, ordered
+// by the sender's handle. It returns at most limit streams; after is the last handle of the previous page.
 func (a Admin) Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error) {
 	return read(ctx, a.b, "withheld", func(ctx context.Context) ([]WithheldStream, error) {
 		if limit < 1 {
@@ -183,15 +182,15 @@ func (a Admin) Retained(ctx context.Context, handle ID) ([]RetainedMessage, erro
 	})
 }
 
-// DeadLetters lists messages that were taken out of a queue because they could
-// not be delivered or handled, newest first: at most limit of them that stand after a place,
-// that of the last one of the page before. An empty name means all queues.
+// DeadLetters lists messages that were removed from a queue because they could not be delivered or
+// handled, newest first. It returns a page of at most limit messages after a Place, that of the
+// last one of the previous page. An empty name means all queues.
 func (a Admin) DeadLetters(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
 	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit, Bodies: true})
 }
 
-// DeadSummaries is DeadLetters without the bodies, which can be large: DeadStatus.Bytes tells how large.
-// RequeueDead refuses them.
+// DeadSummaries is DeadLetters without the bodies, which can be large; DeadStatus.Bytes has their size.
+// RequeueDead refuses a summary.
 func (a Admin) DeadSummaries(ctx context.Context, queue string, after Place, limit int) ([]DeadStatus, error) {
 	return a.dead(ctx, queue, backend.DeadQuery{After: after, Limit: limit})
 }

@@ -1,7 +1,6 @@
-// Package parley gives a program SQL Server Service Broker's way of working on
-// the database that it already runs: conversations between services, groups of
-// conversations that one receiver holds at a time, delivery exactly once and in
-// order, priorities and promotion, contracts and timers.
+// Package parley brings SQL Server Service Broker's model to the database that a program already
+// runs. Services hold conversations, and one receiver at a time holds a group of conversations.
+// Delivery is exactly once and in order. There are priorities and promotion, contracts and timers.
 //
 // Messages are rows of the program's own database, so that business data and
 // messages commit in one transaction:
@@ -18,10 +17,10 @@
 //	})
 //	d, err := b.Receive(ctx, "BillingQueue", &parley.ReceiveOptions{Wait: time.Second})
 //
-// What a store must do is the interface [backend.Backend]; its prose is the
-// contract, and package conformance checks it. Backends are in backend/sqlite (SQLite),
-// backend/postgres (PostgreSQL), backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server)
-// and, for tests, backend/memory; docs/writing-a-backend.md tells how to write another.
+// The interface [backend.Backend] says what a store must do; its prose is the contract, and package
+// conformance checks it. Backends are in backend/sqlite (SQLite), backend/postgres (PostgreSQL),
+// backend/mysql (MySQL and MariaDB), backend/mssql (SQL Server) and, for tests, backend/memory;
+// docs/writing-a-backend.md explains how to write another.
 package parley
 
 import (
@@ -67,8 +66,8 @@ type Options struct {
 	// OpenWait is how long Open waits for a database that cannot be reached yet. Zero means not at all.
 	OpenWait time.Duration
 
-	// Owner is shown to operators as the holder of what this process holds.
-	// Default: host name and process id.
+	// Owner names this process to operators, as the holder of groups. Default: host name and
+	// process id.
 	Owner string
 
 	// Lease is how long a delivery held by lease stays with this process without a
@@ -76,8 +75,8 @@ type Options struct {
 	// least 100 ms.
 	Lease time.Duration
 
-	// Poll is how long a waiting receiver sleeps before it looks again though nothing has
-	// woken it. Zero means 1 s. The actual time differs by up to a fifth.
+	// Poll is how long a waiting receiver sleeps before it looks again without a wake-up. Zero
+	// means 1 s. The actual time varies by up to a fifth.
 	Poll time.Duration
 
 	// GroupWait is how long End, Move, GetGroup and a related Begin wait for a group that
@@ -96,20 +95,18 @@ type Options struct {
 	MaxBody int
 
 	// Outgoing, if set, is called for each message that the program sends or posts through this
-	// Broker. It runs in the goroutine of the sender, before the message is checked. It may
-	// change the headers, for example to pass on the context of a trace; an error refuses the
-	// call that sends. Messages of Parley's own, and dead letters that are put back, do not
-	// pass it.
+	// Broker. It runs in the goroutine of the sender, before the message is checked. It may change
+	// the headers, for example to propagate a trace context. If it returns an error, the sending
+	// call fails. It does not see Parley's system messages, nor dead letters that are put back.
 	Outgoing func(ctx context.Context, o *Outgoing) error
 
 	// StrictServices refuses conversations with services that are not defined, with ErrUnknownService. Without it
 	// their messages are withheld until the service is defined, and the log has a warning.
 	StrictServices bool
 
-	// NoMaintenance leaves timers, lifetimes, delayed posts, the dialogs of Senders and
-	// clean-up to other processes, except for what a Receive of this one finds due. It
-	// is for programs whose role may only send, and for tools; of the others at least
-	// one has to do the maintenance.
+	// NoMaintenance leaves timers, lifetimes, delayed posts, the dialogs of Senders and clean-up to
+	// other processes, except for what a Receive of this process finds due. It is for tools, and
+	// for programs whose role may only send. At least one other program must do the maintenance.
 	NoMaintenance bool
 }
 
@@ -233,9 +230,9 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 // Backend returns the backend, for tools.
 func (b *Broker) Backend() Backend { return b.be }
 
-// Migrate creates or updates Parley's tables. It is idempotent, and safe when
-// many processes start at once. Programs of the version before this one work on;
-// docs/deploying.md tells how older ones are made to stop.
+// Migrate creates or updates Parley's tables. It is idempotent, and safe when many processes start
+// at once. Programs of the previous version continue to work; docs/deploying.md explains how older
+// ones are stopped.
 func (b *Broker) Migrate(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return fail("migrate", "", err)
@@ -256,10 +253,10 @@ func (b *Broker) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// Close stops workers and the background work, gives back what is still held, and
-// closes the backend. Handlers that still work see the end of their context, or of
-// Delivery.Context, and what they do after it fails. Close does not wait for a handler
-// that goes on, and returns within about ten seconds. Close is idempotent.
+// Close stops workers and background work, releases what is still held, and closes the backend. It
+// ends the contexts of running handlers, and Delivery.Context; what they do after that fails. Close
+// does not wait for a handler that ignores its context, and returns within about ten seconds. Close
+// is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -355,9 +352,9 @@ func (b *Broker) wake(queues map[int64]bool) {
 	b.peers.Tell(queues)
 }
 
-// Admit waits until one more connection may be held while a handler works, and returns
-// what to call when it is not held any more. All workers of a Broker share the limit, so
-// that some connections of the pool are left for what is done besides.
+// Admit waits until the caller may hold one more connection while a handler works. Call leave when
+// the connection is no longer held. All workers of a Broker share the limit, so that other work
+// finds some connections in the pool.
 func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
 	if err := b.admitted.Wait(ctx); err != nil {
 		return nil, err
@@ -385,8 +382,10 @@ func (b *Broker) check() error {
 
 // InTx runs f in a transaction of Parley's and commits it if f returns nil. Any
 // error, or a panic, rolls it back. It never runs f twice: Retry does.
-func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
-	tx, err := b.begin(ctx)
+func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error { return b.inTx(ctx, ctx, f) }
+
+func (b *Broker) inTx(ctx, begin context.Context, f func(tx *Tx) error) error {
+	tx, err := b.begin(begin)
 	if err != nil {
 		return fail("begin", "", err)
 	}
@@ -406,30 +405,31 @@ func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
 // Retries is how often Broker.Retry runs a transaction at most.
 const Retries = 10
 
-// Retry is InTx for functions that may run several times. It begins again, up to Retries
-// times and with a growing pause, after an error that IsRetryable, also one of f's own
-// statements: the transaction has lost against another one, or could not begin, and nothing
-// of it remains. What f does elsewhere is done as often as f runs. Any other error is
-// returned at once, and the last one when the tries or ctx are over. A commit that was cut
-// off may have happened, so its ErrConnection is returned too.
+// Retry is InTx for functions that may run several times. It runs f up to Retries times, with
+// growing pauses, as long as the error IsRetryable. Then the transaction lost a conflict with
+// another one, or could not begin, and nothing of it remains. The error may come from f's own
+// statements. Effects of f outside the transaction happen as often as f runs. Retry returns any
+// other error at once, and the last error when the tries or ctx are over. A commit whose connection
+// broke may have happened, so Retry returns its ErrConnection too.
 func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
-	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
+	return b.retry(ctx, func() error { return b.InTx(ctx, f) }, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
 }
 
 // aloneFor is how long a verb by itself begins again. After a wait for a lock that the store has given up, it does not.
 const aloneFor = 5 * time.Second
 
-// alone is InTx for a verb by itself, which is no function of the application's: it begins again when
-// its transaction has lost against another one.
+// alone is InTx for a single verb instead of a function of the application. So it can begin again
+// when its transaction has lost a conflict with another one.
 func (b *Broker) alone(ctx context.Context, verb func(tx *Tx) error) error {
 	begun := time.Now()
-	return b.retry(ctx, verb, func(err error) bool { return errors.Is(err, ErrSerialization) && time.Since(begun) < aloneFor })
+	return b.retry(ctx, func() error { return b.inTx(ctx, backend.Alone(ctx), verb) },
+		func(err error) bool { return errors.Is(err, ErrSerialization) && time.Since(begun) < aloneFor })
 }
 
-func (b *Broker) retry(ctx context.Context, f func(tx *Tx) error, again func(error) bool) error {
+func (b *Broker) retry(ctx context.Context, f func() error, again func(error) bool) error {
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
-		err := b.InTx(ctx, f)
+		err := f()
 		if err == nil || !again(err) || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
 			return err
 		}
@@ -439,10 +439,9 @@ func (b *Broker) retry(ctx context.Context, f func(tx *Tx) error, again func(err
 
 // Join lets Parley work in a transaction that the caller began and will end: a *sql.Tx, or a
 // *sql.Conn on which one is open, which costs a statement that asks the server. The verbs of
-// anything else fail with ErrNoTx.
-// Receivers in this process and others are told of what was sent once it has
-// committed. Set savepoints by Tx.Savepoint: after a rollback to a savepoint that was set by
-// SQL, receivers in other processes may find what is sent next only by polling.
+// anything else fail with ErrNoTx. Receivers in this process and others are woken once the
+// transaction has committed. Set savepoints by Tx.Savepoint. After a rollback to a savepoint that
+// was set by SQL, receivers in other processes may find later messages only by polling.
 func (b *Broker) Join(sqlTx Execer) *Tx {
 	tx := &Tx{b: b, joined: true}
 	j := b.caps.Joiner
@@ -459,7 +458,7 @@ func (b *Broker) Join(sqlTx Execer) *Tx {
 	return tx
 }
 
-// Begin begins a transaction whose end is the caller's to bring about. InTx is simpler.
+// Begin begins a transaction that the caller must end. InTx is simpler.
 func (b *Broker) Begin(ctx context.Context) (*OwnTx, error) {
 	tx, err := b.begin(ctx)
 	if err != nil {
@@ -501,8 +500,7 @@ func (b *Broker) Info(ctx context.Context) (backend.Info, error) {
 	return info, fail("info", "", err)
 }
 
-// Unavailable reports whether an error says that the store takes nothing at present,
-// whatever is written: it is full, or read-only. A connection that broke does not
-// say so; that the next one cannot be opened does. It may be an error of a statement of
-// the application's own.
+// Unavailable reports whether an error means that the store accepts no writes at present, because
+// it is full, read-only or cannot be reached. A broken connection does not mean that; failing to
+// open the next one does. The error may come from one of the application's own statements.
 func (b *Broker) Unavailable(err error) bool { return consumer.Unavailable(b.caps, err) }

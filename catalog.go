@@ -93,8 +93,7 @@ func (v *catalogView) priority(contract, local, remote string) int {
 	return DefaultPriority
 }
 
-// DefaultPriority is the level of what no rule matches. The levels go from 1
-// to 10.
+// DefaultPriority is the level of a conversation that no rule matches. The levels go from 1 to 10.
 const DefaultPriority = 5
 
 // queue returns a queue by its name.
@@ -206,14 +205,13 @@ func (b *Broker) Catalog(ctx context.Context) (*Catalog, error) {
 	return v.catalog, nil
 }
 
-// Define adds to the catalog what it is given and changes what has changed. It
-// is all or nothing, and idempotent: programs call it at every start.
+// Define adds new definitions to the catalog and updates changed ones. It is all or nothing, and
+// idempotent: programs call it at every start.
 //
-// It takes nothing away: what is not mentioned stays, and so do the contracts and
-// recycled contracts that a service has and is not given here. An object for which it
-// is given a definition that was replaced before is left as it is, since an older
-// program gives that one; this is logged. Redefine brings an earlier definition back,
-// and Undefine removes.
+// It removes nothing: objects that c does not mention stay, and a service keeps contracts and
+// recycled contracts that c leaves out. If c has a definition that was replaced before, an older
+// program is calling. Then Define leaves the object unchanged, and logs that. Redefine brings an
+// earlier definition back, and Undefine removes.
 //
 // Contracts cannot change once defined, and a service cannot change its queue:
 // conversations rely on them; EndOfStream alone can be added. A queue that exists
@@ -229,23 +227,21 @@ func (b *Broker) Define(ctx context.Context, c Catalog) error {
 	}))
 }
 
-// Redefine is Define for the operator who decides: each object gets this definition,
-// whatever has been defined before, and a service gets exactly these contracts. It is
-// no call for the start of a program.
+// Redefine is Define for an operator. Each object gets this definition, whatever was defined
+// before, and a service gets exactly these contracts. Do not call it at the start of a program.
 func (b *Broker) Redefine(ctx context.Context, c Catalog) error {
 	return fail("redefine", "", b.define(ctx, func(now *catalogView, past []backend.Definition) (*change, error) {
 		return newDefining(now, past, true).changes(c)
 	}))
 }
 
-// EnableQueue lets messages be added and received again. What was withheld
-// meanwhile is delivered.
+// EnableQueue lets messages be added and received again, and delivers what was withheld.
 func (a Admin) EnableQueue(ctx context.Context, queue string) error {
 	return a.b.setDisabled(ctx, "enable", queue, false)
 }
 
-// DisableQueue stops adding and receiving. Receivers that wait get
-// ErrQueueDisabled; messages sent meanwhile are withheld.
+// DisableQueue stops adding and receiving. Waiting receivers get ErrQueueDisabled; messages sent
+// while the queue is disabled are withheld.
 func (a Admin) DisableQueue(ctx context.Context, queue string) error {
 	return a.b.setDisabled(ctx, "disable", queue, true)
 }
@@ -295,8 +291,8 @@ func (b *Broker) define(ctx context.Context, find func(*catalogView, []backend.D
 	return nil
 }
 
-// checkReferences looks at what the objects of c say of each other. all holds
-// them and everything defined before, the newer definition of a name winning.
+// checkReferences checks the references among the objects of c. all has these objects and
+// everything defined before; of two definitions of a name it has the newer.
 func checkReferences(all *catalogView, c Catalog) error {
 	for _, k := range c.Contracts {
 		canStart := false
@@ -402,9 +398,8 @@ func contradiction(kind, name, why string) error {
 	return &Error{Op: "define", Object: fmt.Sprintf("%s %q", kind, name), Err: ErrContradiction, Hint: why}
 }
 
-// follow runs f with a catalog, and once more, with a newer one, when it
-// fails for what a newer catalog may cure: f says so by an error that is
-// ErrStaleCatalog or that a name is not defined.
+// follow runs f with a catalog. It runs f once more, with a newer catalog, if that may help: if f's
+// error is ErrStaleCatalog, or says that a name is not defined.
 func follow(v *catalogView, f func(*catalogView) error, newer func(*catalogView) (*catalogView, error)) error {
 	for try := 0; ; try++ {
 		err := f(v)

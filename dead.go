@@ -12,8 +12,8 @@ import (
 // ErrNotRequeueable: a dead letter of a conversation cannot go back to its place.
 var ErrNotRequeueable = errors.New("it was sent on a conversation, in whose order its place is gone")
 
-// Parked lists parked groups of a queue, the first that was parked first. It returns at most
-// limit of them that stand after a place, that of the last one of the page before.
+// Parked lists the parked groups of a queue, in the order in which they were parked. It returns a
+// page of at most limit groups after a Place, that of the last group of the previous page.
 func (a Admin) Parked(ctx context.Context, queue string, after Place, limit int) ([]GroupStatus, error) {
 	return a.groups(ctx, "parked", queue, backend.GroupQuery{After: after, Limit: limit, State: "parked"})
 }

@@ -23,8 +23,8 @@ const (
 	// ActionPark hides the group, in its order, until Admin.Unpark. Other
 	// groups go on.
 	ActionPark Action = iota
-	// ActionDeadLetter takes the message out of its group, which goes on behind
-	// it, and records it as a dead letter.
+	// ActionDeadLetter removes the message from its group, which continues with the next message,
+	// and records it as a dead letter.
 	ActionDeadLetter
 	// ActionEndWithError ends the conversation with an error that tells the other
 	// side. A post becomes a dead letter.
@@ -32,7 +32,7 @@ const (
 	// ActionDisableQueue disables the queue, as Service Broker does. The message
 	// stays.
 	ActionDisableQueue
-	// ActionRetry goes on trying.
+	// ActionRetry keeps trying.
 	ActionRetry
 )
 
@@ -69,16 +69,16 @@ func (v *decidedError) Error() string {
 
 func (v *decidedError) Unwrap() error { return v.err }
 
-// Defer is an error by which a handler puts its message, and the group with it,
-// off for a time. What it wrote is undone, and it does not count as a failure.
+// Defer is an error by which a handler defers its message, and the whole group, for a time. The
+// handler's writes are undone, and the call does not count as a failure.
 func Defer(d time.Duration) error { return &decidedError{after: max(d, time.Millisecond)} }
 
-// Park is an error by which a handler has the group of its message parked, for
-// operators to look at.
+// Park is an error by which a handler parks the group of its message, so that operators can look at
+// it.
 func Park(err error) error { return &decidedError{action: ActionPark, err: guard.Sound(err)} }
 
-// DeadLetter is an error by which a handler has its message taken out of the
-// group and recorded as a dead letter.
+// DeadLetter is an error by which a handler removes its message from the group and records it as a
+// dead letter.
 func DeadLetter(err error) error {
 	return &decidedError{action: ActionDeadLetter, err: guard.Sound(err)}
 }
@@ -209,8 +209,8 @@ func (h *host) backoff(attempts int) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// The default policy outlasts the outage of what handlers depend on: with the
-// shortest pauses that there may be, the last attempt comes after 80 minutes.
+// The default policy outlasts an outage of what handlers depend on: even with the shortest possible
+// pauses, the last attempt comes after 80 minutes.
 const defaultAttempts = 20
 
 var defaultBackoff = Backoff(time.Second, 10*time.Minute)
@@ -232,8 +232,8 @@ func (h *host) unhandled(ctx context.Context, queue string, m *Message, v *decid
 	return h.poison(ctx, queue, m, r)
 }
 
-// unhandledError is what is stored of a message without a handler: with the time
-// from which on there was none, for the worker that finds it next.
+// unhandledError is stored with a message that has no handler. It has the time since when there was
+// none, for the worker that finds the message next.
 type unhandledError struct {
 	*decidedError
 	since time.Time

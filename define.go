@@ -59,9 +59,9 @@ func kindText(kind backend.ObjectKind) string {
 	return string(kind)
 }
 
-// accept decides whether a definition that differs from the one in force counts, and
-// records it in the history if so. given is the definition in the form of which digests
-// are made, and old the stored definition, nil if there is none.
+// accept decides whether a definition that differs from the one in force counts, and if so records
+// it in the history. given is the definition in the form that digests are made of. old is the
+// stored definition, nil if there is none.
 func (d *defining) accept(kind backend.ObjectKind, name string, given, old any) bool {
 	o := backend.Object{Kind: kind, Name: name}
 	past, sum := d.past[o], digest(given)
@@ -86,8 +86,8 @@ func (d *defining) record(o backend.Object, sum string, old any) {
 	}
 }
 
-// note records a definition of a service that changes nothing, as it says less than
-// what others have given: when these change it, it is one of those that came before.
+// note records a definition of a service that changes nothing, because it says less than earlier
+// definitions. When a later definition changes the service, the recorded one counts as replaced.
 func (d *defining) note(given, old Service) {
 	o := backend.Object{Kind: backend.ObjectService, Name: given.Name}
 	past, sum := d.past[o], digest(given)
@@ -306,14 +306,14 @@ func (d *defining) priorities(c Catalog) error {
 	return nil
 }
 
-// Undefine removes the message types, contracts, services and priority rules that c
-// names; of what it says of them the names alone count. It is all or nothing; what is
-// not defined is removed already. What something else still refers to is not removed,
-// and neither are queues: disable them. Existing conversations keep their service, but
-// cannot send by a contract or type that is gone, so remove those when they have ended.
+// Undefine removes the message types, contracts, services and priority rules that c names; only
+// their names count. It is all or nothing, and ignores names that are not defined. It does not
+// remove objects that others still refer to, nor queues: disable those. Existing conversations keep
+// their service, but cannot send under a removed contract or type. So remove contracts and types
+// when their conversations have ended.
 //
-// An older program that defines such an object again does not bring it back; a
-// definition that was never seen does, and so does Redefine.
+// An older program that defines such an object again does not bring it back. A new definition does,
+// and so does Redefine.
 func (b *Broker) Undefine(ctx context.Context, c Catalog) error {
 	return fail("undefine", "", b.define(ctx, func(now *catalogView, past []backend.Definition) (*change, error) {
 		return removals(now, past, c)

@@ -13,16 +13,16 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Delivery is a group in this receiver's hands, with messages of it. Settle it
-// once: Ack, or Rollback, Defer or Park; `defer d.Close()` gives back what was
-// not settled. It is for one goroutine at a time.
+// Delivery is a group that this receiver holds, with messages of it. Settle it once: Ack, or
+// Rollback, Defer or Park; `defer d.Close()` releases what was not settled. Only one goroutine at a
+// time may use it.
 type Delivery struct {
 	// Group is the group that is held; for a post without key, its ID.
 	Group ID
 	// Messages are what was delivered and not returned, in the order in which
 	// they must be handled.
 	Messages []*Message
-	// Promoted tells that the group came by a promotion, of this Level.
+	// Promoted reports whether the group came by a promotion, of this Level.
 	Promoted bool
 	Level    int
 
@@ -169,10 +169,9 @@ func (d *Delivery) resumeHeartbeat() {
 // does in Tx will not commit.
 func (d *Delivery) Context() context.Context { return d.ctx }
 
-// Tx returns the transaction in which the delivery is acknowledged: what is
-// written in it commits with Ack or not at all. A delivery held by lease opens
-// it at the first call, fenced: if the lease was lost, ErrFenced. On SQLite it
-// holds the only write lock, so ask for it last.
+// Tx returns the transaction in which the delivery is acknowledged: what is written in it commits
+// with Ack or not at all. A delivery held by lease opens it at the first call, and returns
+// ErrFenced if the lease was lost. On SQLite it holds the only write lock, so ask for it last.
 func (d *Delivery) Tx(ctx context.Context) (*Tx, error) {
 	if d.opt.Release == BeforeWork {
 		return nil, fail("transaction of delivery", objGroup(d.Group), fmt.Errorf("it was released before the work: %w", ErrSettled))
@@ -242,9 +241,8 @@ func (d *Delivery) More(ctx context.Context, n int) ([]*Message, error) {
 	return more, nil
 }
 
-// Return puts all messages back, inside the open transaction, and keeps the
-// group: More delivers them anew. What was written meanwhile stays, unless the
-// transaction is rolled back to a savepoint.
+// Return puts all messages back, inside the open transaction, and keeps the group: More delivers
+// them again. Writes in the transaction stay, unless it is rolled back to a savepoint.
 func (d *Delivery) Return(ctx context.Context) error {
 	if d.settled {
 		return fail("return", objGroup(d.Group), ErrSettled)
@@ -254,9 +252,9 @@ func (d *Delivery) Return(ctx context.Context) error {
 	return nil
 }
 
-// Ack acknowledges Messages and commits everything done in Tx. After an error
-// nothing has happened, unless the error is ErrConnection: then the commit may
-// have been carried out or not, and messages may come again.
+// Ack acknowledges Messages and commits everything done in Tx. After an error nothing has happened,
+// unless the error is ErrConnection. Then the commit may or may not have happened, and messages may
+// come again.
 func (d *Delivery) Ack(ctx context.Context) error {
 	o := backend.Outcome{Done: make([]*backend.Message, len(d.Messages)), Retain: d.queue.Retention, Keep: d.queue.KeepProcessed}
 	for i, m := range d.Messages {
@@ -312,10 +310,9 @@ func (d *Delivery) Park(ctx context.Context, reason error) error {
 	return d.giveBack(ctx, "park", backend.Outcome{Park: text}, true)
 }
 
-// abandon gives the group back while a handler may still be using the delivery:
-// for Broker.Close, which another goroutine calls. The transaction, if one is
-// open, is ended first, since it has the group; a lease is then ended by its
-// fence, as another process could.
+// abandon gives the group back while a handler may still be using the delivery: for Broker.Close,
+// which another goroutine calls. An open transaction is ended first, because it holds the group.
+// Then a lease is ended by its fence, as another process could do.
 func (d *Delivery) abandon() {
 	d.stopHeartbeat()
 	d.lost(ErrClosed)
@@ -396,9 +393,8 @@ func (d *Delivery) undo(ctx context.Context) error {
 	return nil
 }
 
-// settle carries out an outcome and commits. With stay, a delivery held by lease
-// is still ours after a failure in which it was not lost, and can be settled
-// again; without, its lease runs out.
+// settle carries out an outcome and commits. With stay, a delivery held by lease can be settled
+// again after a failure in which the lease was not lost. Without stay, its lease runs out.
 func (d *Delivery) settle(ctx context.Context, op string, o backend.Outcome, stay bool) error {
 	if d.settled {
 		return fail(op, objGroup(d.Group), ErrSettled)

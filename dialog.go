@@ -273,7 +273,7 @@ func (tx *Tx) Conversation(handle ID) *Conversation {
 // Handle returns this side's own handle.
 func (c *Conversation) Handle() ID { return c.handle }
 
-// Status reads this side's state and all else that is known of it.
+// Status reads this side's state and everything else that is stored about it.
 func (c *Conversation) Status(ctx context.Context) (*Endpoint, error) {
 	ep, err := c.endpoint(ctx)
 	var e Endpoint
@@ -412,8 +412,8 @@ func over(ep *backend.Endpoint) bool {
 	return ep.State == DisconnectedOutbound || ep.State == StateClosed
 }
 
-// SetTimer puts one DialogTimer message on this side's queue in d, in place of
-// an earlier timer. Zero removes the timer.
+// SetTimer puts one DialogTimer message on this side's queue after d. It replaces an earlier timer;
+// zero removes the timer.
 func (c *Conversation) SetTimer(ctx context.Context, d time.Duration) error {
 	const op = "set timer"
 	ep, err := c.endpoint(ctx)

@@ -10,14 +10,13 @@ import (
 	"github.com/parleymq/parley/internal/guard"
 )
 
-// Handler handles messages for a Worker. If it returns nil, the message is
-// acknowledged together with what was written in Message.Tx. An error undoes
-// that; the message stays, with its order, and is tried again later, until the
-// worker's policy takes over. Errors made by Defer, Park, DeadLetter, Poison and
-// EndWithError say otherwise.
+// Handler handles messages for a Worker. If it returns nil, the message is acknowledged together
+// with what was written in Message.Tx. An error undoes these writes. The message keeps its place
+// and is tried again later, until the worker's policy takes over. Errors made by Defer, Park,
+// DeadLetter, Poison and EndWithError change that.
 //
-// The context ends when the worker's time to stop is over, and when the hold on the
-// message has been lost. What is written in Message.Tx after that does not commit.
+// The context ends when the worker's time to stop is over, and when the hold on the message is
+// lost. Later writes in Message.Tx do not commit.
 type Handler interface {
 	HandleMessage(ctx context.Context, m *Message) error
 }
@@ -52,8 +51,8 @@ func (f GroupFunc) HandleMessage(ctx context.Context, m *Message) error {
 	return f(ctx, []*Message{m})
 }
 
-// PerMessage makes a handler for each message, as programs with a container for
-// their parts want. A handler that is an io.Closer is closed after its message.
+// PerMessage makes a handler for each message, for programs with a dependency container. A handler
+// that is an io.Closer is closed after its message.
 func PerMessage(make func(ctx context.Context, m *Message) (Handler, error)) Handler {
 	return HandlerFunc(func(ctx context.Context, m *Message) (err error) {
 		h, err := make(ctx, m)

@@ -73,8 +73,8 @@ func (m *Message) Tx(ctx context.Context) (*Tx, error) {
 	return m.of.txFor(ctx, m)
 }
 
-// WithTx returns a copy of the message whose Tx is tx. A program that calls a handler by itself gives it the
-// transaction in this way; the handler's call acknowledges nothing.
+// WithTx returns a copy of the message whose Tx is tx. A program that calls a handler itself passes the
+// transaction in this way; the call acknowledges nothing.
 func (m *Message) WithTx(tx *Tx) *Message {
 	c := *m
 	if c.of = nil; tx != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/parleymq/parley/internal/guard"
 )
 
-// HandleGroup registers a function for the messages of a type that follow each other in a group. It gets them in one call,
-// with their decoded bodies: as many as a Worker has received of one group, up to a message of another type. They are
-// acknowledged together, or none of them; a failure counts for the first. A body that cannot be decoded is poison, and
-// those around it are handled without it. Middleware sees the first message of a call. Where something else than a Worker
-// calls the Mux, each message comes alone.
+// HandleGroup registers a function for consecutive messages of a type in a group. It gets them in one call, with
+// decoded bodies: as many as a Worker has received, up to a message of another type. They are acknowledged together or
+// not at all; a failure counts for the first. A body that cannot be decoded is poison, and its neighbours are handled
+// without it. Middleware sees the first message of a call. If the caller of the Mux is not a Worker, each message comes
+// alone.
 func HandleGroup[T any](x *Mux, t Typed[T], f func(ctx context.Context, messages []*Message, values []T) error, mw ...Middleware) {
 	x.Handle(t.name, HandlerFunc(func(ctx context.Context, m *Message) error {
 		run := []*Message{m}
@@ -43,8 +43,8 @@ func (x *Mux) handleRun(ctx context.Context, run []*Message) error {
 	return x.find(run[0].Type).HandleMessage(context.WithValue(ctx, runKey{}, run), run[0])
 }
 
-// together is how many messages of a group are handled in one call: those of a type with a function for groups, as long as
-// their bodies can be decoded.
+// together returns how many messages of a group one call handles. They are of one type, which has a function for
+// groups, and their bodies can be decoded.
 func (x *Mux) together(group []*backend.Message) (n int) {
 	x.mu.RLock()
 	decode := x.groups[group[0].Type]

@@ -8,11 +8,10 @@ import (
 	"github.com/parleymq/parley/internal/guard"
 )
 
-// Observer hears what workers do, for counters and histograms. It is called
-// from many goroutines, and holds up work for as long as it takes. The contexts are
-// those of the work that the events are about; that of Handled is the handler's own,
-// which may have ended. Embed NopObserver, so that a program still compiles when
-// methods are added.
+// Observer hears what workers do, for counters and histograms. Many goroutines call it, and the
+// worker waits for each call. Each context is that of the work that the event describes; that of
+// Handled is the handler's context, which may have ended. Embed NopObserver, so that a program
+// still compiles when methods are added.
 type Observer interface {
 	// Claimed: a worker took messages, or looked and found none.
 	Claimed(context.Context, ClaimEvent)
@@ -86,8 +85,8 @@ func (NopObserver) Settled(context.Context, SettleEvent) {}
 // Poisoned does nothing.
 func (NopObserver) Poisoned(context.Context, PoisonEvent) {}
 
-// Functions of the application that are called beside its handlers: what they do
-// wrong must not end the process, nor change what becomes of a message.
+// These functions of the application are called beside its handlers. Their mistakes must not end
+// the process, nor change the outcome of a message.
 
 // calmObserver is an Observer whose panics are logged.
 type calmObserver struct {

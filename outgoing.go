@@ -5,7 +5,7 @@ import (
 	"maps"
 )
 
-// Outgoing is a message that a program sends or posts, as Options.Outgoing sees it.
+// Outgoing is a message that a program sends or posts, as seen by Options.Outgoing.
 type Outgoing struct {
 	Queue      string // of a post
 	Service    string // that sends on a conversation

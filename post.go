@@ -52,10 +52,10 @@ func At(t time.Time) PostOption {
 	return func(o *postOptions) { o.at = t }
 }
 
-// Unique adds the post only if no other of the queue with the same value is
-// pending: waiting, delayed, or in a receiver's hands. Else the pending one's
-// ID is returned and nothing is added; Duplicate says so. The message that a handler has in
-// hand is pending until it is acknowledged: its successor needs another value.
+// Unique adds the post only if no other post of the queue with the same value is pending: waiting,
+// delayed, or held by a receiver. Otherwise nothing is added, and the result is the ID of the
+// pending post; Duplicate reports that. The message that a handler works on is pending until it is
+// acknowledged, so its successor needs another value.
 func Unique(value string) PostOption {
 	return func(o *postOptions) {
 		o.unique = value
@@ -65,13 +65,13 @@ func Unique(value string) PostOption {
 	}
 }
 
-// Duplicate sets is to whether the post was not added since its Unique value is pending.
+// Duplicate sets is to true if the post was not added because its Unique value is pending.
 func Duplicate(is *bool) PostOption {
 	return func(o *postOptions) { o.is = is }
 }
 
-// PostID gives the post this ID instead of a new one. No other message may have it, before or after; Parley does not
-// look whether one does.
+// PostID gives the post this ID instead of a new one. No other message may ever have the same ID; Parley does not
+// check that.
 func PostID(id ID) PostOption {
 	return func(o *postOptions) {
 		o.id = id
@@ -92,8 +92,8 @@ func Priority(level int) PostOption {
 	}
 }
 
-// RaiseKey gives the key of a post the post's Priority, if that is higher than the key's: the post, and all posts before
-// and behind it, while any wait under the key. A post that is delayed, or without key, cannot raise one.
+// RaiseKey raises the key of a post to the post's Priority, if that is higher. It applies to all posts under the key,
+// earlier and later ones, while any of them waits. A delayed post, or one without key, cannot raise a key.
 func RaiseKey() PostOption {
 	return func(o *postOptions) { o.raise = true }
 }

@@ -91,8 +91,8 @@ const (
 )
 
 // PromoteWhere promotes the groups and posts of a queue that a function chooses, in the order in which they would be
-// received. It promotes at most 10,000, a hundred in each transaction. It returns how many, also with an error.
-// Groups that end meanwhile are left out.
+// received. It promotes at most 10,000, a hundred in each transaction. It returns how many it has promoted, also
+// with an error. It skips groups that end in the meantime.
 func (a Admin) PromoteWhere(ctx context.Context, queue string, is func(GroupStatus) bool, o ...PromoteOption) (n int, err error) {
 	_, err = promotion(ID{}, o)
 	if err == nil && is == nil {

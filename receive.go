@@ -24,9 +24,8 @@ const (
 	// HoldTransaction keeps the claim's transaction open until the delivery is
 	// settled: for handlers of up to about a second.
 	HoldTransaction
-	// HoldLease keeps no transaction and no connection while the handler runs:
-	// the group is ours until a time that heartbeats push on. For long work, and
-	// on stores with a single writer.
+	// HoldLease keeps no transaction and no connection while the handler runs: heartbeats extend a
+	// lease on the group. It is for long work, and for stores with a single writer.
 	HoldLease
 )
 
@@ -55,10 +54,9 @@ type ReceiveOptions struct {
 	Group        ID
 	Conversation ID
 
-	// Choose is shown the free groups with messages, in the order in which they
-	// would be received, and returns one of them; false leaves the
-	// choice to the order. If the chosen group is taken by another receiver
-	// meanwhile, Choose is asked again without it.
+	// Choose gets the free groups with messages, in the order in which they would be received, and
+	// returns one of them. If it returns false, the first group is received. If another receiver
+	// takes the chosen group first, Choose is called again without that group.
 	Choose func(ctx context.Context, groups iter.Seq[GroupStatus]) (ID, bool)
 
 	// MaxMessages and MaxBytes limit what is delivered at once. The first
@@ -66,9 +64,8 @@ type ReceiveOptions struct {
 	MaxMessages int
 	MaxBytes    int
 
-	// Hold, Lease and Release are for Broker.Receive alone; a transaction that
-	// receives holds for itself and takes the messages at once. Lease is
-	// Options.Lease by default.
+	// Hold, Lease and Release are only for Broker.Receive. A transaction that receives holds the
+	// group itself and takes the messages at once. Lease is Options.Lease by default.
 	Hold    Hold
 	Lease   time.Duration
 	Release Release
@@ -157,10 +154,9 @@ func (b *Broker) transactionLimit(ctx context.Context) (time.Duration, string, e
 	return 0, "", nil
 }
 
-// Receive claims the next free group of a queue that has messages, and delivers
-// messages of it. The group stays ours until the delivery
-// is settled: by Ack, or given back by any other way. ErrNoMessage if there is
-// nothing within the wait.
+// Receive claims the next free group of a queue that has messages, and delivers messages of it. The
+// caller holds the group until the delivery is settled: Ack acknowledges, every other way releases.
+// Receive returns ErrNoMessage if there is nothing within the wait.
 func (b *Broker) Receive(ctx context.Context, queue string, o *ReceiveOptions) (*Delivery, error) {
 	d, err := b.receive(ctx, queue, o)
 	return d, fail("receive", objQueue(queue), err)
@@ -272,10 +268,9 @@ func (tx *Tx) receives(ctx context.Context, r backend.ClaimRequest) error {
 	return fmt.Errorf("%s: %w", objConv(r.Handle), err)
 }
 
-// Receive takes messages of one group out of a queue in this transaction, as
-// the RECEIVE statement does: they are gone when it commits, and back when it
-// rolls back; until then the group is held. It may be called several times.
-// ErrNoMessage if there is nothing within the wait.
+// Receive takes messages of one group out of a queue in this transaction, as the RECEIVE statement
+// does. A commit removes them, a rollback puts them back, and until then the group is held. It may
+// be called several times. ErrNoMessage if there is nothing within the wait.
 func (tx *Tx) Receive(ctx context.Context, queue string, o *ReceiveOptions) ([]*Message, error) {
 	h, err := tx.receive(ctx, queue, o, false)
 	if err != nil {

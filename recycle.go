@@ -136,9 +136,8 @@ func (r *recycler) serve(ctx context.Context, queue string) {
 	}
 }
 
-// next waits for a message of the queue and handles it. Claim, work and
-// acknowledgement are one transaction on every store: a lease would stand in the
-// way of senders of the group where there is a single writer.
+// next waits for a message of the queue and handles it. Claim, work and acknowledgement are one
+// transaction on every store. With a single writer, a lease would block senders of the group.
 func (r *recycler) next(ctx context.Context, queue string) error {
 	opt, err := r.b.receiveOptions(&ReceiveOptions{Wait: -1, MaxMessages: 1})
 	if err != nil {

@@ -40,8 +40,8 @@ func (c *Conversation) SendPayload(ctx context.Context, p Payload) error {
 	return c.tx.SendBatch(ctx, []Sending{{c, p}})
 }
 
-// SendTo sends one message on several conversations, or, if any of them cannot
-// take it, on none. No conversation may stand there twice.
+// SendTo sends one message on several conversations, or on none if any of them cannot take it. No
+// conversation may be listed twice.
 func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body []byte) error {
 	batch := make([]Sending, len(to))
 	seen := make(map[ID]bool, len(to))
@@ -220,9 +220,8 @@ func sendable(ep *backend.Endpoint) error {
 	return nil
 }
 
-// dispatch sends a batch. What the store refuses is put right where that can be
-// done: a conversation without a target gets one, and what the target cannot
-// take is withheld.
+// dispatch sends a batch. If the store refuses messages, the refusal is resolved where possible. A
+// conversation without a target gets one, and messages that the target cannot take are withheld.
 func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box outbox) error {
 	const point = "parley_send"
 	marked := false

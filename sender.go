@@ -23,8 +23,8 @@ type SenderOptions struct {
 	// least 10 ms.
 	MaxAge time.Duration
 
-	// MaxMessages is after how many messages a dialog is renewed though it is not
-	// that old. Default: any number.
+	// MaxMessages is the number of messages after which a dialog is renewed even before MaxAge.
+	// Default: no limit.
 	MaxMessages int
 
 	// Slots is how many dialogs are used at once by sends without key. Further
@@ -32,18 +32,17 @@ type SenderOptions struct {
 	Slots int
 }
 
-// Sender sends one-way messages on dialogs that are used many times: beginning
-// and ending a conversation for each message costs several times what the
-// message does. From time to time a dialog is renewed, so that what one of them
-// can lose stays small: it sends EndOfStream, the target ends, and Parley ends
-// this side. Any process with an open Broker does that, for the dialogs of
-// processes that were killed as well.
+// Sender sends one-way messages on reused dialogs, because a conversation for each message costs
+// several times as much as the message. Each dialog is renewed from time to time, so that the
+// failure of a dialog affects few messages. Parley then sends EndOfStream on it, the target ends,
+// and Parley ends this side. Any process with an open Broker does that, also for the dialogs of
+// killed processes.
 //
-// A transaction has a dialog to itself, so that transactions do not wait for
-// each other; by Key all those with a key use one dialog, in every process.
+// Each transaction has a dialog to itself, so that transactions do not wait for each other. With
+// Key, all transactions that use the same key share one dialog, in every process.
 //
-// The conversations are Parley's own, so the application gets no Error message in them. A body
-// that its type does not allow is an error of the call. What cannot be delivered later is
+// Parley itself serves these conversations, so the application gets no Error message in them. If
+// its type does not allow a body, the call fails. Messages that cannot be delivered later are
 // logged, and recorded as dead letters.
 //
 // A Sender is safe for use by many goroutines.
@@ -117,17 +116,14 @@ func recycles(s Service, contract string) (Recycle, bool) {
 	return Recycle{}, false
 }
 
-// Key returns a Sender that sends on the dialog of a key. Transactions that use
-// one key wait for each other, in every process, and those of different keys do
-// not. Messages of one dialog keep their order; that it also holds when the
-// dialog is renewed is Recycle.Ordered.
+// Key returns a Sender that sends on the dialog of a key. Transactions with the same key wait for
+// each other, in every process; those with different keys do not. Messages of one dialog keep their
+// order. Recycle.Ordered keeps the order across renewals, too.
 //
-// A joined transaction must see what others have committed, READ COMMITTED, for a
-// dialog to be begun or found in it; on MySQL and MariaDB it is ErrIsolation else,
-// and nothing has been sent.
+// To begin or find a dialog, a joined transaction must see what others have committed (READ
+// COMMITTED). Otherwise, on MySQL and MariaDB, Send returns ErrIsolation and sends nothing.
 //
-// A transaction that uses several keys does well to use them in one order, as
-// with all that others wait for.
+// Transactions that use several keys should always use them in the same order, as with any lock.
 func (s *Sender) Key(key string) *Sender {
 	return &Sender{s.pool, true, key}
 }
@@ -168,9 +164,8 @@ func (s *Sender) SendBatch(ctx context.Context, tx *Tx, batch []Payload) error {
 	return fail("send", s.name(), err)
 }
 
-// Close has the dialogs that were used without key renewed now and not when they
-// are too old. It is optional: without it, nothing stays behind for longer
-// than MaxAge. Transactions that are open go on.
+// Close renews the dialogs that were used without key now, instead of when they are too old. It is
+// optional: without it, these dialogs stay for MaxAge at most. Open transactions continue.
 func (s *Sender) Close(ctx context.Context) error {
 	for _, handle := range s.pool.idle() {
 		err := s.pool.b.InTx(ctx, func(tx *Tx) error { return tx.retire(ctx, handle) })
@@ -249,9 +244,9 @@ func (l *txDialog) renew(ctx context.Context, c *Conversation) error {
 
 // dialog returns the dialog to try; nil: one has to be begun.
 //
-// For a key, a transaction that begins a dialog holds the guard of the previous dialog, and takes the group after that;
-// so there is one at a time. No transaction that holds the group waits for a guard, which would be the opposite order.
-// Where the key has no dialog, the group alone decides.
+// For a key, a transaction that begins a dialog holds the guard of the previous dialog, and takes the group after that.
+// So one transaction at a time begins a dialog. No transaction that holds the group waits for a guard, which would be
+// the opposite order. Where the key has no dialog, the group alone decides.
 func (l *txDialog) dialog(ctx context.Context) (*Conversation, error) {
 	if !l.now.IsZero() || !l.keyed {
 		return l.on(l.now), nil
@@ -360,9 +355,8 @@ func (l *txDialog) begin(ctx context.Context, batch []Payload) (c *Conversation,
 	return c, nil
 }
 
-// unfinished returns the first of the dialogs, which are in the order in which
-// they were begun, whose target may still have something to do; nil if there is
-// none.
+// unfinished returns the first dialog whose target may still have something to do, or nil. The
+// dialogs are in the order in which they were begun.
 func (tx *Tx) unfinished(ctx context.Context, list []*backend.Endpoint) (*backend.Endpoint, error) {
 	for _, ep := range list {
 		switch {
@@ -397,8 +391,8 @@ func (tx *Tx) retire(ctx context.Context, handle ID) error {
 // remindEvery is how often the log names a dialog whose target does not end.
 const remindEvery = time.Hour
 
-// groupOf returns the group of a key's dialogs, which is the same in every
-// process: a UUID of version 8, made of what tells it from others.
+// groupOf returns the group of a key's dialogs, which is the same in every process. It is a UUID of
+// version 8, derived from the sender's options and the key.
 func (o *SenderOptions) groupOf(key string) (id ID) {
 	h := sha256.New()
 	for _, s := range [...]string{"parley sender", o.From, o.To, o.Contract, key} {

@@ -28,9 +28,9 @@ type GroupStatus struct {
 	Priority   int
 	Messages   int           // up to backend.CountLimit
 	Oldest     time.Duration // age of its oldest ready message
-	// Stranded are those of its messages that no place in the ready order leads to, up to backend.CountLimit, of a
-	// group that is neither deferred nor parked. No receive of the queue finds them until Admin.Unpark or maintenance
-	// puts them back. While a group is in use some may seem so for a moment.
+	// Stranded counts messages of a ready group that are missing from the ready order, up to backend.CountLimit. No
+	// receive of the queue finds them until Admin.Unpark or maintenance puts them back. While a group is in use, some
+	// may seem stranded for a moment.
 	Stranded int
 	// State is "ready", "held", "deferred" or "parked". Holds of transactions cannot be seen on every store: such a
 	// group may say "ready".

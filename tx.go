@@ -58,9 +58,8 @@ func (tx *Tx) Context(ctx context.Context) context.Context {
 	return backend.InsideTx(ctx, tx.be)
 }
 
-// Savepoint marks a point to which RollbackTo can return. Groups received from
-// before it stay held after RollbackTo; those received from after it are given
-// back on some stores.
+// Savepoint marks a point to which RollbackTo can return. After RollbackTo, groups that were
+// received before the savepoint stay held. Some stores release groups that were received after it.
 func (tx *Tx) Savepoint(ctx context.Context, name string) error {
 	err := tx.ready()
 	if err == nil {
@@ -108,8 +107,7 @@ func (tx *Tx) Release(ctx context.Context, name string) error {
 	return fail("release savepoint", name, err)
 }
 
-// Atomically runs f so that nothing of what it does in the transaction stays if it fails.
-// It uses a savepoint.
+// Atomically runs f in a savepoint: if f fails, nothing that it did in the transaction stays.
 func (tx *Tx) Atomically(ctx context.Context, f func() error) error {
 	if err := tx.ready(); err != nil {
 		return fail("savepoint", "", err)
@@ -143,11 +141,10 @@ func checkSavepoint(name string) error {
 	return nil
 }
 
-// Once records key and reports whether it is new: the check that keeps an
-// effect outside the database from happening twice, when the key is the
-// message's ID. It is undone with the transaction, and forgotten after
-// Options.KeepOnce. Of many who record the same key at once some may lose against
-// the others and have to be run again (IsRetryable).
+// Once records key and reports whether it is new. With the message's ID as the key, it keeps an
+// effect outside the database from happening twice. A rollback undoes it, and the key is forgotten
+// after Options.KeepOnce. If many transactions record the same key concurrently, some may fail with
+// an error that IsRetryable.
 func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 	if err := tx.ready(); err != nil {
 		return false, fail("once", key, err)
@@ -237,9 +234,9 @@ func (tx *Tx) Notify(ctx context.Context, topic int64) error {
 	return tx.told(ctx)
 }
 
-// told sees to the receivers of a joined transaction, whose commit Parley does
-// not see: the store tells other processes at the commit if it can; this one
-// looks at once and again a little later.
+// told wakes the receivers of a joined transaction, whose commit Parley does not see. If it can,
+// the store tells other processes at the commit. This process looks at once, and again a little
+// later.
 func (tx *Tx) told(ctx context.Context) error {
 	if !tx.joined || len(tx.touched) == 0 {
 		return nil

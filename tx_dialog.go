@@ -9,9 +9,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// dialogs are the dialogs of a Sender that this process knows of. What it knows
-// may be out of date: a dialog that was begun by a transaction that rolled back
-// after all, or retired by another process. The store tells when it is used.
+// dialogs are the dialogs of a Sender that this process knows of. Its knowledge may be out of date.
+// The transaction that began a dialog may have rolled back, or another process may have retired the
+// dialog. The store tells when it is used.
 type dialogs struct {
 	b       *Broker
 	opt     SenderOptions

@@ -23,8 +23,8 @@ func (b *Broker) RegisterValidator(name string, check func(body []byte) error) {
 	b.validators[name] = check
 }
 
-// checked returns a payload as it is stored, and why its body is not what its type asks for.
-// allows says whether its type may be sent.
+// checked returns a payload as it is stored, and the reason if its body is not valid. allows says
+// whether the type may be sent.
 func (b *Broker) checked(v *catalogView, p Payload, allows func(typ string) error) (_ Payload, why, err error) {
 	if p.Type == "" {
 		p.Type = DefaultType

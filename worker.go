@@ -29,8 +29,8 @@ const (
 
 // WorkerOptions are the options of a Worker. Nil means all the defaults.
 type WorkerOptions struct {
-	// MaxReaders is how many handlers run at once. Default 10. In transaction mode
-	// each has a connection of the pool while it works.
+	// MaxReaders is how many handlers run at once. Default 10. In transaction mode each occupies a
+	// connection of the pool while it works.
 	MaxReaders int
 
 	// Also are further queues that the same handler serves, with the same
@@ -41,11 +41,11 @@ type WorkerOptions struct {
 	// a batch; a queue without messages leaves its turns to the others. Default 1, and at most 100.
 	Weights map[string]int
 
-	// Hold says how groups are held while handlers work. By default, where the
-	// store can, in the transaction in which they are acknowledged, as long as the
-	// pool has connections for that, else by lease; a handler that takes more than
-	// a second and has not asked for Message.Tx goes on by lease. Choose HoldLease
-	// for longer work. With HoldTransaction a pool that is too small is ErrPool.
+	// Hold says how groups are held while handlers work. By default the transaction that
+	// acknowledges them holds them, if the store supports that and the pool has connections for it;
+	// otherwise a lease does. A handler that takes more than a second and has not asked for
+	// Message.Tx continues by lease. Choose HoldLease for longer work. With HoldTransaction, a pool
+	// that is too small is ErrPool.
 	Hold Hold
 
 	// Lease is how long a lease lasts without a heartbeat. Default Options.Lease.
@@ -55,37 +55,35 @@ type WorkerOptions struct {
 	// at most once. A crash, and a handler's error, lose them.
 	Release Release
 
-	// MaxBatch limits how many messages are handled in one transaction. Default
-	// 100; the worker takes fewer as long as that is fast enough, or handlers
-	// are slow. 1 is for handlers with effects outside the database, which are
-	// repeated when a batch has to be done again.
+	// MaxBatch limits how many messages are handled in one transaction. Default 100. The worker
+	// takes fewer if that is fast enough, or if handlers are slow. Use 1 for handlers with effects
+	// outside the database, which a repeated batch would repeat.
 	MaxBatch int
 
-	// BatchTime is how long a batch may take before the rest of it is given back.
-	// The wait for the store's only writer does not count. Default 50 ms. Where it
-	// takes longer to claim and settle a batch, handling it may take as long as
-	// that, up to ten times BatchTime.
+	// BatchTime is how long a batch may take before the rest of it is released. The wait for the
+	// store's only writer does not count. Default 50 ms. If claiming and settling a batch takes
+	// longer, handling it may take as long as that, up to ten times BatchTime.
 	BatchTime time.Duration
 
-	// Timeout is how long a handler may take. Its context ends then, with
-	// ErrHandlerTimeout as its cause, and an error that it returns counts as a failed
-	// attempt. Zero means no limit. A handler that does not watch its context goes on.
+	// Timeout is how long a handler may take. Its context ends then, with ErrHandlerTimeout as its
+	// cause, and an error that it returns counts as a failed attempt. Zero means no limit. A
+	// handler that ignores its context continues.
 	Timeout time.Duration
 
 	// Isolation is what a failing handler takes down with it. Default: itself.
 	Isolation Isolation
 
-	// MaxAttempts is how often a message is tried before Poison. Default 20, which
-	// with the default Backoff takes about two hours; below zero: without end, though
-	// processes die with it.
+	// MaxAttempts is how often a message is tried before Poison. Default 20, which with the default
+	// Backoff takes about two hours. Below zero means no limit, even if processes die with the
+	// message.
 	MaxAttempts int
 
 	// Backoff returns how long the group of a message waits after a number of failed
 	// attempts. Nil means Backoff(time.Second, 10*time.Minute).
 	Backoff func(attempt int) time.Duration
 
-	// CountTransient has deadlocks, lost connections and the like count as
-	// attempts. By default ten of them in a row count as one.
+	// CountTransient makes deadlocks, lost connections and similar errors count as attempts. By
+	// default ten of them in a row count as one.
 	CountTransient bool
 
 	// UnknownTypes is how long a message is deferred while the Mux has no handler
@@ -101,8 +99,8 @@ type WorkerOptions struct {
 	// OnPoison, if set, decides instead of Poison.
 	OnPoison func(ctx context.Context, p PoisonMessage) Action
 
-	// Grace is how long handlers may go on after the worker was told to stop,
-	// before their contexts end. Default 10 s; below zero: no time at all.
+	// Grace is how long handlers may continue after the worker was told to stop, before their
+	// contexts end. Default 10 s; below zero means no time at all.
 	Grace time.Duration
 
 	// Observer hears what the worker does.
@@ -180,10 +178,9 @@ func badWeight(weights map[string]int, queues []string) string {
 
 const defaultReaders = 10
 
-// Worker receives from queues and calls a handler for each message, with many
-// readers at once. It sleeps while there is nothing to do, and starts more
-// readers while there is work for them. When messages come fast, it handles
-// many in one transaction.
+// Worker receives from queues and calls a handler for each message, with many concurrent readers.
+// It sleeps while there is nothing to do, and starts more readers while there is work for them.
+// When messages arrive fast, it handles many in one transaction.
 type Worker struct {
 	// Set by NewWorker.
 	b        *Broker
@@ -224,8 +221,8 @@ func (b *Broker) NewWorker(queue string, h Handler, o *WorkerOptions) (*Worker, 
 	return w, nil
 }
 
-// SetMaxReaders changes how many handlers run at once. More start at once where
-// there is work; what runs comes to its end.
+// SetMaxReaders changes how many handlers run at once. A higher limit takes effect at once if there
+// is work; running handlers finish in any case.
 func (w *Worker) SetMaxReaders(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,18 +242,16 @@ func (w *Worker) Readers() int {
 	return w.running.Batches()
 }
 
-// Run works until ctx ends. Then nothing more is received, and handlers have
-// WorkerOptions.Grace to return before their contexts end. Messages that are not handled
-// by then are released, which does not count as a failure. Run returns nil when all of
-// that is done, and an error if handlers do not return; what they hold is then given
-// back without them. Run stops in the same way, and returns ErrNewerSchema, when the
-// database has become one of a newer Parley. While the database cannot be reached, or
-// takes nothing, Run waits for it, also at its start.
+// Run works until ctx ends. Then nothing more is received, and handlers have WorkerOptions.Grace to
+// return before their contexts end. Messages that are not handled by then are released, which does
+// not count as a failure. Run returns nil when all of that is done. If handlers do not return, Run
+// releases what they hold and returns an error. When the database's schema has become that of a
+// newer Parley, Run stops in the same way and returns ErrNewerSchema. While the database cannot be
+// reached, or accepts no writes, Run waits for it, also at its start.
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 
-// Drain works until there is nothing more to receive, and returns when that is
-// done. What waits for a later time stays: delayed posts, deferred groups,
-// retries.
+// Drain works until there is nothing more to receive. It leaves what is due later: delayed posts,
+// deferred groups, retries.
 func (w *Worker) Drain(ctx context.Context) error { return w.run(ctx, true) }
 
 func (w *Worker) run(ctx context.Context, drain bool) error {

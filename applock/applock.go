@@ -42,11 +42,11 @@ type (
 
 // Owner owns locks: a transaction (In) or a session (Open).
 type Owner interface {
-	// Lock asks for a lock. It waits at most wait for owners that hold the lock in a
-	// mode that is not compatible, and for those that asked before. Zero means not at
-	// all; below zero means until ctx ends. It fails with ErrLockTimeout, or with
-	// ErrLockDeadlock if its wait would close a cycle of waiters and it came last; a
-	// transaction goes on then. A lock that is asked for again counts, and modes add up.
+	// Lock requests a lock. It waits at most wait for owners that hold the lock in an incompatible
+	// mode, and for earlier requests. Zero means not at all; below zero means until ctx ends. It
+	// fails with ErrLockTimeout, or with ErrLockDeadlock if it came last and its wait would close a
+	// cycle of waiters; a transaction then stays usable. An owner may take a lock several times,
+	// and modes add up.
 	Lock(ctx context.Context, name string, mode Mode, wait time.Duration) (Grant, error)
 
 	// Unlock undoes one Lock.
@@ -67,9 +67,9 @@ var (
 	_ Owner = (*Session)(nil)
 )
 
-// In takes locks in a transaction. On a store with a single writer, transactions that
-// have written exclude each other anyhow, and cannot wait for a lock: take locks before
-// anything else there.
+// In takes locks in a transaction. On a store with a single writer, transactions that have written
+// exclude each other anyway, and cannot wait for a lock. There, take locks before you do anything
+// else.
 func In(tx *parley.Tx) Tx { return Tx{tx} }
 
 // Lock implements Owner.
@@ -84,7 +84,7 @@ func (t Tx) Lock(ctx context.Context, name string, mode Mode, wait time.Duration
 	return g, fail("lock", name, err)
 }
 
-// Unlock implements Owner. Before the end of a transaction it is seldom right: what was
+// Unlock implements Owner. Before the end of a transaction it is rarely right, because what was
 // written under the lock is not committed yet.
 func (t Tx) Unlock(ctx context.Context, name string) error {
 	be, err := t.tx.Backend()
@@ -115,10 +115,10 @@ func (t Tx) Test(ctx context.Context, name string, mode Mode) (ok bool, err erro
 	return ok, fail("lock test", name, err)
 }
 
-// Fence guards what the transaction writes against an owner that has lost a lock without
-// knowing: it fails with ErrFenced if a transaction of a later owner has passed. fence is
-// that of the Grant. Call it in every transaction that writes what the lock protects.
-// Transactions that call it for the same name wait for each other.
+// Fence protects what the transaction writes from an owner that has lost a lock without knowing. It
+// fails with ErrFenced if a transaction of a later owner has passed. fence is that of the Grant.
+// Call it in every transaction that writes what the lock protects. Transactions that call it for
+// the same name wait for each other.
 func (t Tx) Fence(ctx context.Context, name string, fence int64) error {
 	be, err := t.tx.Backend()
 	if err == nil {
@@ -130,8 +130,8 @@ func (t Tx) Fence(ctx context.Context, name string, fence int64) error {
 	return fail("fence", name, err)
 }
 
-// List lists holders and waiters of the locks whose names begin with prefix. Those of a
-// transaction cannot be seen on a store with a single writer.
+// List lists holders and waiters of the locks whose names begin with prefix. Locks of a transaction
+// are not visible on a store with a single writer.
 func List(ctx context.Context, b *parley.Broker, prefix string) ([]Status, error) {
 	if b.Context().Err() != nil {
 		return nil, parley.WrapError("locks", "", parley.ErrClosed)

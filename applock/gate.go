@@ -6,21 +6,20 @@ import (
 	"fmt"
 )
 
-// Enter passes the gate between two phases. It returns when all who entered for the
-// phase previous have left. Any number may be in the phase current together. It takes
-// the lock of current in mode Shared and calls free. Then it waits for the lock of
-// previous in mode IntentExclusive, which workers in previous hold in mode Shared.
+// Enter passes the gate between two phases. It returns when all that entered for the phase previous
+// have left. Any number may be in the phase current at the same time. It takes the lock of current
+// in mode Shared and calls free. Then it waits for the lock of previous in mode IntentExclusive,
+// which workers in previous hold in mode Shared.
 //
-// This makes phases of messages that come in order on one conversation, by coupling.
-// free must release what keeps the next message from being received: the delivery. It
-// is called only when this phase's own lock is held. So the receiver of the next
-// phase's message finds all locks of this phase. Letting go earlier lets phases
-// overlap. free may be nil when there is nothing to let go of.
+// This lock coupling turns messages that come in order on one conversation into phases. free must
+// release what keeps the next message from being received: the delivery. Enter calls it only when
+// it holds this phase's lock. So the receiver of the next phase's message finds all locks of this
+// phase. An earlier release lets phases overlap. free may be nil if there is nothing to release.
 //
-// The gate knows only who is inside. A phase that no worker has entered is passed: its
-// messages come by another conversation, were lost, or its workers died. So is a phase
-// whose work failed. A session that waits occupies a worker. A phases.Plan has none of
-// these limits.
+// The gate knows only the workers inside. It does not wait for a phase that no worker has entered:
+// because its messages come on another conversation, were lost, or its workers died. Nor does it
+// wait for a phase whose work failed. A waiting session occupies a worker. A phases.Plan has none
+// of these limits.
 func (s *Session) Enter(ctx context.Context, gate string, previous, current int, free func(context.Context) error) (*Pass, error) {
 	p := &Pass{s: s}
 	fail := func(err error) (*Pass, error) {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Backend is a store that keeps conversations. Its methods may be called from
-// many goroutines at once. Every method but Close takes its own short
-// transaction where it needs one.
+// Backend is a store that keeps conversations. Many goroutines may call its methods concurrently.
+// Every method except Close uses a separate short transaction where it needs one.
 type Backend interface {
 	// Info describes the store for people: no behaviour depends on it. It works
 	// on a store that is not migrated.
@@ -20,30 +19,28 @@ type Backend interface {
 	// nothing.
 	Migrate(ctx context.Context) error
 
-	// Check returns nil when the schema has the version of this program, or the
-	// next one without taking away anything that this program uses; else ErrNotMigrated,
-	// ErrNewerSchema or ErrUnknownSchema. The same comparison is made at a handle's
-	// first use, by Tx.Catalog, Tx.Reclaim and Maintain. A migration that is about to take
-	// away what older programs use first makes their catalog stale.
+	// Check returns nil if this program can use the schema: it has the program's version, or the
+	// next one and everything that the program uses. Otherwise it returns ErrNotMigrated,
+	// ErrNewerSchema or ErrUnknownSchema. A handle's first use, Tx.Catalog, Tx.Reclaim and Maintain
+	// make the same comparison. Before a migration removes anything that older programs use, it
+	// makes their catalog stale.
 	Check(ctx context.Context) error
 
 	// Uninstall removes everything that Migrate made, messages included.
 	Uninstall(ctx context.Context) error
 
-	// Capabilities says what the backend can do besides.
+	// Capabilities says what else the backend can do.
 	Capabilities() Capabilities
 
-	// Begin starts a transaction at the level that the store's statements are
-	// written for. The transaction outlives the cancelling of ctx: each of its
-	// calls has a context of its own, and Commit or Rollback ends it. A handle's first
-	// Begin makes Check's comparison. A store with a single writer may put off the wait
-	// for its turn, and ErrWouldDeadlock, to the first verb that writes.
+	// Begin starts a transaction at the level that the store's statements are written for. The
+	// transaction outlives ctx: each of its calls has a separate context, and Commit or Rollback
+	// ends it. A handle's first Begin makes Check's comparison. A store with a single writer may
+	// postpone the wait for its turn, and ErrWouldDeadlock, to the first verb that writes.
 	Begin(ctx context.Context) (Tx, error)
 
-	// Close releases what the backend opened itself; a *sql.DB that was handed
-	// to it stays open. It is idempotent, and may be called while others work: their
-	// calls then return ErrClosed or ErrTxDone. Transactions still open are rolled back
-	// and sessions end; leases and what was committed stay.
+	// Close releases what the backend opened itself; a *sql.DB that was passed to it stays open. It
+	// is idempotent, and may run beside other calls, which then return ErrClosed or ErrTxDone. It
+	// rolls back open transactions and ends sessions; leases and committed data stay.
 	Close() error
 
 	Claims
@@ -92,20 +89,19 @@ type Tx interface {
 	// has no SQL.
 	SQL() Execer
 
-	// Token names the transaction to its own backend, which finds it in contexts by
-	// [TokensFrom]. What wraps a Tx passes on the token of that.
+	// Token identifies the transaction to its backend, which finds it in contexts by [TokensFrom].
+	// A wrapper of a Tx passes on the token of that Tx.
 	Token() any
 
-	// NotifyAtCommit has the store tell listeners about the queues once the transaction
-	// commits. Parley asks for it in joined transactions, whose commit it does not see, and
-	// again after a rollback to a savepoint, which may undo it. A store that cannot do that
-	// returns nil.
+	// NotifyAtCommit makes the store tell listeners about the queues once the transaction commits.
+	// Parley calls it in joined transactions, whose commit it does not see, and again after a
+	// rollback to a savepoint, which may undo it. A store that cannot do that returns nil.
 	NotifyAtCommit(ctx context.Context, queues []int64) error
 
 	Commit(ctx context.Context) error
-	// Rollback is idempotent, returns nil after Commit, and works whatever became of ctx.
-	// It may be called while a verb of the transaction runs, as Close does, and may wait for
-	// that verb to return. Nothing of the verb stays.
+	// Rollback is idempotent, returns nil after Commit, and works even if ctx has ended. It may be
+	// called while a verb of the transaction runs, as Close does, and may wait for that verb to
+	// return. It undoes that verb, too.
 	Rollback(ctx context.Context) error
 }
 

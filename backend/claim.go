@@ -7,65 +7,60 @@ import (
 
 // Claims is what receivers do outside transactions.
 type Claims interface {
-	// Extend prolongs the leases of the holds to d from now: the heartbeat. It
-	// returns ErrFenced if any of them is lost; the others are extended. As in Reclaim, a store
-	// may accept or refuse a lease that has ended and that no other receiver has taken.
+	// Extend prolongs the leases of the holds to d from now: the heartbeat. It returns ErrFenced if
+	// any of them is lost; the others are extended. As in Reclaim, a store may accept or refuse an
+	// expired lease that no other receiver has taken.
 	Extend(ctx context.Context, holds []*Hold, d time.Duration) error
 }
 
 // TxClaims receives messages and settles them.
 type TxClaims interface {
-	// Claim finds groups with messages, locks them, and then, in a new look at
-	// the store, reads their messages (rule R-A). See ClaimRequest. Nothing to
-	// claim is no error. It waits for no lock. Within a group the conversations come by
-	// priority, and those of one priority by their oldest message, each in one piece; a Kind
-	// says the order inside of one. In any other order a busy conversation, which always has
-	// more than MaxMessages, would keep the others waiting.
+	// Claim finds groups with messages, locks them, and then, in a new look at the store, reads
+	// their messages (rule R-A). See ClaimRequest. Nothing to claim is no error. It waits for no
+	// lock. Within a group the conversations come by priority, and those of one priority by their
+	// oldest message. In any other order a busy conversation, which always has more than MaxMessages,
+	// would keep the others waiting. The messages of a conversation stay together, ordered by Kind.
 	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
 
-	// More reads messages of a group beyond those in hold.Messages, in each
-	// stream, and adds them there. What the caller took out of hold.Messages is
-	// read again. The transaction holds the group, by Claim or Reclaim: a store need
-	// not look.
+	// More reads messages of a group beyond those in hold.Messages, in each stream, and adds them
+	// there. What the caller took out of hold.Messages is read again. The transaction holds the
+	// group, by Claim or Reclaim: a store need not check.
 	More(ctx context.Context, hold *Hold, maxMessages int, maxBytes int) ([]*Message, error)
 
-	// Reclaim takes the groups of leased holds in this transaction, by their
-	// fences, until it ends. ErrFenced if any of them is lost, ErrNewerSchema if the
-	// schema has left this program behind. A lease that has ended is lost once another
-	// receiver has the group; before that, a store may accept it or refuse it.
+	// Reclaim takes the groups of leased holds in this transaction, by their fences, until it ends.
+	// ErrFenced if any of them is lost, ErrNewerSchema if the schema has become too new for this
+	// program. An expired lease is lost once another receiver has the group; before that, a store
+	// may accept it or refuse it.
 	Reclaim(ctx context.Context, holds []*Hold) error
 
-	// Settle carries out what became of deliveries, and then puts the ready
-	// order right for the streams that it touched. Leases of the holds end with
-	// the transaction. It is the last call before Commit: guards are locked in
-	// it, and a sender that needs one waits for the commit. again is true when
-	// the order of some stream could not be put right because a sender is
-	// writing to it: look again soon; with a single writer it never is. Messages that
-	// EndDialog removed in this transaction count as there: a handler may end the
-	// conversation and then acknowledge. ErrFenced also if a message of Dead is not there.
+	// Settle carries out the outcomes of deliveries, and then corrects the ready order of the
+	// streams that it touched. Leases of the holds end with the transaction. It is the last call
+	// before Commit: it locks guards, and a sender that needs one waits for the commit. If a sender
+	// is writing to a stream, Settle cannot correct that stream's order, and again is true: look
+	// again soon. With a single writer again is never true. Messages that EndDialog removed in this
+	// transaction count as present, so a handler may end the conversation and then acknowledge.
+	// ErrFenced also if a message of Dead is missing.
 	Settle(ctx context.Context, outcomes []Outcome) (again bool, err error)
 
-	// Keep has a group that this transaction holds, or has just settled, stay the
-	// receiver's after the commit, by a lease of that length: it sets the hold's
-	// fence. It may follow Settle. ErrFenced if the transaction does not hold the group.
+	// Keep makes the receiver keep a group by lease after the commit, and sets the hold's fence.
+	// The transaction holds the group, or has just settled it: Keep may follow Settle. ErrFenced if
+	// the transaction does not hold the group.
 	Keep(ctx context.Context, hold *Hold, lease time.Duration, owner string) error
 
-	// LockGroup takes a group until the transaction ends, without waiting:
-	// ErrGroupBusy if another receiver holds it, in a transaction or by lease;
-	// ErrNoGroup if there is no such group. A group that this transaction holds
-	// already is granted. A backend for which waiting inside a transaction is
-	// futile returns an error that is ErrWouldDeadlock instead of ErrGroupBusy.
+	// LockGroup takes a group until the transaction ends, without waiting: ErrGroupBusy if another
+	// receiver holds it, in a transaction or by lease; ErrNoGroup if there is no such group. A
+	// group that this transaction already holds is granted. If waiting inside a transaction is
+	// futile on a backend, it returns ErrWouldDeadlock instead of ErrGroupBusy.
 	LockGroup(ctx context.Context, group ID) error
 }
 
-// ClaimRequest asks for groups of one queue, best rank first: promoted ones by
-// level and then by when they were promoted, then by the priority of their best
-// ready conversation, then by the oldest ready message of that.
+// ClaimRequest asks for groups of one queue, best rank first. Promoted groups come first, by level
+// and then by the time of their promotion. The others follow by the priority of their best ready
+// conversation, and then by its oldest ready message.
 //
-// Only groups with a visible message are considered, not those that another
-// receiver holds, nor parked or deferred ones. Those in Own stay eligible, and another
-// group that this transaction holds may be returned or not. A claim of several may
-// return fewer than could be had.
+// A claim considers only groups with a visible message, and none that is parked, deferred or held
+// by another receiver. Groups in Own stay eligible; any other group that this transaction holds may
+// be returned or not. A claim of several groups may return fewer than are available.
 type ClaimRequest struct {
 	Version int64 // of the catalog; another one: ErrStaleCatalog
 	Queue   int64 // a disabled one: ErrQueueDisabled
@@ -89,17 +84,15 @@ type ClaimRequest struct {
 	// Owner is shown to operators as the holder.
 	Owner string
 
-	// Own are groups that this transaction holds already, by an earlier claim
-	// or Reclaim.
+	// Own are groups that this transaction already holds, by an earlier claim or Reclaim.
 	Own []ID
 
-	// Walk goes on with a walk that an earlier claim like this one has left: its
-	// Claim.Walk.
+	// Walk continues the walk of an earlier claim with the same request: its Claim.Walk.
 	Walk any
 
-	// Alone says that the transaction was begun for this claim and is rolled back
-	// if it returns nothing. A backend that has locked what it cannot return may
-	// then return nothing and say Contended; others need not look at this.
+	// Alone says that the transaction was begun for this claim and is rolled back if it returns
+	// nothing. A backend that has locked groups that it cannot return may then return nothing and
+	// set Contended; others can ignore this.
 	Alone bool
 
 	// Consume settles what is returned at once, as the RECEIVE statement does:
@@ -114,17 +107,16 @@ type ClaimRequest struct {
 // Claim is what a claim found.
 type Claim struct {
 	Holds []*Hold
-	// Contended: nothing was claimed, but something was there: a locked group,
-	// or an entry in the order without a message that we can see. Look again
-	// soon.
+	// Contended: nothing was claimed, but there is a locked group, or an entry in the ready order
+	// without a visible message. Look again soon.
 	Contended bool
-	// Walk: nothing was claimed, and not all was looked at, since so much is in flight
-	// that a claim would take more than about 20 ms to pass it. The caller claims again
-	// at once, with this in ClaimRequest.Walk. Nothing is there that is free only if a claim
-	// returns neither holds nor a Walk.
+	// Walk: nothing was claimed, and the walk is not over, because skipping everything in flight
+	// would take more than about 20 ms. The caller claims again at once, with this in
+	// ClaimRequest.Walk. Only a claim that returns neither holds nor a Walk means that no group is
+	// free.
 	Walk any
-	// More: there may be more than what was claimed, although it is less than what
-	// was asked for: the claim came to a limit of the backend's.
+	// More: there may be more groups, although the claim returned fewer than it asked for, because
+	// it reached a limit of the backend.
 	More bool
 	// Discarded counts messages for endpoints that had ended, which were
 	// removed.

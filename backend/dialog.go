@@ -10,13 +10,12 @@ import (
 
 // TxDialogs begins, uses and ends conversations.
 type TxDialogs interface {
-	// BeginDialog stores a new conversation's initiator side: the endpoint, its
-	// group if NewGroup is set, and the streams of both directions, the
-	// outgoing one without a home. It returns ErrGroupBusy if the new group
-	// came into being meanwhile. An existing group must be held (LockGroup);
-	// ErrGroupElsewhere if it is of another queue or service, ErrNoGroup if there is none.
-	// ErrStaleCatalog if the catalog has another version than the one given, since the
-	// priority was chosen by it.
+	// BeginDialog stores the initiator's side of a new conversation. It stores the endpoint, its
+	// group if NewGroup is set, and the streams of both directions, the outgoing one without a
+	// home. It returns ErrGroupBusy if the new group exists by now. An existing group must be held
+	// (LockGroup); ErrGroupElsewhere if it is of another queue or service, ErrNoGroup if there is
+	// none. ErrStaleCatalog if version is not that of the catalog, because the priority depends on
+	// the catalog.
 	BeginDialog(ctx context.Context, version int64, d NewDialog) error
 
 	// Accept stores the target side of the conversation that from began. Its
@@ -30,49 +29,49 @@ type TxDialogs interface {
 	// ErrNoConversation if there is none.
 	Endpoint(ctx context.Context, handle ID) (*Endpoint, error)
 
-	// Members returns the sides of conversations that are in a group, by handle,
-	// as this transaction sees them. After LockGroup that is all there are.
+	// Members returns the sides of conversations that are in a group, by handle, as this
+	// transaction sees them. After LockGroup no others exist.
 	Members(ctx context.Context, group ID) ([]*Endpoint, error)
 
-	// TryStream takes the stream on which an endpoint sends until the transaction
-	// ends, without waiting: ErrStreamBusy if another one has it. It is for those
-	// who hold a group, for which a sender may be waiting. ErrNoConversation if there is no
-	// such side; with a single writer nothing else can happen.
+	// TryStream takes the stream on which an endpoint sends until the transaction ends, without
+	// waiting: ErrStreamBusy if another transaction has it. It is for callers that hold a group,
+	// for which a sender may be waiting. ErrNoConversation if there is no such side; with a single
+	// writer this is the only error.
 	TryStream(ctx context.Context, handle ID) error
 
-	// Send appends messages to their streams and returns their numbers. Within
-	// one call a stream's messages keep their order. It waits for other senders on the
-	// streams, in one order for all callers, and then looks whether they can be sent. It is
-	// all or nothing: if any message is refused, nothing is sent and the error is a *Refused.
+	// Send appends messages to their streams and returns their numbers. Within one call a stream's
+	// messages keep their order. Send waits for other senders on the streams, in one order for all
+	// callers, and then checks whether the messages can be sent. It is all or nothing: if any
+	// message is refused, nothing is sent and the error is a *Refused.
 	Send(ctx context.Context, version int64, messages []Outgoing) ([]Sent, error)
 
-	// Withhold appends messages to the streams of senders whose target cannot
-	// take them, with a text that says why. Once a stream has messages there,
-	// Send refuses further ones (RefusedWithheld) until Deliver has moved them. It refuses
-	// what no target could take: RefusedUnknown, RefusedEnded, RefusedSealed, RefusedFar.
+	// Withhold appends messages to the streams of senders whose target cannot take them, with a
+	// text that says why. Once a stream has messages there, Send refuses further ones
+	// (RefusedWithheld) until Deliver has moved them. It refuses messages that no target could
+	// take: RefusedUnknown, RefusedEnded, RefusedSealed, RefusedFar.
 	Withhold(ctx context.Context, messages []Outgoing, status string) ([]Sent, error)
 
-	// Deliver moves what Withhold kept for the stream of from to its target, in
-	// order, and returns how many messages moved. It returns ErrStreamBusy when
-	// a sender is writing, ErrQueueDisabled when the target's queue is off, zero as long as
-	// there is no target, ErrNoConversation if there is no from. Where the target has ended or was
-	// cleaned up, a store removes the messages, or moves them for the next claim to remove.
+	// Deliver moves what Withhold kept for the stream of from to its target, in order, and returns
+	// how many messages moved. Without a target that is zero. The errors are ErrStreamBusy when a
+	// sender is writing, ErrQueueDisabled when the target's queue is off, and ErrNoConversation if
+	// there is no from. If the target has ended or was cleaned up, a store removes the messages, or
+	// moves them for the next claim to remove.
 	Deliver(ctx context.Context, from ID) (int, error)
 
-	// Discard removes what Withhold kept for the stream of from and records
-	// each message as dead with the reason, an EndDialog as well, and returns how many.
-	// ErrStreamBusy and ErrNoConversation as in Deliver.
+	// Discard removes what Withhold kept for the stream of from, and records each message as dead
+	// with the reason. It returns how many there were; an EndDialog counts, too. ErrStreamBusy and
+	// ErrNoConversation as in Deliver.
 	Discard(ctx context.Context, from ID, reason string) (int, error)
 
-	// Resend moves what Withhold kept for the stream of from to the end of what is withheld for
-	// the stream of to, with a new status. It returns how many messages moved. EndOfStream is
-	// removed instead. It waits for other senders on both. ErrNoConversation if one is not there.
+	// Resend moves what Withhold kept for the stream of from to the stream of to, behind the
+	// messages withheld there, with a new status. It removes an EndOfStream instead. It returns how
+	// many messages moved. It waits for other senders on both streams. ErrNoConversation if one
+	// side does not exist.
 	Resend(ctx context.Context, from, to ID, status string) (int, error)
 
-	// Notice gives an endpoint a message that the broker made: a stream of its
-	// own, so that it waits for no sender. A notice of KindError also puts the
-	// endpoint in error. On an endpoint that has ended it does nothing; ErrNoConversation
-	// if there is none.
+	// Notice gives an endpoint a message of the broker. The message gets a separate stream, so that
+	// Notice waits for no sender. A notice of KindError also puts the endpoint in error. On an
+	// endpoint that has ended it does nothing; ErrNoConversation if there is none.
 	Notice(ctx context.Context, n Notice) error
 
 	// EndDialog ends one side of a conversation, whose group must be held. It
@@ -80,10 +79,10 @@ type TxDialogs interface {
 	// kind; ErrNoConversation if there is none. EndCleanup drops what is withheld.
 	EndDialog(ctx context.Context, end End) (Ended, error)
 
-	// Move makes another group of the same queue the home of the endpoint. Both
-	// groups must be held. With NewGroup the group is made. ErrStreamBusy when
-	// the peer is writing: nothing has changed, give the groups back and try
-	// again. ErrGroupElsewhere if the group is of another queue or service.
+	// Move makes another group of the same queue the home of the endpoint. Both groups must be
+	// held. With NewGroup the group is made. ErrStreamBusy when the peer is writing: nothing has
+	// changed; release the groups and try again. ErrGroupElsewhere if the group is of another queue
+	// or service.
 	Move(ctx context.Context, handle, group ID, newGroup bool) error
 
 	// SetTimer makes a DialogTimer message due on the endpoint in after,
@@ -164,7 +163,7 @@ type Endpoint struct {
 	Sealed       bool          // this side has sent its last message
 }
 
-// DialogError is what a conversation was ended with, or what the broker says of
+// DialogError is the error with which a side ended a conversation, or which the broker reports on
 // it. Codes above zero are the application's, below zero the broker's.
 type DialogError struct {
 	Code int
@@ -206,10 +205,10 @@ func ParseDialogError(body []byte) (*DialogError, error) {
 type NewDialog struct {
 	Endpoint
 	NewGroup bool
-	// Renew lets the store put off storing the conversation until something else is asked of
-	// the transaction, and store it together with its first message. A store that finds the
-	// catalog changed by then calls Renew, which returns the new version, and the endpoint by it. If
-	// Renew is nil, it is stored at once.
+	// Renew lets the store postpone storing the conversation, to store it together with its first
+	// message. It stores the conversation before it does anything else in the transaction. If the
+	// catalog has changed by then, it calls Renew, which returns the new version, and the endpoint
+	// for that version. If Renew is nil, BeginDialog stores the conversation at once.
 	Renew func(ctx context.Context) (version int64, e Endpoint, err error)
 }
 
@@ -222,9 +221,9 @@ type Outgoing struct {
 	Body    []byte
 	Headers string // see EncodeHeaders; "": none
 	Retain  bool   // keep a copy for the sender
-	// Last: no message may follow it on its stream. The backend notes that under
-	// the stream's guard, so that later senders are refused (RefusedSealed)
-	// at every isolation level. The side can still end.
+	// Last: no message may follow this one on its stream. The backend records that under the
+	// stream's guard, so that later senders are refused (RefusedSealed) at every isolation level.
+	// The side can still end.
 	Last bool
 }
 
@@ -234,9 +233,9 @@ type Sent struct {
 	Queue int64 // of the receiver; 0 if the message is withheld
 }
 
-// Refusal says why a message was not sent. Of several the first in this order wins, but that
-// RefusedSealed goes before RefusedFar and RefusedWithheld before RefusedDisabled, and that
-// RefusedUnknown may go before RefusedStale.
+// Refusal says why a message was not sent. If there are several reasons, the first in this order
+// wins, with three exceptions. RefusedSealed precedes RefusedFar, RefusedWithheld precedes
+// RefusedDisabled, and RefusedUnknown may precede RefusedStale.
 type Refusal int
 
 // The refusals.
@@ -294,8 +293,8 @@ type End struct {
 	Error  *DialogError // for EndError
 	// MessageID is for the message that tells the peer.
 	MessageID ID
-	// Keep is how long a conversation stays visible after both sides have
-	// ended. Zero removes it at once where nothing stands in the way.
+	// Keep is how long a conversation stays visible after both sides have ended. Zero removes it at
+	// once if possible.
 	Keep time.Duration
 }
 

@@ -1,19 +1,17 @@
 // Package backend is the contract between Parley and the store that it runs on.
 //
-// Applications never call it: they hold a parley.Broker. This module implements it on
-// PostgreSQL, MySQL and MariaDB, SQLite and SQL Server, and in memory. It is public because a
-// store that is not in this module can be made a backend by implementing
-// [Backend], and can prove it with package conformance. docs/writing-a-backend.md
-// is the guide; internal/memstore, which keeps all in memory and which the suite tests
-// itself with, is the worked example.
+// Applications never call it: they hold a parley.Broker. This module implements it on PostgreSQL,
+// MySQL and MariaDB, SQLite and SQL Server, and in memory. It is public so that other modules can
+// make a store a backend: they implement [Backend], and prove it with package conformance.
+// docs/writing-a-backend.md is the guide. The worked example is internal/memstore, which keeps
+// everything in memory; the suite tests itself with it.
 //
 // # Who does what
 //
-// Parley (the root package) decides: which type a contract lets a side send,
-// whether a body is valid, what a failed attempt means, how long to wait and
-// when to look again. A backend stores, locks and finds. It never retries,
-// never decides policy, starts no goroutine but its Listener's, and logs
-// nothing.
+// Parley (the root package) decides. It knows which type a contract lets a side send, whether a
+// body is valid, and what a failed attempt means. It chooses how long to wait and when to look
+// again. A backend stores, locks and finds. It never retries, never decides policy, starts no
+// goroutine but its Listener's, and logs nothing.
 //
 // # Parts
 //
@@ -33,16 +31,16 @@
 // [Locker] is what a session and a transaction do with application locks, and [Execer] runs
 // the application's own statements in a transaction.
 //
-// The last four parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: what a backend
-// lacks returns errors.ErrUnsupported, the verbs that need it pass that on, and the maintenance,
-// the diagnosis and the conformance suite go without it. A backend has all of a part or nothing.
+// The last four parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: then missing
+// methods return errors.ErrUnsupported, and verbs that need them return it too. Maintenance,
+// diagnosis and the conformance suite work without them. A backend has all of a part or nothing.
 //
 // # Capabilities
 //
 // A backend states in [Capabilities] what it can do beyond [Backend]. Parley asks once, in New. The
-// answer must not change, and must be the same for all handles on a store. The flags say whether
-// handlers may run while the transaction of their claim is open, and whether a writer that waits
-// inside a transaction waits for itself. Parley works without the rest:
+// answer must not change, and must be the same for all handles on a store. One flag says that
+// handlers may run while the transaction of their claim is open. The other says that a second
+// writer inside a transaction would wait for itself. Parley works without the rest:
 //
 //	Joiner              verbs in a transaction that the program began       broker.go (Join)
 //	Listener            wake-ups from other processes                       internal/wake/peers.go
@@ -57,30 +55,29 @@
 //	Classify            what errors of the driver amount to                 internal/consumer/errors.go
 //
 // Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes
-// everything on, and states what it adds or takes away by its own method Capabilities.
+// everything on. It states what it adds or takes away by defining the method Capabilities.
 //
 // # Calls
 //
-// The methods of a Backend may run at the same time, those of a Tx only one after the other (but
-// for Rollback). A method that returns an error which its comment names has changed nothing, and
-// the transaction goes on, unless the error's own comment says otherwise. After any other error,
-// that of a context too, the caller rolls the transaction back.
+// The methods of a Backend may run concurrently, those of a Tx only one after the other (except for
+// Rollback). A method that returns an error which its comment names has changed nothing, and the
+// transaction stays usable, unless the error's comment says otherwise. After any other error,
+// including that of a context, the caller rolls the transaction back.
 //
 // Each method may also return [ErrClosed], [ErrTxDone], [ErrNotMigrated], [ErrConnection],
 // [ErrSerialization], [ErrDenied] and the error of its context, and a method that writes [ErrReadOnly]
 // and [ErrNoSpace].
 //
-// A method waits for other transactions where its comment says so. Besides, it may wait
-// for another writer of the same thing, such as a promotion of the same group.
+// A method waits for other transactions only where its comment says so. In addition, it may wait
+// for another writer of the same object, such as a promotion of the same group.
 //
 // # Words
 //
-// A stream is what is ordered: one direction of a conversation (named by the
-// handle of the endpoint that sends), the posts of one key, or a single message
-// that the broker made itself (a timer, an error). A stream has one writer at a
-// time: the transaction that holds its guard. A group is what a receiver holds:
-// the streams homed in it are read by one receiver at a time, in any process.
-// A post without key is a stream and a group of its own.
+// A stream is a sequence of messages in order. It is one direction of a conversation, named by the
+// handle of the sending endpoint. Or it is the posts of one key, or a single message of the broker
+// (a timer, an error). A stream has one writer at a time: the transaction that holds its guard. A
+// receiver holds a group: one receiver at a time, in any process, reads the streams whose home it
+// is. A post without key is a stream and a group of its own.
 //
 // # The rules
 //
@@ -108,13 +105,12 @@
 //
 // # Connections
 //
-// Nothing waits without a limit for a connection of the store's pool while it has
-// one. Transactions have one each, from Begin to their end, and each other call has one
-// while it lasts; a call that has one takes no second one. A call with a context that
-// [IsInside] an open transaction waits for a bounded time: [Patiently] does that. What
-// waits without a limit has no connection meanwhile, so that it hinders no other caller.
-// Parley sees to the rest: it leaves two connections to others beside what handlers
-// and deliveries hold.
+// No call that has a connection of the store's pool waits without a limit for another. A
+// transaction has one connection from Begin to its end, and every other call has one while it
+// lasts. A call that has one takes no second one. A call with a context that [IsInside] an open
+// transaction waits for a bounded time: [Patiently] does that. A call that waits without a limit
+// has no connection, so it blocks no other caller. Parley does the rest: it leaves two connections
+// free beside those that handlers and deliveries hold.
 //
 // # Stability
 //
@@ -127,7 +123,7 @@
 //
 // # Time
 //
-// Durations cross this interface, never instants to compare with: the store's
-// clock decides. The few time.Time fields are for people to read. Recurring jobs are the exception: a due time is a
-// place in the calendar, and the store compares it with its own clock.
+// Durations cross this interface, never points in time to compare with, because the store's clock decides. The few
+// time.Time fields are for people to read. Recurring jobs are the exception: a due time is a place in the calendar,
+// and the store compares it with its own clock.
 package backend

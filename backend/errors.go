@@ -2,10 +2,9 @@ package backend
 
 import "errors"
 
-// The errors that a backend returns. Each may be wrapped; callers use
-// errors.Is. An error that is none of these is passed to the user as it is.
-// Errors of a context go through untouched. After any of them the transaction
-// is still usable unless its comment says otherwise.
+// The errors that a backend returns. Each may be wrapped; callers use errors.Is. Any other error is
+// passed to the user unchanged, and so are errors of a context. After any of these errors the
+// transaction is still usable, unless the error's comment says otherwise.
 var (
 	// ErrInvalidName: the name is empty, too long, not UTF-8, or reserved.
 	ErrInvalidName = errors.New("invalid name")
@@ -27,8 +26,8 @@ var (
 	// search_path, and the store does not find its tables in it. The transaction must be rolled back.
 	ErrTxSettings = errors.New("a setting that the application has changed in the transaction keeps the store from its tables")
 
-	// ErrEndsTx: a statement of the application's would end the store's own transaction.
-	// It was not carried out.
+	// ErrEndsTx: a statement of the application would end the store's transaction. It was not
+	// executed.
 	ErrEndsTx = errors.New("the statement would end the transaction, which is the store's to end")
 
 	// ErrNotMigrated: the store has no Parley schema, or an older one than the
@@ -39,11 +38,11 @@ var (
 	// version, or is about to be.
 	ErrNewerSchema = errors.New("the database was migrated by a newer version of Parley: update this program")
 
-	// ErrUnknownSchema: the store gives its schema a version that no program does.
+	// ErrUnknownSchema: the store's schema has a version that no program creates.
 	ErrUnknownSchema = errors.New("no version of Parley makes such a schema: restore the table meta")
 
-	// ErrMigrationWaits: a step of a migration waited too long for what programs that
-	// it leaves behind have in hand. What was done before it stays.
+	// ErrMigrationWaits: a migration step waited too long for older programs, which it would break,
+	// to settle what they have in hand. The earlier steps stay.
 	ErrMigrationWaits = errors.New("older programs still have work in hand: stop them, or wait, and migrate again")
 
 	// ErrOlderPrograms: programs of an older version, which would lose what is to be written,
@@ -66,8 +65,8 @@ var (
 	// in use. What a commit that returns this has written is lost with the old file.
 	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
-	// ErrNotBegun: the transaction could not be begun, for want of a connection, so
-	// that nothing has happened. The error is ErrConnection or ErrPool as well.
+	// ErrNotBegun: the transaction could not begin, because no connection was available, so nothing
+	// has happened. The error is ErrConnection or ErrPool as well.
 	ErrNotBegun = errors.New("the transaction could not be begun")
 
 	// ErrPool: the pool of connections is too small: none was free in time, or the server
@@ -86,8 +85,8 @@ var (
 	// ErrIsolation: the isolation level of a joined transaction cannot do this.
 	ErrIsolation = errors.New("this cannot be done at the transaction's isolation level")
 
-	// ErrWouldDeadlock: waiting would wait for ourselves. SQLite returns it when
-	// a write is asked for outside the one write transaction, from within it.
+	// ErrWouldDeadlock: the call would wait for its own caller. SQLite returns it for a write
+	// outside the open write transaction that is requested from within it.
 	ErrWouldDeadlock = errors.New("this would wait for a transaction that waits for it")
 
 	// ErrStaleCatalog: the catalog changed since the version in the request.
@@ -128,8 +127,8 @@ var (
 	// ErrLockTimeout: the application lock was not free in time.
 	ErrLockTimeout = errors.New("the application lock was not granted in time")
 
-	// ErrLockDeadlock: waiting for the application lock would close a cycle of
-	// waiters; this waiter was chosen as the victim. Its transaction goes on.
+	// ErrLockDeadlock: waiting for the application lock would close a cycle of waiters; this waiter
+	// was chosen as the victim. Its transaction stays usable.
 	ErrLockDeadlock = errors.New("waiting for the application lock would deadlock")
 
 	// ErrNotLocked: the application lock is not held by this owner.

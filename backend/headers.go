@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Headers are texts that a message carries beside its body. A store keeps them as one text, as it
-// is given, with the message wherever that goes, and counts its length in the bytes of a claim. So
-// a store knows nothing of names, and compares, sorts and escapes nothing.
+// Headers are texts that a message carries beside its body. A store keeps them as one text,
+// unchanged, wherever the message goes, and counts its length in the bytes of a claim. So a store
+// knows no names, and compares, sorts and escapes nothing.
 
-// Limits of headers, which package parley checks before it calls a store. Bytes are those of all names and values in
-// UTF-8, without the quotes and escapes of the text that a store keeps, which has up to seven times as many.
+// Limits of headers, which package parley checks before it calls a store. The bytes are those of all names and
+// values in UTF-8. The text that a store keeps has quotes and escapes as well, and up to seven times as many bytes.
 const (
 	MaxHeaders     = 64
 	MaxHeaderBytes = 8 << 10

@@ -20,10 +20,10 @@ func InsideTx(ctx context.Context, tx Tx) context.Context {
 	return InsideWork(ctx, func(context.Context) Tx { return tx })
 }
 
-// InsideWork is InsideTx for work that opens its transaction later, or several in
-// turn. current returns the transaction that is open, nil if there is none. Backends
-// call it before they wait, from any goroutine and with the context of the verb that
-// would wait. It may end a transaction that the work does not need just then.
+// InsideWork is InsideTx for work that opens its transaction later, or several in turn. current
+// returns the open transaction, or nil. Backends call it before they wait, from any goroutine and
+// with the context of the verb that would wait. It may end a transaction that the work does not
+// need at that moment.
 func InsideWork(ctx context.Context, current func(waiting context.Context) Tx) context.Context {
 	outer, _ := ctx.Value(insideKey{}).(*inside)
 	return context.WithValue(ctx, insideKey{}, &inside{current, outer})
@@ -48,6 +48,16 @@ func TokensFrom(ctx context.Context) iter.Seq[any] {
 		}
 	}
 }
+
+type aloneKey struct{}
+
+// Alone marks the context of a Begin whose transaction is for one verb, which Commit follows at once if it
+// succeeds. Where the verb is one statement the backend may carry it out without a transaction around it, and
+// has committed when the verb returns.
+func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
+
+// IsAlone reports whether ctx is marked.
+func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
 
 type readKey struct{}
 

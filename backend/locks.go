@@ -79,11 +79,10 @@ const MaxLockName = 255
 // with everything granted and everything that waits ahead of it. An owner that
 // holds the lock already waits only for other owners.
 type Locker interface {
-	// Lock asks for the lock in a mode and waits for it at most wait (zero: not
-	// at all; below zero: until ctx ends). Asking again counts; a different
-	// mode is added to the first. ErrLockTimeout, ErrLockDeadlock; ErrFenced if
-	// the owner is a session that has expired. On a store with a single writer a
-	// transaction that has written cannot wait: ErrLockTimeout that is
+	// Lock requests the lock in a mode and waits for it at most wait (zero: not at all; below zero:
+	// until ctx ends). An owner may lock again; a different mode is added to the first.
+	// ErrLockTimeout, ErrLockDeadlock; ErrFenced if the owner is a session that has expired. On a
+	// store with a single writer a transaction that has written cannot wait: ErrLockTimeout that is
 	// ErrWouldDeadlock as well.
 	Lock(ctx context.Context, name string, mode LockMode, wait time.Duration) (Grant, error)
 	// Unlock undoes one Lock; the lock is free when all are undone, and keeps
@@ -106,18 +105,18 @@ type Grant struct {
 // a savepoint may or may not end with a rollback to it.
 type TxLocks interface {
 	Locker
-	// Fence lets a write of a lock's owner through only if none of a later
-	// owner has been let through, and makes earlier owners' fail from its commit
-	// on: ErrFenced if fence is lower than a fence that passed for the name. Other
-	// transactions that call Fence with the name wait until this one ends.
+	// Fence protects what the transaction writes under a lock. It returns ErrFenced if a higher
+	// fence has passed for the name, that is, if a later owner has written. After this transaction
+	// commits, lower fences fail. Other transactions that call Fence with the name wait until this
+	// one ends.
 	Fence(ctx context.Context, name string, fence int64) error
 }
 
 // Locks makes sessions that own application locks.
 type Locks interface {
-	// OpenSession returns an owner that outlives transactions. Its locks end
-	// with Close, or when it has not been renewed for the length of its lease, or
-	// earlier where it is a connection that is lost.
+	// OpenSession returns an owner that outlives transactions. Its locks end with Close, or when
+	// its lease expires without Renew. If the session is a connection, they also end when that is
+	// lost.
 	OpenSession(ctx context.Context, lease time.Duration, owner string) (Session, error)
 	// AppLocks lists holders and waiters of locks whose names begin with prefix.
 	AppLocks(ctx context.Context, prefix string) ([]AppLock, error)

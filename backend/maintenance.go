@@ -7,10 +7,10 @@ import (
 
 // Maintenance is the background work.
 type Maintenance interface {
-	// Maintain does one job, at most about limit items of it, in short transactions of its
-	// own, skipping what is locked. It returns how many items it moved, and in how long
-	// the next item is due; zero: none known. While a walk through all there is goes on,
-	// that is the time until its next step. Many processes call it at once.
+	// Maintain does one job, at most about limit items of it, in short transactions of its own,
+	// skipping what is locked. It returns how many items it moved, and the time until the next item
+	// is due; zero means that none is known. During a walk through a whole table, that is the time
+	// until its next step. Many processes call it at once.
 	Maintain(ctx context.Context, job Job, limit int) (moved int, next time.Duration, err error)
 }
 
@@ -32,8 +32,8 @@ const (
 	JobCount     int = iota
 )
 
-// jobs says of each maintenance job how it is called and how often it is done though nothing is
-// known to be due.
+// jobs has the name of each maintenance job, and how often it runs even if nothing is known to be
+// due.
 var jobs = [JobCount]struct {
 	name   string
 	period time.Duration
@@ -52,5 +52,5 @@ var jobs = [JobCount]struct {
 
 func (d Job) String() string { return jobs[d].name }
 
-// Period is how often the maintenance job is done at least.
+// Period is the longest time between two runs of the maintenance job.
 func (d Job) Period() time.Duration { return jobs[d].period }

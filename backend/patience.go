@@ -19,9 +19,9 @@ const (
 	longWait = 5 * time.Second
 )
 
-// Patiently acquires a connection of a pool as [Pool] wants it. A caller that has none
-// waits without a limit, and one inside an open transaction for a bounded time. conns is
-// the limit of the pool; zero means that it is not known.
+// Patiently acquires a connection of a pool as [Pool] demands. A caller without a connection waits
+// without a limit, a caller inside an open transaction for a bounded time. conns is the limit of
+// the pool; zero means unknown.
 func Patiently[T any](ctx context.Context, conns int, acquire func(context.Context) (T, error)) (T, error) {
 	if !IsInside(ctx) {
 		return acquire(ctx)

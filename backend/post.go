@@ -4,14 +4,14 @@ import "context"
 
 // TxPosts sends one-way messages.
 type TxPosts interface {
-	// Post adds posts. A unique post with a pending duplicate is not added; the
-	// result is the duplicate's ID. ErrStaleCatalog and
-	// ErrQueueDisabled refuse the whole call. It waits for other transactions that post with
-	// the same key or the same Unique, in one order for all callers, and posts without either
-	// wait for none.
+	// Post adds posts. A unique post with a pending duplicate is not added; the result is the
+	// duplicate's ID. ErrStaleCatalog and ErrQueueDisabled refuse the whole call. It waits for
+	// other transactions that post with the same key or the same Unique, in one order for all
+	// callers. Posts without either wait for none.
 	Post(ctx context.Context, version int64, posts []Posting) ([]Posted, error)
 
-	// Cancel removes a post that waits, or ErrNotPending; with ErrGroupBusy besides
-	// where another transaction has it locked, which may be a maintenance job, for a moment.
+	// Cancel removes a waiting post. Otherwise it returns ErrNotPending; the error is ErrGroupBusy
+	// as well if another transaction has the post locked. A maintenance job may have it locked for
+	// a moment.
 	Cancel(ctx context.Context, queue int64, id ID) error
 }

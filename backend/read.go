@@ -14,7 +14,7 @@ import (
 // Reader lets operators look. It reads without locking and never counts
 // without a bound.
 type Reader interface {
-	// Queues tells the state of one queue (0: of all, by name).
+	// Queues returns the state of one queue (0: of all, by name).
 	Queues(ctx context.Context, queue int64) ([]QueueStatus, error)
 	// Groups lists groups with messages in the order of claims. Deferred groups follow
 	// in the order in which they are due, then parked groups in the order in which they
@@ -22,7 +22,8 @@ type Reader interface {
 	Groups(ctx context.Context, q GroupQuery) ([]GroupStatus, error)
 	// Conversations lists conversations by id, one entry for each side.
 	Conversations(ctx context.Context, q ConversationQuery) ([]ConversationStatus, error)
-	// Withheld lists streams whose messages wait for their target, by their handles, those after one.
+	// Withheld lists streams whose messages wait for their target, by handle. after is the last
+	// handle of the previous page.
 	Withheld(ctx context.Context, after ID, limit int) ([]WithheldStream, error)
 	// Retained lists the copies that an endpoint keeps, oldest first.
 	Retained(ctx context.Context, handle ID) ([]RetainedMessage, error)
@@ -35,11 +36,22 @@ type Reader interface {
 	// handle that sent it; ErrNotPending if it does neither. It may read all
 	// messages there are.
 	Find(ctx context.Context, message ID) (ID, error)
-	// Promotions lists promotions, those of groups without messages as well, by group, those after one.
+	// Promotions lists promotions by group. after is the last group of the previous page. Promotions of
+	// groups without messages are included.
 	Promotions(ctx context.Context, after ID, limit int) ([]PromotionStatus, error)
-	// Overdue tells how long ago the first item of each maintenance job fell due, of the maintenance jobs
-	// that have any. A few moments are usual.
+	// Astray reads up to limit messages of the streams after the stream after, by stream, and lists streams
+	// whose messages no receive finds. While a stream is in use, it may be listed for a moment. last is the
+	// stream to continue after; zero means that there are no more.
+	Astray(ctx context.Context, after ID, limit int) (list []Astray, last ID, err error)
+	// Overdue returns, for each maintenance job with items due, how long ago the first of them fell due.
+	// A short delay is normal.
 	Overdue(ctx context.Context) (map[Job]time.Duration, error)
+}
+
+// Astray is a stream with messages that no receive finds: no place in the ready order leads to it.
+type Astray struct {
+	Stream ID
+	Group  ID // zero: the stream itself is gone
 }
 
 // CountLimit bounds counting. A count that reaches it means "at least".
@@ -141,9 +153,9 @@ type GroupStatus struct {
 	Priority   int
 	Messages   int           // up to CountLimit
 	Oldest     time.Duration // age of its oldest ready message
-	// Stranded are those of its messages that no place in the ready order leads to, up to CountLimit,
-	// of a group that is neither deferred nor parked. No receive of the queue finds them until
-	// Unpark or JobGroups puts them back. While a group is in use some may seem so for a moment.
+	// Stranded counts messages of a ready group that are missing from the ready order, up to
+	// CountLimit. No receive of the queue finds them until Unpark or JobGroups puts them back. While
+	// a group is in use, some may seem stranded for a moment.
 	Stranded int
 	// State is "ready", "held", "deferred" or "parked". Holds of transactions
 	// cannot be seen on every store: such a group may say "ready".

@@ -20,8 +20,8 @@ const (
 	RecurringRemoved RecurringState = "removed"
 )
 
-// RecurringJob is a recurring job, and how far it is. A store keeps all of it as it is given, instants to the
-// microsecond, and understands State and Look alone.
+// RecurringJob is a recurring job, and how far it is. A store keeps all of it unchanged, times to the
+// microsecond, and interprets only State and Look.
 type RecurringJob struct {
 	Name     string
 	Revision int64 // of the definition
@@ -49,9 +49,9 @@ type RecurringJob struct {
 
 // TxRecurring is what happens to recurring jobs inside transactions.
 type TxRecurring interface {
-	// NextRecurring locks, until the transaction ends, the active job with the earliest Look among those
-	// that are due and that no other transaction has locked. Without one it returns nil and in how long the
-	// next job is due; zero: none is known.
+	// NextRecurring locks a job until the transaction ends: the active job with the earliest Look that is
+	// due and not locked by another transaction. If there is none, it returns nil and the time until the
+	// next job is due; zero means that none is known.
 	NextRecurring(ctx context.Context) (j *RecurringJob, next time.Duration, err error)
 	// LockRecurring locks a job until the transaction ends, and waits for other transactions that have it
 	// locked. If there is no job of the name, it adds a removed job of revision 0.

@@ -36,12 +36,11 @@ type NewTask struct {
 	Body  []byte
 }
 
-// PlanOptions are kept with the plan from its first Submit on, but for
-// Existing, and for Caller, which is also kept with each task.
+// PlanOptions are stored with the plan at its first Submit, except for Existing. Caller is stored
+// with each task, too.
 type PlanOptions struct {
-	// Existing, if it is not zero, is the plan's ID: Submit fails with
-	// ErrNoPlan when it has been deleted, though there may be another one of
-	// its name, and never makes one.
+	// Existing, if it is not zero, is the plan's ID. Then Submit never creates a plan. It fails
+	// with ErrNoPlan if that plan was deleted, even if there is another plan of its name.
 	Existing ID
 
 	MaxActive    int  // tasks running at once in all processes; zero: no limit
@@ -90,10 +89,9 @@ type TaskEnd struct {
 // TaskControl is what operators ask of a plan.
 type TaskControl int
 
-// The controls. Retry, Skip and Cancel apply to one task if it is given, else
-// to all that they fit: Retry, which counts attempts anew, to dead ones, Skip to dead ones, Cancel to queued
-// and failed ones. Cancel asks the workers of running ones to stop, by
-// ExtendTasks.
+// The controls. Retry, Skip and Cancel apply to one task if it is given, otherwise to all matching tasks.
+// Retry, which resets the attempts, and Skip apply to dead tasks, Cancel to queued and failed ones. Cancel
+// asks the workers of running tasks to stop, by ExtendTasks.
 const (
 	PlanSeal TaskControl = iota
 	PlanCancel
@@ -104,9 +102,8 @@ const (
 
 // TxTasks is what happens to plans inside transactions.
 //
-// A phase is open when no task of a lower phase of the same plan is other than
-// terminal. This is computed from the tasks, never from locks. Submit and ClaimTasks of
-// one plan exclude each other.
+// A phase is open when all tasks in lower phases of the same plan are terminal. This is computed
+// from the tasks, never from locks. Submit and ClaimTasks of one plan exclude each other.
 type TxTasks interface {
 	// Submit adds tasks to a plan and makes it if need be. ErrPhaseClosed if
 	// it is sealed, or if a task belongs to a phase that is over.
@@ -118,17 +115,16 @@ type TxTasks interface {
 	LockTask(ctx context.Context, h TaskHold) error
 	// FinishTask records what became of a held task: ErrFenced.
 	FinishTask(ctx context.Context, h TaskHold, o TaskOutcome) error
-	// FinishTasks does that for many, in any order. Those that are no longer ours
-	// are left as they are, and returned.
+	// FinishTasks does that for many tasks, in any order. It leaves tasks that are no longer ours
+	// unchanged, and returns them.
 	FinishTasks(ctx context.Context, ends []TaskEnd) (lost []ID, err error)
-	// NextFinished returns a terminal task that no caller has been given yet;
-	// nil when there is none now. A task that another transaction is just being
-	// given is passed over. ErrNoPlan, also when existing is not zero and not
-	// the plan's ID.
+	// NextFinished returns a terminal task that no caller has received yet, or nil if there is none
+	// now. It skips a task that another transaction is receiving. ErrNoPlan, also when existing is
+	// not zero and not the plan's ID.
 	NextFinished(ctx context.Context, plan string, existing ID) (*TaskStatus, error)
-	// Control carries out an operator's wish. task is zero for all. It returns how many
-	// tasks have changed, and the running ones whose workers could not be asked to stop
-	// because another transaction has locked their rows just now.
+	// Control carries out an operator's request. task is zero for all. It returns how many tasks
+	// have changed. busy are running tasks whose workers could not be asked to stop, because
+	// another transaction has their rows locked.
 	Control(ctx context.Context, plan string, c TaskControl, task ID) (changed int, busy []ID, err error)
 }
 
@@ -137,8 +133,8 @@ type Tasks interface {
 	// ExtendTasks prolongs leases: ErrFenced if any is lost. It returns the tasks
 	// that an operator wants to be stopped.
 	ExtendTasks(ctx context.Context, holds []TaskHold, d time.Duration) (stop []ID, err error)
-	// Progress tells how far a plan is: ErrNoPlan. It costs the same
-	// however many tasks there are.
+	// Progress returns how far a plan is: ErrNoPlan. Its cost does not depend on the number of
+	// tasks.
 	Progress(ctx context.Context, plan string) (Progress, error)
 	// Plans lists plans; name narrows it to one (ErrNoPlan).
 	Plans(ctx context.Context, name string) ([]PlanStatus, error)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Unimplemented is a Backend whose methods return errors.ErrUnsupported. A backend that embeds
-// it compiles from the first method on, and goes on to compile when package backend grows. Parley
-// works with what there is: the verbs of the rest return errors.ErrUnsupported.
+// Unimplemented is a Backend whose methods return errors.ErrUnsupported. A backend that embeds it
+// compiles from the first method on, and still compiles when package backend grows. Parley works
+// with the methods that exist; verbs that need others return errors.ErrUnsupported.
 //
-// Its parts are one level deeper than those of a struct that embeds both, so that
+// Its parts are embedded one level deeper than those of a struct that embeds both, so that
 //
 //	struct {
 //		backend.Unimplemented
@@ -107,6 +107,7 @@ func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
 func (noReader) Find(context.Context, ID) (ID, error)                           { return ID{}, none }
 func (noReader) Promotions(context.Context, ID, int) ([]PromotionStatus, error) { return nil, none }
+func (noReader) Astray(context.Context, ID, int) ([]Astray, ID, error)          { return nil, ID{}, none }
 func (noReader) Overdue(context.Context) (map[Job]time.Duration, error)         { return nil, none }
 
 type noWorkers struct{}

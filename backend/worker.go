@@ -5,19 +5,17 @@ import (
 	"time"
 )
 
-// Workers keeps records of the readers that serve queues. They tell operators
-// who works on what. They tell the next receiver of a message that an earlier
-// receiver died with it in hand.
+// Workers keeps records of the readers that serve queues. They tell operators which worker has what
+// in hand. They tell the next receiver of a message that an earlier receiver died with it in hand.
 //
-// A receiver that holds by lease leaves its mark where it dies. A Claim that takes over
-// an expired lease adds one to Deaths of the first message of the hold. It keeps that
-// count with its new lease.
+// A receiver that dies while it holds by lease leaves a trace, too. A Claim that takes over an
+// expired lease adds one to Deaths of the first message of the hold. It keeps that count with its
+// new lease.
 type Workers interface {
-	// PutReader replaces a reader's record, or adds it. When it returns, the record
-	// survives the death of the process, though not necessarily that of the
-	// machine. It returns those of the reader's messages that are in the hands of
-	// other workers by their records. Such a worker has died, if the caller holds
-	// the messages.
+	// PutReader replaces a reader's record, or adds it. When it returns, the record survives the
+	// death of the process, though not necessarily that of the machine. It returns those of the
+	// reader's messages that records of other workers have in hand. If the caller holds the
+	// messages, such a worker has died.
 	PutReader(ctx context.Context, r ReaderRecord) ([]Trace, error)
 
 	// ExtendReaders prolongs all records of a worker to d from now.
@@ -35,8 +33,8 @@ type TxWorkers interface {
 	// ResetReader empties the record of a reader (Backend.PutReader), with the commit.
 	ResetReader(ctx context.Context, reader ID) error
 
-	// ClearTraces removes messages from records of workers that died with them in hand, and with
-	// the commit the records that it empties. The messages are handled or given up in this
+	// ClearTraces removes messages from records of workers that died with them in hand. Records
+	// that become empty are removed with the commit. The messages are handled or given up in this
 	// transaction.
 	ClearTraces(ctx context.Context, traces []Trace) error
 }

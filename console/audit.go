@@ -9,7 +9,7 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// Audited is a person's action, as Options.Audit is told of it: before it is done, and again when it is over.
+// Audited is a person's action. Options.Audit gets it before the action, and again when it is over.
 type Audited struct {
 	ID     parley.ID  // the same both times
 	Action Action     // what Authorize was asked about

@@ -26,8 +26,8 @@ const (
 	stale = 10 * time.Second
 )
 
-// cached returns what f has returned at most an age ago, or calls it. Those that want the same wait for one call, so
-// the end of one request must not end it: f has its own limit of time.
+// cached returns what f has returned at most an age ago, or calls it. Requests for the same value wait for one call,
+// so the end of one request must not end it: f has a separate time limit.
 func cached[T any](ctx context.Context, c *cache, key string, age time.Duration, f func() (T, error)) (v T, err error) {
 	e, mine := c.entry(key, age)
 	if mine {

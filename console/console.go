@@ -4,8 +4,9 @@
 //	c, err := console.New(b, &console.Options{Authorize: mine})
 //	mux.Handle("/console/", http.StripPrefix("/console", c))
 //
-// The command `parley console` serves it on the own machine. Reading works without scripts. Nothing is read while
-// no page is open, and what many pages show alike is read once. docs/console.md explains the pages and their safety.
+// The command `parley console` serves it on the user's machine. Reading works without scripts. The console reads
+// nothing while no page is open, and pages that show the same share one read. docs/console.md explains the pages and
+// their safety.
 package console
 
 import (
@@ -45,46 +46,46 @@ const (
 // looks reports whether the action changes nothing.
 func (a Action) looks() bool { return a == View || a == Peek }
 
-// ErrRefused is the error of a request that may not do what it asks for.
+// ErrRefused is the error of a request that is not allowed.
 var ErrRefused = errors.New("this is not allowed")
 
 // Options are the options of a Handler. Nil means all the defaults.
 type Options struct {
-	// Title is what the pages are headed with. Default "Parley".
+	// Title is the heading of the pages. Default "Parley".
 	Title string
 
 	// Authorize decides about each request, and about each event of a stream. The target is the queue, group, plan
 	// or the like that the action is about, or empty. An error refuses it, and its text is shown. Without
-	// Authorize the console answers requests from this machine alone, and those of browsers that have entered
-	// the Token.
+	// Authorize the console answers only requests from this machine, and browsers in which the Token was entered.
 	Authorize func(r *http.Request, a Action, target string) error
 
 	// Token is a secret that opens the console to the one browser in which it is entered. It replaces Authorize.
 	Token string
 
-	// Write lets people act, those whom Authorize lets, or in whose browser the Token was entered. Without it the
-	// console only looks.
+	// Write allows actions, for people whom Authorize admits, or in whose browser the Token was entered. Without
+	// it the console is read-only.
 	Write bool
 
-	// Hosts are the names by which browsers know the console, without port. Without Authorize the names of this
-	// machine's loopback are known, and others are refused: a foreign site could have its name point here.
+	// Hosts are the names by which browsers call the console, without port. Without Authorize the console knows
+	// the names of this machine's loopback, and refuses others, because a foreign site could make its host name
+	// point here.
 	Hosts []string
 
-	// TrustedOrigins are origins such as https://example.com whose forms are accepted. A proxy that rewrites the
-	// Host header makes it necessary to name its own.
+	// TrustedOrigins are origins such as https://example.com whose forms are accepted. Behind a proxy that
+	// rewrites the Host header, name the console's origin here.
 	TrustedOrigins []string
 
 	// Redact returns what pages show of a message's body. Nil shows no bodies.
 	Redact func(queue, typ string, body []byte) string
 
-	// Audit is told of each action before it is done, and again when it is over. So a program can keep a record of
-	// who did what. An error refuses an action that has not begun. Nil means that the log alone has it.
+	// Audit is called before each action, and again when it is over. So a program can keep a record of who did
+	// what. An error before the action refuses it. Nil means that only the log records actions.
 	Audit func(ctx context.Context, r *http.Request, a Audited) error
 
 	// Limit is how long a page may read. Zero means 3 s.
 	Limit time.Duration
 
-	// Interval is how long open pages wait at least for their next state. Zero means 2 s.
+	// Interval is the minimum time between two updates of an open page. Zero means 2 s.
 	Interval time.Duration
 
 	// Logger gets what people do with the console. Default: that of the Broker.

@@ -133,8 +133,7 @@ func brief(s string) string {
 	return s
 }
 
-// states are the states that there are, by how they look: a shape as well as a colour, since colours alone do not tell
-// everyone apart.
+// states are the styles of all states: a shape as well as a colour, because not everyone can tell colours apart.
 var shapes = map[string]string{
 	"ready": "ready", "queued": "ready", "open": "ready", "active": "ready", "CO": "ready", "SO": "ready",
 	"held": "busy", "running": "busy",

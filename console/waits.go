@@ -34,7 +34,7 @@ const (
 	lately      = 5 * time.Minute
 )
 
-// Observer returns an Observer for WorkerOptions. With it, the console shows how long messages have waited that the
+// Observer returns an Observer for WorkerOptions. With it, the console shows the waiting times of messages that the
 // workers of this process handled in the last five minutes.
 func (h *Handler) Observer() parley.Observer { return &h.waits }
 

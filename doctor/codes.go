@@ -20,6 +20,7 @@ const (
 	codeHeld      = "group.held"
 	codeReady     = "group.ready"
 	codeStranded  = "group.stranded"
+	codeOrphaned  = "message.orphaned"
 	codeEmpty     = "group.empty"
 	codePromotion = "promotion.ended"
 

@@ -1,5 +1,5 @@
-// Package doctor finds out why messages, groups, conversations and tasks do not move,
-// and what is wrong with the set-up of a store. docs/doctor.md explains what it finds.
+// Package doctor finds out why messages, groups, conversations and tasks do not move, and what is
+// wrong with a store's set-up. docs/doctor.md explains its findings.
 package doctor
 
 import (
@@ -18,17 +18,17 @@ type Finding struct {
 	// Code is the kind of finding, which stays the same: "queue.disabled",
 	// "group.parked", …
 	Code string `json:"code"`
-	// Bad findings keep messages from moving; others should be known.
+	// Bad findings keep messages from moving; others are worth knowing.
 	Bad    bool   `json:"bad"`
 	Object string `json:"object"`
 	Text   string `json:"text"`
 	Hint   string `json:"hint,omitempty"`
 }
 
-// Diagnose examines the whole store if what is empty. Otherwise it explains why the
-// object called what does not move. A queue or a plan is given by its name, and a
-// group, message, conversation or task by its id. Without a finding there is no visible
-// reason. Findings that were made before an error are returned with the error.
+// Diagnose examines the whole store if what is empty. Otherwise it explains why the object called
+// what does not move. Name a queue or a plan by its name, and a group, message, conversation or
+// task by its id. No finding means that there is no visible reason. With an error it returns the
+// findings so far.
 func Diagnose(ctx context.Context, b *parley.Broker, what string) ([]Finding, error) {
 	d := &diagnosis{b: b, be: b.Backend()}
 	err := d.all(ctx, what)
@@ -109,7 +109,7 @@ func (d *diagnosis) look(ctx context.Context, what string) (err error) {
 			return err
 		}
 	}
-	for _, look := range []func(context.Context) error{d.withheld, d.promotions, d.jobs, d.conversations, d.plans, d.locks, d.recurring} {
+	for _, look := range []func(context.Context) error{d.astray, d.withheld, d.promotions, d.jobs, d.conversations, d.plans, d.locks, d.recurring} {
 		if err := look(ctx); err != nil {
 			return err
 		}

@@ -192,7 +192,7 @@ func (d *diagnosis) waits(ctx context.Context, group parley.ID) (known bool, err
 		d.group(g, q)
 		return true, nil
 	}
-	if stranded, err := d.stranded(ctx, g, q); err != nil || stranded {
+	if stranded, err := d.stranded(ctx, g); err != nil || stranded {
 		return true, err
 	}
 	return true, d.ready(ctx, g, q)
@@ -200,7 +200,7 @@ func (d *diagnosis) waits(ctx context.Context, group parley.ID) (known bool, err
 
 // stranded says so of messages that no receive finds. It looks again after a moment, since a group in
 // use may look so.
-func (d *diagnosis) stranded(ctx context.Context, g backend.GroupStatus, q parley.QueueStatus) (bool, error) {
+func (d *diagnosis) stranded(ctx context.Context, g backend.GroupStatus) (bool, error) {
 	for range 2 {
 		if g.Stranded == 0 {
 			return false, nil
@@ -217,7 +217,11 @@ func (d *diagnosis) stranded(ctx context.Context, g backend.GroupStatus, q parle
 		g = list[0]
 	}
 	if g.Stranded > 0 {
-		d.add(true, codeStranded, objGroup(g.Group)+" of "+objQueue(q.Name), "parley retry "+g.Group.String(),
+		obj := objGroup(g.Group)
+		if i := slices.IndexFunc(d.queues, func(q parley.QueueStatus) bool { return q.ID == g.Queue }); i >= 0 {
+			obj += " of " + objQueue(d.queues[i].Name)
+		}
+		d.add(true, codeStranded, obj, "parley retry "+g.Group.String(),
 			"%d of its %d messages are out of the ready order: no receive finds them", g.Stranded, g.Messages)
 	}
 	return g.Stranded > 0, nil

@@ -64,8 +64,8 @@ func (d *diagnosis) later(ctx context.Context, s backend.PlanStatus) (n int, err
 	})
 }
 
-// idle is how long ago a task of the open phase was submitted or has ended; zero
-// if a failed task waits for its next attempt.
+// idle is the time since a task of the open phase was submitted or ended. It is zero if a failed
+// task waits for its next attempt.
 func (d *diagnosis) idle(ctx context.Context, s backend.PlanStatus) (time.Duration, error) {
 	if s.Counts[backend.TaskQueued] == 0 {
 		return 0, nil

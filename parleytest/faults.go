@@ -24,11 +24,12 @@ type commitFault struct {
 // ownKey marks the context of what the kit does itself.
 type ownKey struct{}
 
-// FailCommit has the next commit fail with err, and nothing of its transaction happen. Nil is ErrSerialization, as of
-// a transaction that has lost against another one. It is the next commit of a transaction that acknowledges, posts,
+// FailCommit makes the next commit fail with err, and undoes its transaction. Nil means ErrSerialization, as of a
+// transaction that lost a conflict with another one. It is the next commit of a transaction that acknowledges, posts,
 // sends, uses Tx.Once or runs SQL. The transaction is that of a handler, or of the application's own InTx.
 //
-// A fault of FailCommit, LoseCommit, FailSend or LoseLease that nothing has met by the end of the test is a failure.
+// If a fault of FailCommit, LoseCommit, FailSend or LoseLease has not occurred by the end of the test, the test
+// fails.
 func (k *Kit) FailCommit(err error) {
 	if err == nil {
 		err = fmt.Errorf("parleytest: the commit was to fail: %w", parley.ErrSerialization)
@@ -36,21 +37,21 @@ func (k *Kit) FailCommit(err error) {
 	k.set(func(f *faults) { f.commit = &commitFault{err, false} })
 }
 
-// LoseCommit has the connection break during the next such commit. The program sees ErrConnection and cannot know
-// whether the transaction has happened: happens says so.
+// LoseCommit breaks the connection during the next such commit. The program gets ErrConnection and cannot know
+// whether the transaction has happened; happens decides that.
 func (k *Kit) LoseCommit(happens bool) {
 	k.set(func(f *faults) { f.commit = &commitFault{frail.ErrBroken, happens} })
 }
 
-// FailSend has the next post or message on a conversation fail with err.
+// FailSend makes the next post or message on a conversation fail with err.
 func (k *Kit) FailSend(err error) { k.set(func(f *faults) { f.send = err }) }
 
-// LoseLease has the next receiver that holds by lease lose it at once, as a process does that was stopped for too long:
-// Message.Tx and the acknowledgement fail with ErrFenced. The next worker of the kit holds by lease for that.
+// LoseLease makes the next receiver that holds by lease lose it at once, like a process that was stopped for too long.
+// Message.Tx and the acknowledgement then fail with ErrFenced. For that, the next worker of the kit holds by lease.
 func (k *Kit) LoseLease() { k.set(func(f *faults) { f.lease = true }) }
 
-// BreakConnections ends all open transactions of Kit.Broker, as the loss of their connections would: what they have
-// done is undone, and they return ErrConnection.
+// BreakConnections ends all open transactions of Kit.Broker, like the loss of their connections: their work is
+// undone, and they return ErrConnection.
 func (k *Kit) BreakConnections() { k.store.Cut(frail.ErrBroken) }
 
 func (k *Kit) set(change func(*faults)) {

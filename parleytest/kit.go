@@ -1,6 +1,6 @@
-// Package parleytest is for unit tests of programs that use Parley. A Kit has a Broker on a store of its own, by
-// default in memory, and a clock that moves on command. It has a real worker handle single messages, and tells what
-// came of each. docs/testing.md goes through the tasks.
+// Package parleytest is for unit tests of programs that use Parley. A Kit has a Broker on a separate store, by
+// default in memory, and a clock that moves on command. A real worker handles single messages, and the kit reports
+// the outcome of each. docs/testing.md shows how to use it.
 package parleytest
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/parleymq/parley/recurring"
 )
 
-// ErrServerClock: the clock of the store is not the kit's to move. It is that of a server, of a backend that does not
-// know this package, or of a store that was opened before the kit.
+// ErrServerClock: the kit cannot move the store's clock. It is the clock of a server, of a backend that does not know
+// this package, or of a store that was opened before the kit.
 var ErrServerClock = errors.New("the store's clock is not the test's")
 
 // Kit is what a test works with. The code under test gets Broker. A Kit is for one test, and is safe for use by many
-// goroutines. What it cannot do ends the test (Fatal).
+// goroutines. If it cannot do something, it ends the test (Fatal).
 type Kit struct {
 	// Broker is open and migrated, and has the catalog. It is closed at the end of the test.
 	Broker *parley.Broker
@@ -52,18 +52,20 @@ type options struct {
 	limit    int
 }
 
-// Store has the kit use a store other than its own in memory, such as "sqlite:" + t.TempDir() + "/test.db". The test
-// imports the backend.
+// Store makes the kit use another store instead of one in memory, such as "sqlite:" + t.TempDir() + "/test.db". The
+// test imports the backend.
 func Store(url string) Option { return func(o *options) { o.url = url } }
 
-// Use has the kit use the store of a Broker that is open and stays so. The kit's Broker is another one on the same
-// backend. The code under test gets Kit.Broker, since the kit cannot fail, or tell apart, what others do.
+// Use makes the kit use the store of an open Broker, which stays open. The kit's Broker is another one on the same
+// backend. The code under test must use Kit.Broker, because the kit cannot observe calls of other Brokers or make
+// them fail.
 func Use(b *parley.Broker) Option { return func(o *options) { o.of = b } }
 
-// Catalog has the kit define a catalog. Several options of this kind are defined one after the other.
+// Catalog makes the kit define a catalog. Several options of this kind are applied one after the
+// other.
 func Catalog(c parley.Catalog) Option { return func(o *options) { o.catalogs = append(o.catalogs, c) } }
 
-// Queues has the kit define queues.
+// Queues makes the kit define queues.
 func Queues(names ...string) Option {
 	var c parley.Catalog
 	for _, name := range names {
@@ -72,7 +74,7 @@ func Queues(names ...string) Option {
 	return Catalog(c)
 }
 
-// Types has the kit define message types without validation.
+// Types makes the kit define message types without validation.
 func Types(names ...string) Option {
 	var c parley.Catalog
 	for _, name := range names {
@@ -173,10 +175,10 @@ func (k *Kit) Now() time.Time { return k.clock.Now() }
 // maxDue is how many due times of recurring jobs Advance passes at most.
 const maxDue = 10_000
 
-// Advance moves the store's clock. When it returns, what falls due until then can be received: delayed posts, timers,
-// retries, leases that run out, lifetimes. It stops at each due time of a recurring job and posts its message, though
-// recurring.Start may not have been called. The process's own clock goes on as it was: timeouts, pauses of workers and
-// heartbeats take their time, and parley.At counts from now.
+// Advance moves the store's clock. When it returns, everything that falls due in that time can be received: delayed
+// posts, timers, retries, expired leases, lifetimes. It stops at each due time of a recurring job and posts its
+// message, even if recurring.Start was not called. The process's clock is not affected: timeouts, pauses of workers
+// and heartbeats take real time, and parley.At counts from real time.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
 	k.must("advance the clock", k.CanAdvance())

@@ -10,8 +10,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Message makes a message that carries v, at its first attempt. It is for Kit.Handle, and for a handler that is
-// called by hand. Such a handler needs no store unless it asks for Message.Tx, which is parley.ErrNotReceived.
+// Message makes a message that carries v, at its first attempt. It is for Kit.Handle, and for calling a handler
+// directly. Such a handler needs no store unless it asks for Message.Tx, which returns parley.ErrNotReceived.
 // Message.WithTx gives it a transaction, such as one of Kit.Broker.
 func Message[T any](t testing.TB, typ parley.Typed[T], v T) *parley.Message {
 	t.Helper()

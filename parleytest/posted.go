@@ -184,8 +184,8 @@ func Value[T any](typ parley.Typed[T], v T) Filter {
 	})
 }
 
-// AssertPosted fails the test if no message that waits in the queue is chosen by all filters, and shows those that
-// wait. It reports whether there is one.
+// AssertPosted fails the test if no waiting message of the queue matches all filters, and shows the waiting
+// messages. It reports whether one matches.
 func (k *Kit) AssertPosted(queue string, f ...Filter) bool {
 	k.t.Helper()
 	all := k.Posted(queue)
@@ -196,7 +196,7 @@ func (k *Kit) AssertPosted(queue string, f ...Filter) bool {
 	return false
 }
 
-// AssertNotPosted fails the test if a message that waits in the queue is chosen by all filters.
+// AssertNotPosted fails the test if a waiting message of the queue matches all filters.
 func (k *Kit) AssertNotPosted(queue string, f ...Filter) bool {
 	k.t.Helper()
 	all := k.Posted(queue)
@@ -208,8 +208,8 @@ func (k *Kit) AssertNotPosted(queue string, f ...Filter) bool {
 	return false
 }
 
-// RequirePosted returns the message of a type that waits in the queue and is chosen by all filters, with its decoded
-// body. The test ends if there is none or more than one.
+// RequirePosted returns the one waiting message of a type that matches all filters, with its decoded body. The test
+// ends if there is none or more than one.
 func RequirePosted[T any](k *Kit, queue string, typ parley.Typed[T], f ...Filter) (v T, s Sent) {
 	k.t.Helper()
 	f = append([]Filter{Type(typ.Name())}, f...)

@@ -12,7 +12,7 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Outcome is what became of a message that a worker has handled.
+// Outcome is the outcome of a message that a worker has handled.
 type Outcome int
 
 // The outcomes.
@@ -35,7 +35,7 @@ func (o Outcome) String() string {
 	return names[max(0, min(int(o), len(names)-1))]
 }
 
-// Result is what came of a message that a worker has handled.
+// Result describes the outcome of a message that a worker has handled.
 type Result struct {
 	Outcome Outcome
 	// Message is what the handler got, the first message of a GroupHandler. Nil means that no handler was called.
@@ -63,21 +63,21 @@ func (r Result) String() string {
 	return s + list("\n", r.Sent)
 }
 
-// Handle puts a message into the store and has a worker handle it, as in production: with its transaction, and with
-// the worker's decision about a failure. A post whose ID is in the store already is not put there again. So a handler's
-// idempotence is tested by another Handle of the same message, and a retry too.
+// Handle puts a message into the store and makes a worker handle it as in production, with its transaction and the
+// worker's decision about a failure. It does not add a post whose ID is already in the store. So another Handle of the
+// same message tests a handler's idempotence, or a retry.
 //
-// These fields of the message count: Type, Body and Headers; Attempt and LastError, as if it had failed before; of a post Queue,
-// Key, Priority and ID. A message on a conversation has Conversation, the handle of the side that receives, or, for a
-// new one, Service, FarService and Contract: FarService begins it. Type may be EndDialog, ErrorMessageType or
-// DialogTimer.
+// Handle uses these fields of the message: Type, Body and Headers; Attempt and LastError, as if it had failed before;
+// of a post Queue, Key, Priority and ID. A message on a conversation has Conversation, the handle of the side that
+// receives, or, for a new one, Service, FarService and Contract: FarService begins it. Type may be EndDialog,
+// ErrorMessageType or DialogTimer.
 func (k *Kit) Handle(h parley.Handler, m *parley.Message) Result {
 	k.t.Helper()
 	p := k.put(m)
 	return k.one(h, &run{single: true, place: p})
 }
 
-// Work has a worker handle the next message of a queue.
+// Work makes a worker handle the next message of a queue.
 func (k *Kit) Work(h parley.Handler, queue string) Result {
 	k.t.Helper()
 	return k.one(h, &run{single: true, place: place{queue: queue}})
@@ -97,8 +97,8 @@ func (k *Kit) one(h parley.Handler, r *run) Result {
 	return k.result(r)
 }
 
-// Drain has a worker handle messages of the queues until none is due any more, and returns how many it has handled,
-// each attempt counted. What waits for a later time stays. If there are more after DrainLimit of them, the test ends.
+// Drain makes a worker handle messages of the queues until none is due, and returns how many it has handled, each
+// attempt counted. Messages that wait for a later time stay. If there are more than DrainLimit, the test ends.
 func (k *Kit) Drain(ctx context.Context, h parley.Handler, queues ...string) int {
 	k.t.Helper()
 	if len(queues) == 0 {

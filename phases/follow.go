@@ -11,10 +11,9 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Wait returns when all tasks that there are by then are over: nil, or a
-// *HaltedError when the plan is halted and none of its tasks runs any more.
-// It may be called any number of times, by any process. It fails with
-// ErrNoPlan when the plan is deleted.
+// Wait returns when all tasks of the plan are over. It returns nil, or a *HaltedError when the plan
+// is halted and none of its tasks runs any more. Any process may call it, any number of times. It
+// fails with ErrNoPlan when the plan is deleted.
 func (p *Plan) Wait(ctx context.Context) error {
 	err := p.until(ctx, func(now Progress) (bool, error) {
 		if now.Halted && now.Running == 0 {
@@ -69,16 +68,15 @@ func (p *Plan) halted(ctx context.Context) error {
 	return e
 }
 
-// Progress tells how far the plan is. It costs the same however many tasks there are.
+// Progress returns how far the plan is. Its cost does not depend on the number of tasks.
 func (p *Plan) Progress(ctx context.Context) (Progress, error) {
 	return read(p.b, "progress", p.name, func() (Progress, error) { return p.progress(ctx) })
 }
 
-// Next waits for a task that is over and was not given out yet, and returns it. Each is
-// given to one caller, once, in all processes; when the caller's process dies as Next
-// returns, it may be lost: NextTx gives it together with what the caller makes of it. Next
-// fails with ErrNoTask when all tasks are over and given out, and with a *HaltedError as
-// Wait does.
+// Next waits for a finished task that no caller has received yet, and returns it. One caller in all
+// processes gets each task, once. If the caller's process dies as Next returns, the task may be
+// lost; NextTx returns it in the transaction in which the caller acts on it. Next fails with
+// ErrNoTask when all tasks are over and have been returned, and with a *HaltedError as Wait does.
 func (p *Plan) Next(ctx context.Context) (*TaskStatus, error) {
 	var task *TaskStatus
 	err := p.until(ctx, func(now Progress) (bool, error) {
@@ -104,8 +102,8 @@ func (p *Plan) Next(ctx context.Context) (*TaskStatus, error) {
 	return task, nil
 }
 
-// NextTx returns a task that is over and was not given out yet, nil if there is none now.
-// It is given when the transaction commits.
+// NextTx returns a finished task that no caller has received yet, or nil if there is none now. The
+// task counts as received when the transaction commits.
 func (p *Plan) NextTx(ctx context.Context, tx *parley.Tx) (t *TaskStatus, err error) {
 	be, err := tx.Backend()
 	if err == nil {
@@ -114,7 +112,7 @@ func (p *Plan) NextTx(ctx context.Context, tx *parley.Tx) (t *TaskStatus, err er
 	return t, fail("next", p.name, err)
 }
 
-// Run works on the plan with a Pool of its own until Wait returns, and returns what that does. So nil
+// Run works on the plan with a separate Pool until Wait returns, and returns the result of Wait: nil
 // means that all tasks are over. When ctx ends first, Run returns its error, and the tasks go on in
 // another process or in the next Run. When the pool can go on no more, Run returns the pool's error.
 func (p *Plan) Run(ctx context.Context, handlers Handlers, o *PoolOptions) error {

@@ -39,8 +39,8 @@ func (p *Pool) extend(ctx context.Context, holds []backend.TaskHold) error {
 	return err
 }
 
-// leased is what prolongs the lease of a task. A task whose lease has run out while the store did not answer goes
-// on: it is this worker's as long as no other one has taken it.
+// leased is what prolongs the lease of a task. A task continues if its lease expired while the store did not
+// answer. It belongs to this worker until another one takes it.
 type leased struct{ t *Running }
 
 // Leased implements lease.Holder.

@@ -1,9 +1,8 @@
-// Package phases runs tasks in ordered phases. Tasks of one phase run in parallel,
-// wherever there are workers, and those of a later phase only when all earlier ones are
-// over. A phase waits for the rows of tasks. So gaps in the numbers, other batches, other
-// processes and their deaths make no difference. The built-in stores on PostgreSQL,
-// MySQL, MariaDB, SQLite and SQL Server have tasks; a plugin may lack them, and then each
-// call returns errors.ErrUnsupported.
+// Package phases runs tasks in ordered phases. Tasks of one phase run in parallel, wherever there
+// are workers, and those of a later phase only when all earlier ones are over. A phase waits for
+// rows of tasks. So gaps in the numbers, other batches, other processes and their deaths make no
+// difference. The built-in stores on PostgreSQL, MySQL, MariaDB, SQLite and SQL Server have tasks;
+// a plugin may lack them, and then each call returns errors.ErrUnsupported.
 //
 //	plan, err := phases.Open(ctx, b, "nightly", nil)
 //	err = plan.Submit(ctx, phases.Task{Phase: 1, Type: "extract"}, phases.Task{Phase: 2, Type: "report"})
@@ -51,7 +50,7 @@ var (
 	// retries or skips it.
 	ErrHalted = errors.New("the plan is halted by a task that is dead")
 
-	// ErrNoTask: all tasks of the plan are over and have been given out.
+	// ErrNoTask: all tasks of the plan are over and have been returned by Next.
 	ErrNoTask = errors.New("no task is left")
 
 	// ErrCancelled: an operator has cancelled the task. It is the cause of the end of its

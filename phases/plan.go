@@ -14,20 +14,20 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Options are the options of a plan, which keeps them from when it is made. Nil means all
-// the defaults.
+// Options are the options of a plan, which are stored when the plan is made. Nil means all the
+// defaults.
 type Options struct {
 	// MaxActive is how many of its tasks run at once, in all processes. Zero means as many
 	// as there are workers.
 	MaxActive int
 
-	// Continue lets later phases start though a task is dead. By default the plan halts:
-	// it waits for an operator to retry or skip the task.
+	// Continue lets later phases start even if a task is dead. By default the plan halts: it waits
+	// for an operator to retry or skip the task.
 	Continue bool
 
-	// AcceptLate accepts a task of a phase that is over, that is, when one of a later
-	// phase has started. It runs at once, and what has not started waits for it. By
-	// default Submit fails with ErrClosed.
+	// AcceptLate accepts a task of a phase that is over, that is, after a task of a later phase has
+	// started. The task runs at once, and tasks that have not started wait for it. By default
+	// Submit fails with ErrClosed.
 	AcceptLate bool
 
 	// MaxAttempts is how often a task that fails is tried. Zero means once.
@@ -174,10 +174,9 @@ func (p *Plan) Seal(ctx context.Context) error {
 	return err
 }
 
-// Cancel cancels tasks that wait, all if none is named, and asks the handlers of
-// running ones to stop. It returns how many it has cancelled. It waits some
-// seconds for tasks in their handlers' own transactions (Running.Tx); a task that takes
-// longer is not told.
+// Cancel cancels waiting tasks, all if none is named, and asks the handlers of running ones to
+// stop. It returns how many it has cancelled. It waits some seconds for tasks whose handlers have a
+// transaction open (Running.Tx); a task that takes longer is not asked.
 func (p *Plan) Cancel(ctx context.Context, tasks ...parley.ID) (int, error) {
 	return p.control(ctx, "cancel", backend.PlanCancel, tasks)
 }
@@ -187,15 +186,13 @@ func (p *Plan) Retry(ctx context.Context, tasks ...parley.ID) (int, error) {
 	return p.control(ctx, "retry", backend.PlanRetry, tasks)
 }
 
-// Skip lets later phases go on though tasks are dead, all if none is named, and
-// returns how many.
+// Skip skips dead tasks, all if none is named, so that later phases can start. It returns how many.
 func (p *Plan) Skip(ctx context.Context, tasks ...parley.ID) (int, error) {
 	return p.control(ctx, "skip", backend.PlanSkip, tasks)
 }
 
-// Delete removes the plan and its log. Handlers that run are told to stop, and what they
-// do then fails with ErrFenced. It is no error if the plan has been deleted before. The
-// name can be opened anew.
+// Delete removes the plan and its log. Running handlers are asked to stop, and their later work
+// fails with ErrFenced. It is no error if the plan was deleted before. The name can be used again.
 func (p *Plan) Delete(ctx context.Context) error {
 	if _, err := p.progress(ctx); errors.Is(err, ErrNoPlan) {
 		return nil // or it is another one by now

@@ -14,9 +14,9 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// Handler does a task. If it returns nil the task is done. With an error the task has
-// failed, and is tried again or is dead. Its context ends when the pool stops, when the
-// task is cancelled, or when another worker has it by now; context.Cause tells these apart.
+// Handler runs a task. If it returns nil, the task is done. If it returns an error, the task has
+// failed, and is tried again or is dead. Its context ends when the pool stops, when the task is
+// cancelled, or when another worker has taken the task; context.Cause tells these apart.
 type Handler func(ctx context.Context, t *Running) error
 
 // Handlers are handlers by the type of task. The handler of the empty name is for all
@@ -40,13 +40,12 @@ type PoolOptions struct {
 	// seconds, give or take a fifth.
 	Backoff func(failed int) time.Duration
 
-	// MaxDeaths is how often a task is tried again beyond its attempts because its worker
-	// has died. Zero means three times.
+	// MaxDeaths is how many further attempts a task gets because its worker died. Zero means three.
 	MaxDeaths int
 }
 
-// Pool runs the tasks of plans in turn, so that a plan with many tasks does not starve the
-// others. Tasks that wait for their phase occupy no worker.
+// Pool runs the tasks of plans in turn, so that a plan with many tasks does not starve others.
+// Tasks that wait for their phase occupy no worker.
 type Pool struct {
 	b        *parley.Broker
 	handlers Handlers
@@ -115,11 +114,11 @@ func NewPool(b *parley.Broker, handlers Handlers, o *PoolOptions) (*Pool, error)
 	return &Pool{b: b, handlers: handlers, opt: opt, held: make(map[parley.ID]*Running)}, nil
 }
 
-// Run runs tasks until ctx ends, and returns nil then. It returns parley.ErrClosed when the
-// Broker is closed, and parley.ErrNewerSchema when the database has become one of a newer
-// Parley. Handlers that end with an error because of that have not failed: their tasks are
-// given back. A handler that goes on for five seconds more loses its task, too. Tasks of a
-// process that dies are given back after Lease.
+// Run runs tasks until ctx ends, and then returns nil. It returns parley.ErrClosed when the Broker
+// is closed, and parley.ErrNewerSchema when the database's schema has become that of a newer
+// Parley. If handlers return an error because of that, their tasks are released and have not
+// failed. A handler that continues for another five seconds loses its task, too. Tasks of a dead
+// process are released after Lease.
 func (p *Pool) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return parley.WrapError("task pool", "", parley.ErrWorking)
@@ -244,8 +243,8 @@ func (p *Pool) idle(ctx context.Context, woken <-chan struct{}, collect func(tas
 	}
 }
 
-// want is how many tasks to claim: as many as there are idle workers, and when
-// tasks are short some more, so that no worker waits for a claim.
+// want is how many tasks to claim: one for each idle worker. When tasks are short it is some more,
+// so that no worker waits for a claim.
 func (p *Pool) want(running int) int {
 	room := p.opt.Workers
 	if p.known && p.usual < short {

@@ -17,8 +17,7 @@ import (
 
 // Running is a task in its handler's hands.
 type Running struct {
-	// ID is the same at every attempt: the key of effects outside the database
-	// (Tx.Once).
+	// ID is the same at every attempt: use it as the key of effects outside the database (Tx.Once).
 	ID      parley.ID
 	Plan    string
 	Phase   int
@@ -45,10 +44,10 @@ func (t *Running) inside(context.Context) backend.Tx {
 	return tx
 }
 
-// Tx opens the transaction in which the task becomes done when its handler returns nil,
-// together with what the handler writes in it: exactly once. It fails with
-// parley.ErrFenced if another worker has the task by now. On a store with a single writer
-// all other writers wait for the transaction, so call it last.
+// Tx opens the transaction in which the task becomes done when its handler returns nil. The
+// handler's writes in it commit together with that: exactly once. Tx fails with parley.ErrFenced if
+// another worker has taken the task. On a store with a single writer all other writers wait for the
+// transaction, so call Tx last.
 func (t *Running) Tx(ctx context.Context) (*parley.Tx, error) {
 	t.mu.Lock()
 	opened, over := t.tx, t.over

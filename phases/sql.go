@@ -11,23 +11,23 @@ import (
 // SQLType is the type of tasks that are SQL statements.
 const SQLType = "sql"
 
-// SQL makes a task of a statement, for pools that run such (RunSQL).
+// SQL makes a task of a statement, for pools with RunSQL.
 func SQL(phase int, statement string) Task {
 	return Task{Phase: phase, Type: SQLType, Body: []byte(statement)}
 }
 
-// RunSQL returns a handler that runs a task's body as a statement on db, on its own
-// connection. A statement that is killed, or that kills its connection, fails its task
-// and nothing else. It runs outside of the task's transaction, so a statement whose
-// worker dies is run again, after parts of it may have been committed.
+// RunSQL returns a handler that runs a task's body as a statement on a separate connection of db. A
+// statement that is killed, or that kills its connection, fails only its task. It runs outside of
+// the task's transaction, so a statement whose worker dies is run again, after parts of it may have
+// been committed.
 //
 // No pool runs statements unless it is given this handler:
 //
 //	phases.Handlers{phases.SQLType: phases.RunSQL(db)}
 //
-// Know what that means: everyone who can submit tasks, or write to Parley's tables, can
-// then do anything that the user of db may do. Open db as a user with the rights that the
-// tasks need and no others, which is best not the user of the Broker.
+// Be aware of the consequence: everyone who can submit tasks, or write to Parley's tables, can then
+// do anything that the user of db may do. Open db as a user with only the rights that the tasks
+// need, preferably not as the user of the Broker.
 func RunSQL(db *sql.DB) Handler {
 	return func(ctx context.Context, t *Running) (err error) {
 		if len(t.Body) == 0 {

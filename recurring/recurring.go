@@ -34,7 +34,7 @@ const (
 	CatchUpAll  CatchUp = "all"  // each brings a message, of more than MaxCatchUp the latest ones
 )
 
-// MaxCatchUp is how many due times are made up for at most.
+// MaxCatchUp is the maximum number of due times that are made up for.
 const MaxCatchUp = 1000
 
 // Overlap says what happens at a due time when the job's previous message is pending: it waits, or a receiver has
@@ -104,9 +104,9 @@ var (
 	ErrPending = errors.New("the previous message of the recurring job is pending")
 )
 
-// Define makes jobs, or replaces their definitions, all or none. A job that is paused stays so. The next due time
-// stays unless Cron, Zone or Every has changed. A lower revision than the stored one, or than that of a job that
-// was removed, is left out, and the log tells (recurring.replaced).
+// Define makes jobs, or replaces their definitions, all or none. A paused job stays paused. The next due time
+// stays unless Cron, Zone or Every has changed. A revision lower than the stored one, which a removed job keeps,
+// changes nothing, and is logged (recurring.replaced).
 func Define(ctx context.Context, b *parley.Broker, jobs ...Job) error {
 	// One order of locking for all programs.
 	jobs = slices.SortedFunc(slices.Values(jobs), func(a, b Job) int { return strings.Compare(a.Name, b.Name) })
@@ -209,7 +209,8 @@ func Pause(ctx context.Context, b *parley.Broker, name string) error {
 	})
 }
 
-// Resume lets a paused job go on with its next due time. Those that have passed meanwhile are not made up for.
+// Resume lets a paused job continue with its next due time. Due times that passed during the pause are not
+// made up for.
 func Resume(ctx context.Context, b *parley.Broker, name string) error {
 	return change(ctx, b, "resume", name, func(_ *parley.Tx, j *Status) error {
 		if j.State == backend.RecurringActive {
@@ -225,7 +226,7 @@ func Resume(ctx context.Context, b *parley.Broker, name string) error {
 	})
 }
 
-// passed is the instant before which no due time comes again: now, or the last due time that was posted if the
+// passed is the time before which no due time comes again. It is now, or the last posted due time if the
 // database's clock has stepped back since.
 func passed(j Status) time.Time {
 	if j.Last.After(j.Now) {
@@ -234,7 +235,8 @@ func passed(j Status) time.Time {
 	return j.Now
 }
 
-// Remove removes a job. Messages that it has posted stay. To define it again takes a higher revision.
+// Remove removes a job. Messages that it has posted stay. Defining it again requires a higher
+// revision.
 func Remove(ctx context.Context, b *parley.Broker, name string) error {
 	return change(ctx, b, "remove", name, func(_ *parley.Tx, j *Status) error {
 		*j = Status{Name: j.Name, Revision: j.Revision, State: backend.RecurringRemoved}
@@ -242,8 +244,8 @@ func Remove(ctx context.Context, b *parley.Broker, name string) error {
 	})
 }
 
-// RunNow posts a message of the job at once, also when it is paused, and leaves its due times as they are. It
-// returns the message's ID; with ErrPending that of the pending one.
+// RunNow posts a message of the job at once, even if the job is paused, and does not change its due times. It
+// returns the message's ID, or with ErrPending the ID of the pending message.
 func RunNow(ctx context.Context, b *parley.Broker, name string) (id parley.ID, err error) {
 	err = change(ctx, b, "run", name, func(tx *parley.Tx, j *Status) error {
 		pending := false

@@ -22,8 +22,8 @@ const (
 )
 
 // Start posts messages of all jobs as they fall due, until the Broker is closed. Every program whose role may post
-// can call it: a due time is dealt with once, by one of them. What goes wrong meanwhile is logged, and with a job it
-// is shown by List and by parley doctor too.
+// can call it: one of them handles each due time, once. Errors are logged; List and parley doctor show the errors of
+// jobs, too.
 func Start(ctx context.Context, b *parley.Broker) error {
 	if _, err := b.Backend().RecurringJobs(ctx); err != nil {
 		return fail("start recurring jobs", "", err)
@@ -68,9 +68,9 @@ func sleep(ctx context.Context, pause time.Duration, woken <-chan struct{}) {
 	}
 }
 
-// PostDue posts the messages of all jobs that are due, and returns. It is for tests, and for programs that something
-// else calls at intervals. Jobs that another process has in hand are left to that. What goes wrong with a job is
-// logged and shown by List, as with Start.
+// PostDue posts the messages of all jobs that are due, and returns. It is for tests, and for programs that are
+// themselves started at intervals. It skips jobs that another process is handling. Errors of a job are logged and
+// shown by List, as with Start.
 func PostDue(ctx context.Context, b *parley.Broker) error {
 	for {
 		pause, err := fire(ctx, b)
@@ -80,8 +80,8 @@ func PostDue(ctx context.Context, b *parley.Broker) error {
 	}
 }
 
-// fire deals with the due times of one job, and returns how long to wait for the next job: zero if another one may
-// be due already.
+// fire handles the due times of one job, and returns how long to wait for the next job. Zero means that another
+// one may already be due.
 func fire(ctx context.Context, b *parley.Broker) (pause time.Duration, err error) {
 	var j *Status
 	err = b.InTx(ctx, func(tx *parley.Tx) error {
@@ -190,8 +190,8 @@ func messageID(name string, due time.Time) (id parley.ID) {
 	return id
 }
 
-// DueTime is the due time of a job's message, to the millisecond. Of a message that RunNow posted it is the time
-// of that.
+// DueTime is the due time of a job's message, to the millisecond. For a message of RunNow it is the time of that
+// call.
 func DueTime(m *parley.Message) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(m.ID[:8]) >> 16)).UTC()
 }

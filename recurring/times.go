@@ -24,8 +24,8 @@ type times interface {
 // never is the due time of a job that has no further one.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// check validates a definition and returns it as it is stored, with its due times: those of an interval are
-// counted from any one of them.
+// check validates a definition and returns it as it is stored, with its due times. The due times of an
+// interval can be counted from any of them.
 func (j Job) check() (row Status, t func(one time.Time) times, err error) {
 	row = Status{
 		Name: j.Name, Revision: cmp.Or(j.Revision, 1),

@@ -73,12 +73,12 @@ func resourceName(name string) string {
 // resourceSQL is an expression for the resource of a name or of a session's id. Names
 // of resources are the database's, so it begins with the id of the store's table of
 // locks.
-func (s *server) resourceSQL(part string) string {
+func (p *pool) resourceSQL(part string) string {
 	dot := ""
-	if s.options.Schema != "" {
-		dot = s.options.Schema + "."
+	if p.options.Schema != "" {
+		dot = p.options.Schema + "."
 	}
-	return fmt.Sprintf(`CONCAT(N'parley ', OBJECT_ID(N'%s%slock'), N' ', %s)`, dot, s.options.Prefix, part)
+	return fmt.Sprintf(`CONCAT(N'parley ', OBJECT_ID(N'%s%slock'), N' ', %s)`, dot, p.options.Prefix, part)
 }
 
 // The calls. $R stands for the resource.
@@ -103,7 +103,7 @@ const (
 
 // applocks are the server's locks of an owner; sqlstore.NativeLocks.
 type applocks struct {
-	s      *server
+	p      *pool
 	on     backend.Execer // what has them
 	owner  string         // ofSession, ofTransaction
 	before string         // of each call
@@ -121,7 +121,7 @@ func (l *applocks) run(ctx context.Context, text, name string, args ...any) (cod
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTime)
 	defer cancel()
-	text = l.before + strings.ReplaceAll(text, "$R", l.s.resourceSQL("@p1"))
+	text = l.before + strings.ReplaceAll(text, "$R", l.p.resourceSQL("@p1"))
 	text, args = call(text, append([]any{name}, args...))
 	err = l.on.QueryRowContext(ctx, text, args...).Scan(&code)
 	if err != nil && l.owner == ofSession {
@@ -212,15 +212,15 @@ func sessionName(id string) string { return "session " + id }
 
 // openLine takes a connection for a session, and a lock by which others see that
 // it is there. As long as it is kept the driver does not reset it.
-func (s *server) openLine(ctx context.Context, session backend.ID) (sqlstore.Line, error) {
-	if s.invalid != nil {
-		return nil, s.invalid
+func (p *pool) openLine(ctx context.Context, session backend.ID) (sqlstore.Line, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
 	}
-	conn, err := s.db.Conn(ctx)
+	conn, err := p.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{applocks{s: s, on: conn, owner: ofSession}, conn, sessionName(fmt.Sprintf("%X", session[:]))}
+	l := &line{applocks{p: p, on: conn, owner: ofSession}, conn, sessionName(fmt.Sprintf("%X", session[:]))}
 	code, err := l.run(ctx, getSQL, l.name, modeNames[backend.LockX], l.owner)
 	if err == nil {
 		err = applock(code)
@@ -250,16 +250,16 @@ func (l *line) Close(context.Context) error {
 }
 
 // txNative returns the server's locks of a transaction.
-func (s *server) txNative(tx *sqlstore.Tx) sqlstore.NativeLocks {
-	return &applocks{s: s, on: tx.SQL(), owner: ofTransaction, before: inside}
+func (p *pool) txNative(tx *sqlstore.Tx) sqlstore.NativeLocks {
+	return &applocks{p: p, on: tx.SQL(), owner: ofTransaction, before: inside}
 }
 
 // nativeToken writes what knows of native sessions. The server's lock of one
 // can be granted to others only when its connection is gone.
-func (s *server) nativeToken(verb string) (string, bool) {
+func (p *pool) nativeToken(verb string) (string, bool) {
 	lost := func(owner string) string {
 		return fmt.Sprintf("APPLOCK_TEST(N'public', %s, N'Shared', N'Session') = 1",
-			s.resourceSQL("N'"+sessionName("")+"', CONVERT(nvarchar(32), "+owner+", 2)"))
+			p.resourceSQL("N'"+sessionName("")+"', CONVERT(nvarchar(32), "+owner+", 2)"))
 	}
 	switch verb {
 	case "until":

@@ -156,20 +156,20 @@ func (r *oneInt) Next(to []sqldriver.Value) error {
 }
 
 // playLocks returns a server and a backend's on it.
-func playLocks(t *testing.T) (*lockServer, *server) {
+func playLocks(t *testing.T) (*lockServer, *pool) {
 	play := &lockServer{t: t, locks: map[string]map[lockHolder]backend.LockMode{}}
 	db := sql.OpenDB(play)
 	t.Cleanup(func() { db.Close() })
-	s := New(db, &Options{Schema: "app", Prefix: "jobs_", Locks: LocksNative}).server
-	if s.invalid != nil {
-		t.Fatal(s.invalid)
+	p := New(db, &Options{Schema: "app", Prefix: "jobs_", Locks: LocksNative}).pool
+	if p.invalid != nil {
+		t.Fatal(p.invalid)
 	}
-	return play, s
+	return play, p
 }
 
-func openLine(t *testing.T, s *server) *line {
+func openLine(t *testing.T, p *pool) *line {
 	t.Helper()
-	l, err := s.openLine(t.Context(), backend.NewID())
+	l, err := p.openLine(t.Context(), backend.NewID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,17 +192,17 @@ func TestNativeCodes(t *testing.T) {
 		{-999, false, errAny},
 		{-7, false, errAny},
 	} {
-		play, s := playLocks(t)
-		l := openLine(t, s)
+		play, p := playLocks(t)
+		l := openLine(t, p)
 		play.code = &c.code
 		ok, err := l.Take(t.Context(), "lock", backend.LockS)
 		if ok != c.ok || c.want == nil && err != nil || c.want == errAny && err == nil || c.want != nil && c.want != errAny && !errors.Is(err, c.want) {
 			t.Errorf("sp_getapplock returned %d: granted %t, %v", c.code, ok, err)
 		}
 
-		play, s = playLocks(t)
+		play, p = playLocks(t)
 		play.code = &c.code
-		opened, err := s.openLine(t.Context(), backend.NewID())
+		opened, err := p.openLine(t.Context(), backend.NewID())
 		if (err == nil) != c.ok {
 			t.Errorf("a session's own lock returned %d: %v", c.code, err)
 		}
@@ -211,8 +211,8 @@ func TestNativeCodes(t *testing.T) {
 		}
 	}
 	for _, code := range []int{0, -999, -1} {
-		play, s := playLocks(t)
-		l := openLine(t, s)
+		play, p := playLocks(t)
+		l := openLine(t, p)
 		if ok, err := l.Take(t.Context(), "lock", backend.LockS); !ok || err != nil {
 			t.Fatal(err)
 		}
@@ -229,14 +229,14 @@ var errAny = errors.New("any error")
 // TestNativeModes takes every triple of modes, and the union of every two, in
 // sessions and a transaction.
 func TestNativeModes(t *testing.T) {
-	_, s := playLocks(t)
-	conn, err := s.db.Conn(t.Context())
+	_, p := playLocks(t)
+	conn, err := p.db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	a, c := openLine(t, s), openLine(t, s)
-	b := &applocks{s: s, on: conn, owner: ofTransaction, before: inside}
+	a, c := openLine(t, p), openLine(t, p)
+	b := &applocks{p: p, on: conn, owner: ofTransaction, before: inside}
 	take := func(l interface {
 		Take(context.Context, string, backend.LockMode) (bool, error)
 		Test(context.Context, string, backend.LockMode) (bool, error)
@@ -285,8 +285,8 @@ func TestNativeModes(t *testing.T) {
 // TestNativeLine: a session is told that its connection was lost, or reset, and
 // its end releases all that it has.
 func TestNativeLine(t *testing.T) {
-	play, s := playLocks(t)
-	l, other := openLine(t, s), openLine(t, s)
+	play, p := playLocks(t)
+	l, other := openLine(t, p), openLine(t, p)
 	if ok, err := l.Take(t.Context(), "lock", backend.LockX); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -329,8 +329,8 @@ func TestNativeLine(t *testing.T) {
 }
 
 func openLineLater(t *testing.T) *line {
-	_, s := playLocks(t)
-	return openLine(t, s)
+	_, p := playLocks(t)
+	return openLine(t, p)
 }
 
 // TestResourceName: no two names are one resource, and none is too long for one.
@@ -365,8 +365,8 @@ func TestResourceName(t *testing.T) {
 func TestNativeStatements(t *testing.T) {
 	for _, locks := range []Locks{LocksRows, LocksNative} {
 		s := New(sql.OpenDB(&lockServer{t: t}), &Options{Locks: locks})
-		if s.server.invalid != nil {
-			t.Fatal(s.server.invalid)
+		if s.pool.invalid != nil {
+			t.Fatal(s.pool.invalid)
 		}
 		q := s.Q()
 		for _, text := range []string{q.LockRows.Text, q.ListLocks.Text, q.OwnerExpire.Text} {

@@ -30,13 +30,13 @@ func (c candidate) place() int64 { return sqlstore.Place(c.priority, c.since) }
 // claim is a walk that locks nothing, a statement that locks what ranks first, and a
 // statement that reads its messages. It looks at the head of the orders only, and farther
 // back, page by page, if all of that is in flight.
-func (s *server) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
-		return s.claimOne(ctx, tx, r)
+		return p.claimOne(ctx, tx, r)
 	}
-	l := looking{s: s, ctx: ctx, tx: tx, r: r, w: sqlstore.WalkOf(r)}
+	l := looking{p: p, ctx: ctx, tx: tx, r: r, w: sqlstore.WalkOf(r)}
 	near := part{8*r.MaxGroups + 50, first}
-	promotions, order, err := s.walk(ctx, tx, r, near, near)
+	promotions, order, err := p.walk(ctx, tx, r, near, near)
 	var rest *sqlstore.Walk
 	if err == nil {
 		rest, err = l.look(promotions, order)
@@ -54,7 +54,7 @@ func (s *server) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequ
 
 // looking is a claim at work.
 type looking struct {
-	s   *server
+	p   *pool
 	ctx context.Context
 	tx  *sqlstore.Tx
 	r   backend.ClaimRequest
@@ -69,21 +69,21 @@ func (l *looking) found() bool { return len(l.c.Holds) > 0 || l.c.Contended || l
 func (l *looking) look(promotions, order *page) (rest *sqlstore.Walk, err error) {
 	_, next, err := l.take(promotions)
 	if err == nil && !l.found() && next.Valid && !l.w.Promoted {
-		rest, err = l.s.shortcuts.Promotions(l.r.Queue, l.w, next.Int64, l.promotions)
+		rest, err = l.p.shortcuts.Promotions(l.r.Queue, l.w, next.Int64, l.promotions)
 	}
 	if err != nil || rest != nil || l.found() {
 		return rest, err
 	}
 	_, next, err = l.take(order)
 	if err == nil && !l.found() && next.Valid {
-		rest, err = l.s.shortcuts.Order(l.r.Queue, l.w, next.Int64, l.order)
+		rest, err = l.p.shortcuts.Order(l.r.Queue, l.w, next.Int64, l.order)
 	}
 	return rest, err
 }
 
 // promotions looks at a page of promotions, as order does at one of streams and posts.
 func (l *looking) promotions(at int64, width int) (found, next sql.NullInt64, err error) {
-	p, _, err := l.s.walk(l.ctx, l.tx, l.r, part{widths[width], at}, part{})
+	p, _, err := l.p.walk(l.ctx, l.tx, l.r, part{widths[width], at}, part{})
 	if err != nil {
 		return found, next, err
 	}
@@ -91,7 +91,7 @@ func (l *looking) promotions(at int64, width int) (found, next sql.NullInt64, er
 }
 
 func (l *looking) order(at int64, width int) (found, next sql.NullInt64, err error) {
-	_, p, err := l.s.walk(l.ctx, l.tx, l.r, part{}, part{widths[width], at})
+	_, p, err := l.p.walk(l.ctx, l.tx, l.r, part{}, part{widths[width], at})
 	if err != nil {
 		return found, next, err
 	}
@@ -101,7 +101,7 @@ func (l *looking) order(at int64, width int) (found, next sql.NullInt64, err err
 // take takes what can be had of a page.
 func (l *looking) take(p *page) (found, next sql.NullInt64, err error) {
 	if len(p.list) > 0 {
-		l.c, err = l.s.take(l.ctx, l.tx, l.r, p.list)
+		l.c, err = l.p.take(l.ctx, l.tx, l.r, p.list)
 	}
 	if l.found() {
 		found = sql.NullInt64{Int64: p.list[0].place(), Valid: true}
@@ -129,9 +129,9 @@ type page struct {
 }
 
 // walk lists candidates: promotions, and streams with posts.
-func (s *server) walk(
+func (p *pool) walk(
 	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, promotions, order part,
-) (p, o *page, err error) {
+) (promoted, ordered *page, err error) {
 	var version int64
 	var enabled sql.NullInt64
 	var kinds [4][]candidate
@@ -146,12 +146,12 @@ func (s *server) walk(
 			kinds[c.what] = append(kinds[c.what], c)
 		}
 		return err
-	}, s.many.Walk, r.Queue, promotions.window, level, levelSince, order.window, priority, since)
+	}, p.many.Walk, r.Queue, promotions.window, level, levelSince, order.window, priority, since)
 	if err == nil {
 		err = sqlstore.CatalogState(version, enabled, r.Version)
 	}
-	p = merged(promotions.window, slices.Concat(kinds[0], kinds[1]))
-	return p, merged(order.window, kinds[2], kinds[3]), err
+	promoted = merged(promotions.window, slices.Concat(kinds[0], kinds[1]))
+	return promoted, merged(order.window, kinds[2], kinds[3]), err
 }
 
 // merged makes a page of lists in one order. It ends where the first of those ends that
@@ -179,14 +179,14 @@ func merged(window int, lists ...[]candidate) *page {
 }
 
 // take locks candidates, or leases them, and reads what they have.
-func (s *server) take(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, list []candidate) (c backend.Claim, err error) {
+func (p *pool) take(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, list []candidate) (c backend.Claim, err error) {
 	rows := make([]idRow, len(list))
 	for i, x := range list {
 		rows[i] = idRow{int32(i + 1), x.id[:], x.kind()}
 	}
-	q, args := s.many.Take, []any{s.idTable(rows), r.MaxGroups}
+	q, args := p.many.Take, []any{p.idTable(rows), r.MaxGroups}
 	if r.Lease > 0 {
-		q, args = s.many.Lease, append(args, r.Lease, r.Owner)
+		q, args = p.many.Lease, append(args, r.Lease, r.Owner)
 	}
 	var kind int64
 	var had []backend.ID
@@ -215,21 +215,21 @@ func (s *server) take(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 		return c, nil
 	}
 	if kind == 1 {
-		c.Holds, err = s.readPosts(ctx, tx, r, had, list[0].promoted())
+		c.Holds, err = p.readPosts(ctx, tx, r, had, list[0].promoted())
 		return c, err
 	}
-	return s.read(ctx, tx, r, had, orphans)
+	return p.read(ctx, tx, r, had, orphans)
 }
 
 // read makes holds of groups that are ours. Those that turned out to have nothing are
 // given back.
-func (s *server) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, had []backend.ID, orphans []int64) (c backend.Claim, err error) {
+func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, had []backend.ID, orphans []int64) (c backend.Claim, err error) {
 	grown := int64(0)
 	if r.Lease > 0 {
 		grown = 1
 	}
-	c, err = tx.ReadHolds(ctx, r, had, s.many.Read,
-		s.idTable(idRows(had, orphans)), max(r.MaxMessages, 1), max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.LockOnly, grown)
+	c, err = tx.ReadHolds(ctx, r, had, p.many.Read,
+		p.idTable(idRows(had, orphans)), max(r.MaxMessages, 1), max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.LockOnly, grown)
 	if err != nil || len(c.Holds) == len(had) {
 		return c, err
 	}
@@ -247,32 +247,32 @@ func (s *server) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReque
 }
 
 // readPosts makes holds of posts that are ours, up to the limit of bytes.
-func (s *server) readPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, had []backend.ID, promoted bool) (holds []*backend.Hold, err error) {
+func (p *pool) readPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, had []backend.ID, promoted bool) (holds []*backend.Hold, err error) {
 	var posts []*sqlstore.Post
 	err = tx.Rows(ctx, func(rows *sql.Rows) error {
-		p := new(sqlstore.Post)
-		err := p.Scan(rows)
-		posts = append(posts, p)
+		post := new(sqlstore.Post)
+		err := post.Scan(rows)
+		posts = append(posts, post)
 		return err
-	}, s.many.Held, s.idTable(idRows(had, nil)))
+	}, p.many.Held, p.idTable(idRows(had, nil)))
 	if err != nil {
 		return nil, err
 	}
 	left := r.MaxBytes
-	for i, p := range posts {
-		left -= len(p.Body) + len(p.Headers)
+	for i, post := range posts {
+		left -= len(post.Body) + len(post.Headers)
 		if i > 0 && left < 0 && !r.LockOnly { // it does not fit: give it back
 			if r.Lease > 0 {
-				if _, err := tx.Exec(ctx, tx.Q().PostUnlease, p.ID); err != nil {
+				if _, err := tx.Exec(ctx, tx.Q().PostUnlease, post.ID); err != nil {
 					return nil, err
 				}
 			}
 			continue
 		}
 		if r.Lease > 0 {
-			p.Fence-- // as it was before the claim
+			post.Fence-- // as it was before the claim
 		}
-		h := p.Hold(r)
+		h := post.Hold(r)
 		if promoted {
 			if err := tx.ReadPromotion(ctx, h); err != nil {
 				return nil, err
@@ -284,7 +284,7 @@ func (s *server) readPosts(ctx context.Context, tx *sqlstore.Tx, r backend.Claim
 }
 
 // claimOne claims the group that the request names.
-func (s *server) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
+func (p *pool) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
 	id, post, err := tx.FindOne(ctx, r)
 	if err != nil || id.IsZero() {
 		return c, err
@@ -293,7 +293,7 @@ func (s *server) claimOne(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimR
 	if post {
 		x.what = 1
 	}
-	c, err = s.take(ctx, tx, r, []candidate{x})
+	c, err = p.take(ctx, tx, r, []candidate{x})
 	if err == nil && len(c.Holds) == 0 && c.Discarded == 0 {
 		c.Contended = true
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// server is the database and how to run statements on it.
-type server struct {
+// pool is the database and how to run statements on it.
+type pool struct {
 	options Options
 	invalid error // what is wrong with the options
 	db      *sql.DB
@@ -27,9 +27,9 @@ type server struct {
 	ids, batch string // the names of the table types
 }
 
-func (s *server) close() error {
-	if s.owned {
-		return s.db.Close()
+func (p *pool) close() error {
+	if p.owned {
+		return p.db.Close()
 	}
 	return nil
 }
@@ -130,6 +130,6 @@ func (s session) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.
 }
 
 // reader returns a session that reads what is committed.
-func (s *server) reader(context.Context) (sqlstore.Session, func(), error) {
-	return session{s.db, outside}, func() {}, s.invalid
+func (p *pool) reader(context.Context) (sqlstore.Session, func(), error) {
+	return session{p.db, outside}, func() {}, p.invalid
 }

@@ -25,7 +25,7 @@ func TestUntyped(t *testing.T) {
 	}
 	c.Dialer = dialler(func(context.Context) error { return errors.New("no type") })
 	s := New(sql.OpenDB(c), nil)
-	if _, err := s.server.begin(t.Context()); !errors.Is(err, backend.ErrConnection) {
+	if _, err := s.pool.begin(t.Context()); !errors.Is(err, backend.ErrConnection) {
 		t.Errorf("%v, want ErrConnection", err)
 	}
 }

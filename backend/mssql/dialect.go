@@ -85,7 +85,7 @@ var hints = map[string]string{
 }
 
 // token writes what the portable statements have in T-SQL.
-func (s *server) token(verb, arg string) (string, bool) {
+func (p *pool) token(verb, arg string) (string, bool) {
 	first, second, _ := strings.Cut(arg, " ")
 	if h, ok := hints[verb+" "+first]; ok {
 		if second != "" {
@@ -116,8 +116,8 @@ func (s *server) token(verb, arg string) (string, bool) {
 	case "convert":
 		return "CONVERT(" + second + ", " + first + ")", true
 	}
-	if s.options.Locks == LocksNative {
-		return s.nativeToken(verb)
+	if p.options.Locks == LocksNative {
+		return p.nativeToken(verb)
 	}
 	return "", false
 }

@@ -13,7 +13,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(s *Store) []any { return []any{s.Q(), &s.server.many} }
+	of := func(s *Store) []any { return []any{s.Q(), &s.pool.many} }
 	other := Options{Schema: "other", Prefix: "other_", Locks: LocksNative}
 	backendtest.Golden(t, of(New(db, nil)), of(New(db, &other)))
 }

@@ -9,18 +9,18 @@ import (
 )
 
 // grants writes rights as SQL Server has them.
-func (s *server) grants() *sqlstore.Grants {
+func (p *pool) grants() *sqlstore.Grants {
 	return &sqlstore.Grants{
 		Account: func(name string) (string, error) { return bracketed(name), nil },
-		Table:   func(ctx context.Context, name string) (string, error) { return s.named(ctx, name) },
+		Table:   func(ctx context.Context, name string) (string, error) { return p.named(ctx, name) },
 		// A sender looks whether its stream is in the ready order already.
 		More: []sqlstore.Rights{{Table: "ready", Sender: "s"}},
 		Extra: func(ctx context.Context, role backend.Role) ([]string, error) {
-			schema, err := s.home(ctx)
+			schema, err := p.home(ctx)
 			if err != nil {
 				return nil, err
 			}
-			prefix := schema + "." + s.options.Prefix
+			prefix := schema + "." + p.options.Prefix
 			switch role {
 			case backend.RoleOwner:
 				return []string{
@@ -45,10 +45,10 @@ func (s *server) grants() *sqlstore.Grants {
 func bracketed(name string) string { return "[" + strings.ReplaceAll(name, "]", "]]") + "]" }
 
 // home returns the schema's name, in brackets.
-func (s *server) home(ctx context.Context) (string, error) {
-	name := s.options.Schema
+func (p *pool) home(ctx context.Context) (string, error) {
+	name := p.options.Schema
 	if name == "" {
-		if err := s.db.QueryRowContext(ctx, "SELECT SCHEMA_NAME()").Scan(&name); err != nil {
+		if err := p.db.QueryRowContext(ctx, "SELECT SCHEMA_NAME()").Scan(&name); err != nil {
 			return "", err
 		}
 	}
@@ -56,7 +56,7 @@ func (s *server) home(ctx context.Context) (string, error) {
 }
 
 // named returns something of the schema's with the schema's name.
-func (s *server) named(ctx context.Context, name string) (string, error) {
-	schema, err := s.home(ctx)
-	return schema + "." + s.options.Prefix + name, err
+func (p *pool) named(ctx context.Context, name string) (string, error) {
+	schema, err := p.home(ctx)
+	return schema + "." + p.options.Prefix + name, err
 }

@@ -133,7 +133,7 @@ func allStatements(t *testing.T) map[string]string {
 	}
 	store := New(db, nil)
 	all := make(map[string]string)
-	for _, list := range []reflect.Value{reflect.ValueOf(*store.Q()), reflect.ValueOf(store.server.many)} {
+	for _, list := range []reflect.Value{reflect.ValueOf(*store.Q()), reflect.ValueOf(store.pool.many)} {
 		for i := range list.NumField() {
 			if q := list.Field(i).Interface().(*sqlstore.Stmt); !q.Empty() {
 				all[list.Type().Field(i).Name] = q.Text

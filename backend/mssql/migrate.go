@@ -9,7 +9,7 @@ import (
 )
 
 // hasten limits the session's waits for locks.
-func (s *server) hasten(ctx context.Context, tx backend.Execer) (undo func(), err error) {
+func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err error) {
 	_, err = tx.ExecContext(ctx, "SET LOCK_TIMEOUT 2000")
 	return func() { tx.ExecContext(context.WithoutCancel(ctx), "SET LOCK_TIMEOUT -1") }, err
 }
@@ -18,14 +18,14 @@ func (s *server) hasten(ctx context.Context, tx backend.Execer) (undo func(), er
 // lock. A transaction that has a row of a table has an intent lock on the table, with
 // which an exclusive one is incompatible ("Transaction locking and row versioning guide").
 // Those who come later wait behind it, so it gives up after a second and tries again.
-func (s *server) drain(ctx context.Context) error {
+func (p *pool) drain(ctx context.Context) error {
 	for _, table := range []string{"stream", "grp", "post", "task"} {
 		for {
 			// The lock ends with the statement, which is a transaction of its own.
-			_, err := s.db.ExecContext(ctx, fmt.Sprintf(`
+			_, err := p.db.ExecContext(ctx, fmt.Sprintf(`
 				SET LOCK_TIMEOUT 1000;
 				DECLARE @one int;
-				SELECT TOP (1) @one = 1 FROM %s%s%s WITH (TABLOCKX)`, s.schema(), s.options.Prefix, table))
+				SELECT TOP (1) @one = 1 FROM %s%s%s WITH (TABLOCKX)`, p.schema(), p.options.Prefix, table))
 			if classify(err) != backend.ErrSerialization {
 				if err != nil {
 					return err
@@ -42,9 +42,9 @@ func (s *server) drain(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) schema() string {
-	if s.options.Schema == "" {
+func (p *pool) schema() string {
+	if p.options.Schema == "" {
 		return ""
 	}
-	return s.options.Schema + "."
+	return p.options.Schema + "."
 }

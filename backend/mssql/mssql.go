@@ -74,7 +74,7 @@ type Options struct {
 // Store is a backend on a database of SQL Server.
 type Store struct {
 	sqlstore.Pooled
-	server *server
+	pool *pool
 }
 
 var _ backend.Backend = (*Store)(nil)
@@ -122,8 +122,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("parley: mssql: %w", err)
 	}
 	db := sqlstore.OpenPool(connector, opt.MaxConns)
-	s := newStore(&server{db: db, owned: true}, opt)
-	if err = s.server.invalid; err == nil {
+	s := newStore(&pool{db: db, owned: true}, opt)
+	if err = s.pool.invalid; err == nil {
 		err = db.PingContext(ctx)
 	}
 	if err != nil {
@@ -136,68 +136,68 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // New makes a store on a pool that the application has opened, and does not
 // close it.
 func New(db *sql.DB, o *Options) *Store {
-	return newStore(&server{db: db}, *cmp.Or(o, new(Options)))
+	return newStore(&pool{db: db}, *cmp.Or(o, new(Options)))
 }
 
-func newStore(s *server, o Options) *Store {
+func newStore(p *pool, o Options) *Store {
 	if o.PollEvery <= 0 {
 		o.PollEvery = 10 * time.Millisecond
 	}
 	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema, reserved)
-	s.invalid = err
+	p.invalid = err
 	o.Prefix = prefix
-	s.options = o
-	s.ids, s.batch = dot+prefix+"ids", dot+prefix+"payloads"
+	p.options = o
+	p.ids, p.batch = dot+prefix+"ids", dot+prefix+"payloads"
 	d := &sqlstore.Dialect{
 		Texts:       statements,
-		Own:         &s.many,
-		Token:       s.token,
+		Own:         &p.many,
+		Token:       p.token,
 		Prefix:      prefix,
 		Schema:      dot,
 		Qualify:     true,
 		Placeholder: func(n int) string { return fmt.Sprintf("@p%d", n) },
 		Now:         now,
 		ID:          func(id backend.ID) any { return key(id) },
-		Begin:       s.begin,
-		Read:        s.reader,
-		Join:        s.join,
+		Begin:       p.begin,
+		Read:        p.reader,
+		Join:        p.join,
 		Classify:    classify,
 		Migrations:  sqlstore.Files(schema),
 		RemoveFirst: "DROP PROCEDURE IF EXISTS parley_post_message_with_headers; " +
 			"DROP PROCEDURE IF EXISTS parley_post_message",
 		RemoveLast: "DROP TYPE IF EXISTS parley_payloads; DROP TYPE IF EXISTS parley_batch; DROP TYPE IF EXISTS parley_ids",
-		Hasten:     s.hasten,
-		Drain:      s.drain,
+		Hasten:     p.hasten,
+		Drain:      p.drain,
 		// sqlcmd has it off, and filtered indexes want it on. A column that a batch adds is
 		// not known to the rest of it.
 		PrintFirst:   "SET QUOTED_IDENTIFIER ON;\n",
 		PrintAlone:   "EXEC (N'%s')",
-		Exclude:      s.exclude,
-		Info:         s.info,
-		Grants:       s.grants(),
-		DB:           s.db,
-		Close:        s.close,
-		MaxConns:     func() int { return s.db.Stats().MaxOpenConnections },
+		Exclude:      p.exclude,
+		Info:         p.info,
+		Grants:       p.grants(),
+		DB:           p.db,
+		Close:        p.close,
+		MaxConns:     func() int { return p.db.Stats().MaxOpenConnections },
 		SetPoint:     setPoint,
 		BackToPoint:  backToPoint,
 		ReleasePoint: func(string) string { return "" }, // T-SQL has no such thing
-		SendOne:      s.send,
-		Guards:       s.streams,
-		Append:       s.append,
-		PostPlain:    s.post,
-		ClaimBatch:   s.claim,
-		SettleBatch:  s.settle,
-		Finish:       s.finish,
-		Extend:       s.extend,
-		Reclaim:      s.reclaim,
-		SubmitBatch:  s.submit,
+		SendOne:      p.send,
+		Guards:       p.streams,
+		Append:       p.append,
+		PostPlain:    p.post,
+		ClaimBatch:   p.claim,
+		SettleBatch:  p.settle,
+		Finish:       p.finish,
+		Extend:       p.extend,
+		Reclaim:      p.reclaim,
+		SubmitBatch:  p.submit,
 	}
 	if o.Locks == LocksNative {
-		d.OpenLine, d.TxNative = s.openLine, s.txNative
+		d.OpenLine, d.TxNative = p.openLine, p.txNative
 	}
 	store, err := sqlstore.New(d)
-	s.invalid = cmp.Or(s.invalid, err)
-	return &Store{sqlstore.OnPool(store, s.db), s}
+	p.invalid = cmp.Or(p.invalid, err)
+	return &Store{sqlstore.OnPool(store, p.db), p}
 }
 
 //go:embed schema/0*.sql
@@ -205,7 +205,7 @@ var schema embed.FS
 
 // exclude makes migrations take turns, by an application lock that ends with the
 // transaction, and creates the schema. The name has been validated.
-func (s *server) exclude(ctx context.Context, tx backend.Execer) error {
+func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 	var code int
 	err := tx.QueryRowContext(ctx, `
 		DECLARE @code int;
@@ -218,27 +218,27 @@ func (s *server) exclude(ctx context.Context, tx backend.Execer) error {
 	if err := applock(code); err != nil {
 		return err
 	}
-	if s.options.Schema == "" {
+	if p.options.Schema == "" {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf(`IF SCHEMA_ID(N'%s') IS NULL EXEC(N'CREATE SCHEMA %[1]s')`, s.options.Schema))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf(`IF SCHEMA_ID(N'%s') IS NULL EXEC(N'CREATE SCHEMA %[1]s')`, p.options.Schema))
 	return err
 }
 
-func (s *server) info(ctx context.Context) (backend.Info, error) {
+func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	i := backend.Info{Engine: "mssql", Settings: map[string]string{
-		"prefix": s.options.Prefix, "schema": s.options.Schema, "locks": s.options.Locks.String(),
+		"prefix": p.options.Prefix, "schema": p.options.Schema, "locks": p.options.Locks.String(),
 	}}
-	if s.invalid != nil {
-		return i, s.invalid
+	if p.invalid != nil {
+		return i, p.invalid
 	}
-	if err := s.db.QueryRowContext(ctx, "SELECT @@VERSION").Scan(&i.Version); err != nil {
+	if err := p.db.QueryRowContext(ctx, "SELECT @@VERSION").Scan(&i.Version); err != nil {
 		return i, err
 	}
 	var level int
 	var versions bool
 	var access string
-	err := s.db.QueryRowContext(ctx, `
+	err := p.db.QueryRowContext(ctx, `
 		SELECT compatibility_level, is_read_committed_snapshot_on,
 		       CONVERT(nvarchar(60), DATABASEPROPERTYEX(name, 'Updateability'))
 		  FROM sys.databases WHERE database_id = DB_ID()`).Scan(&level, &versions, &access)

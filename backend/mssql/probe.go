@@ -81,17 +81,17 @@ func locked(hint string) string {
 
 // prober asks.
 type prober struct {
-	s     *server
+	pool  *pool
 	table string
 	note  func(question, answer string)
 }
 
 // Probe asks the server what this backend rests on (conformance.Prober).
 func (s *Store) Probe(ctx context.Context, note func(question, answer string)) error {
-	p := &prober{s.server, s.server.schema() + s.server.options.Prefix + "probe", note}
+	p := &prober{s.pool, s.pool.schema() + s.pool.options.Prefix + "probe", note}
 	for _, f := range facts {
 		var v sql.NullString
-		err := p.s.db.QueryRowContext(ctx, "SELECT CONVERT(nvarchar(400), ("+f.query+"))").Scan(&v)
+		err := p.pool.db.QueryRowContext(ctx, "SELECT CONVERT(nvarchar(400), ("+f.query+"))").Scan(&v)
 		p.say(f.question, v.String, err)
 	}
 	defer p.exec(context.WithoutCancel(ctx), "DROP TABLE IF EXISTS $T")
@@ -143,13 +143,13 @@ func (p *prober) say(question, answer string, err error) {
 func (p *prober) text(q string) string { return strings.ReplaceAll(q, "$T", p.table) }
 
 func (p *prober) exec(ctx context.Context, q string) error {
-	_, err := p.s.db.ExecContext(ctx, p.text(q))
+	_, err := p.pool.db.ExecContext(ctx, p.text(q))
 	return err
 }
 
 // beside runs a statement beside an open transaction and returns the ids that it returns.
 func (p *prober) beside(ctx context.Context, first, then string) (ids string, err error) {
-	a, err := p.s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	a, err := p.pool.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func (p *prober) beside(ctx context.Context, first, then string) (ids string, er
 	if _, err := a.ExecContext(ctx, p.text(first)); err != nil {
 		return "", fmt.Errorf("the first: %w", err)
 	}
-	b, err := p.s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	b, err := p.pool.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return "", err
 	}
@@ -189,7 +189,7 @@ func (p *prober) updated(ctx context.Context, conn *sql.Conn) (string, error) {
 }
 
 func (p *prober) silent(ctx context.Context) (string, error) {
-	conn, err := p.s.db.Conn(ctx)
+	conn, err := p.pool.db.Conn(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -201,7 +201,7 @@ func (p *prober) silent(ctx context.Context) (string, error) {
 }
 
 func (p *prober) triggered(ctx context.Context) (string, error) {
-	conn, err := p.s.db.Conn(ctx)
+	conn, err := p.pool.db.Conn(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -221,7 +221,7 @@ func (p *prober) triggered(ctx context.Context) (string, error) {
 // versions tells whether what Listen asks for changes when a row is inserted, and again
 // when that is committed.
 func (p *prober) versions(ctx context.Context) (string, error) {
-	tx, err := p.s.db.BeginTx(ctx, nil)
+	tx, err := p.pool.db.BeginTx(ctx, nil)
 	if err != nil {
 		return "", err
 	}
@@ -235,7 +235,7 @@ func (p *prober) versions(ctx context.Context) (string, error) {
 		if err := step(); err != nil {
 			return "", err
 		}
-		if seen[i], err = p.s.version(ctx); err != nil {
+		if seen[i], err = p.pool.version(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -244,7 +244,7 @@ func (p *prober) versions(ctx context.Context) (string, error) {
 
 // attention cancels a statement in a transaction and asks what is left of that.
 func (p *prober) attention(ctx context.Context) (string, error) {
-	tx, err := p.s.db.BeginTx(ctx, nil)
+	tx, err := p.pool.db.BeginTx(ctx, nil)
 	if err != nil {
 		return "", err
 	}
@@ -265,7 +265,7 @@ func (p *prober) attention(ctx context.Context) (string, error) {
 // reset looks at the level of a connection that has come back from the pool.
 func (p *prober) reset(ctx context.Context) (string, error) {
 	level := func(set string) (level string, err error) {
-		conn, err := p.s.db.Conn(ctx)
+		conn, err := p.pool.db.Conn(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -303,7 +303,7 @@ var parameters = map[string]string{
 // A scan locks rows that are none of a statement's business, and a prefetch that is not
 // ordered locks them in another order.
 func (p *prober) plans(ctx context.Context) {
-	conn, err := p.s.db.Conn(ctx)
+	conn, err := p.pool.db.Conn(ctx)
 	if err == nil {
 		defer sqlstore.Discard(conn) // it explains from now on
 		_, err = conn.ExecContext(ctx, "SET SHOWPLAN_XML ON")
@@ -312,9 +312,9 @@ func (p *prober) plans(ctx context.Context) {
 		p.say("plans", "", err)
 		return
 	}
-	types := strings.NewReplacer("$ids", p.s.ids, "$batch", p.s.batch)
+	types := strings.NewReplacer("$ids", p.pool.ids, "$batch", p.pool.batch)
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		stmt := reflect.ValueOf(p.s.many).FieldByName(name).Interface().(*sqlstore.Stmt)
+		stmt := reflect.ValueOf(p.pool.many).FieldByName(name).Interface().(*sqlstore.Stmt)
 		answer, err := explain(ctx, conn, "DECLARE "+types.Replace(parameters[name])+";\n"+stmt.Text)
 		p.say("plan of "+strings.ToLower(name), answer, err)
 	}

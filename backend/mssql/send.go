@@ -43,28 +43,28 @@ func idRows(ids []backend.ID, num []int64) []idRow {
 	return rows
 }
 
-func (s *server) idTable(rows []idRow) driver.TVP { return driver.TVP{TypeName: s.ids, Value: rows} }
+func (p *pool) idTable(rows []idRow) driver.TVP { return driver.TVP{TypeName: p.ids, Value: rows} }
 
-func (s *server) batchTable(rows []batchRow) driver.TVP {
-	return driver.TVP{TypeName: s.batch, Value: rows}
+func (p *pool) batchTable(rows []batchRow) driver.TVP {
+	return driver.TVP{TypeName: p.batch, Value: rows}
 }
 
 // send sends one message in one call if no other transaction is in the way and nothing
 // refuses it. What writes is not given a context that can end: cancelled, it would leave
 // a part of itself in a transaction that goes on.
-func (s *server) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
-	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, s.many.Send,
+func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
+	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, p.many.Send,
 		m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain, m.Headers)
 	return sent, done, err
 }
 
 // streams locks guards and reads their streams.
-func (s *server) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
-	return tx.Streams(ctx, s.many.Guards, s.idTable(idRows(ids, nil)))
+func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
+	return tx.Streams(ctx, p.many.Guards, p.idTable(idRows(ids, nil)))
 }
 
 // append writes messages to streams whose guards are ours, in one statement.
-func (s *server) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
+func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) error {
 	rows := make([]batchRow, len(b.Messages))
 	for i, m := range b.Messages {
 		rows[i] = batchRow{
@@ -73,12 +73,12 @@ func (s *server) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch)
 			Queue:   m.Stream.Queue, Group: m.Stream.Group[:], Priority: int16(m.Stream.Priority),
 		}
 	}
-	_, err := tx.Exec(context.WithoutCancel(ctx), s.many.Append, s.batchTable(rows))
+	_, err := tx.Exec(context.WithoutCancel(ctx), p.many.Append, p.batchTable(rows))
 	return err
 }
 
 // post adds posts without key in one statement.
-func (s *server) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
+func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
 	rows := make([]batchRow, len(posts))
 	for i, x := range posts {
 		rows[i] = batchRow{
@@ -86,6 +86,6 @@ func (s *server) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Post
 			Priority: int16(x.Rank), Stream: x.ID[:], Group: x.ID[:],
 		}
 	}
-	_, err := tx.Exec(ctx, s.many.Posts, s.batchTable(rows))
+	_, err := tx.Exec(ctx, p.many.Posts, p.batchTable(rows))
 	return err
 }

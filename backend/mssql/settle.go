@@ -11,14 +11,14 @@ import (
 
 // settle removes what was settled: posts in one statement and messages in one, if
 // nothing else is to be done with them.
-func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settlement) error {
+func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settlement) error {
 	if !plain(x.Messages) || !plain(x.Posts) || slices.ContainsFunc(x.Messages, tx.Dropped) {
 		return sqlstore.SettleRows(ctx, tx, x)
 	}
 	for _, part := range []struct {
 		list []sqlstore.Removal
 		q    *sqlstore.Stmt
-	}{{x.Messages, s.many.Remove}, {x.Posts, s.many.RemovePosts}} {
+	}{{x.Messages, p.many.Remove}, {x.Posts, p.many.RemovePosts}} {
 		if len(part.list) == 0 {
 			continue
 		}
@@ -26,7 +26,7 @@ func (s *server) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settle
 		for i, r := range part.list {
 			rows[i] = idRow{int32(i + 1), r.Message.Stream[:], r.Message.Seq}
 		}
-		n, err := tx.Exec(ctx, part.q, s.idTable(rows))
+		n, err := tx.Exec(ctx, part.q, p.idTable(rows))
 		if err != nil {
 			return err
 		}
@@ -50,34 +50,34 @@ func plain(list []sqlstore.Removal) bool {
 }
 
 // finish puts the ready order right.
-func (s *server) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
+func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
 	var ours int
-	_, err = tx.Row(ctx, []any{&ours}, s.many.Finish, s.idTable(idRows(streams, nil)))
+	_, err = tx.Row(ctx, []any{&ours}, p.many.Finish, p.idTable(idRows(streams, nil)))
 	return ours < len(streams), err
 }
 
 // extend prolongs leases.
-func (s *server) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
-	groups, posts := s.fences(holds)
-	_, err = tx.Row(ctx, []any{&lost}, s.many.Extend, groups, posts, d)
+func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
+	groups, posts := p.fences(holds)
+	_, err = tx.Row(ctx, []any{&lost}, p.many.Extend, groups, posts, d)
 	return lost, err
 }
 
 // reclaim takes leases into the transaction and returns those that it had.
-func (s *server) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
-	groups, posts := s.fences(holds)
-	return tx.IDs(ctx, s.many.Reclaim, groups, posts)
+func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
+	groups, posts := p.fences(holds)
+	return tx.IDs(ctx, p.many.Reclaim, groups, posts)
 }
 
 // fences are holds as arguments: groups with their fences, and posts with theirs.
-func (s *server) fences(holds []*backend.Hold) (groups, posts any) {
-	g, p := sqlstore.SplitHolds(holds)
+func (p *pool) fences(holds []*backend.Hold) (groups, posts any) {
+	groupHolds, postHolds := sqlstore.SplitHolds(holds)
 	table := func(list []*backend.Hold) any {
 		rows := make([]idRow, len(list)) // not nil, of which the driver makes no table
 		for i, h := range list {
 			rows[i] = idRow{int32(i + 1), h.Group[:], h.Fence}
 		}
-		return s.idTable(rows)
+		return p.idTable(rows)
 	}
-	return table(g), table(p)
+	return table(groupHolds), table(postHolds)
 }

@@ -20,13 +20,13 @@ type transaction struct {
 }
 
 // begin starts a transaction that outlives ctx, but whose beginning does not.
-func (s *server) begin(ctx context.Context) (sqlstore.Transaction, error) {
-	if s.invalid != nil {
-		return nil, s.invalid
+func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	tx, err := s.db.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := p.db.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	switch {
 	case stop() && err == nil:
 		return &transaction{session{tx, inside}, tx, cancel}, nil
@@ -69,9 +69,9 @@ const (
 
 // join works in the user's transaction, if there is one, at a level at which the
 // statements lock what they are meant to.
-func (s *server) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
-	if s.invalid != nil {
-		return nil, s.invalid
+func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
 	}
 	var open, state, level int
 	err := tx.QueryRowContext(ctx, `

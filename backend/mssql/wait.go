@@ -13,7 +13,7 @@ import (
 // written one ends. A receiver that comes too early finds what is not yet committed and
 // looks again soon. Neither says what it was, and neither reads a table.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
-	tick := time.NewTicker(s.server.options.PollEvery)
+	tick := time.NewTicker(s.pool.options.PollEvery)
 	defer tick.Stop()
 	var last []byte
 	for {
@@ -22,7 +22,7 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		now, err := s.server.version(ctx)
+		now, err := s.pool.version(ctx)
 		if err != nil {
 			last = nil // something may be missed
 			select {
@@ -39,8 +39,8 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	}
 }
 
-func (s *server) version(ctx context.Context) (v []byte, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT @@DBTS + MIN_ACTIVE_ROWVERSION()").Scan(&v)
+func (p *pool) version(ctx context.Context) (v []byte, err error) {
+	err = p.db.QueryRowContext(ctx, "SELECT @@DBTS + MIN_ACTIVE_ROWVERSION()").Scan(&v)
 	return v, err
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// file is the database and the store's connections to it.
-type file struct {
+// pool is the database and the store's connections to it.
+type pool struct {
 	options Options
 	many    many
 	invalid error           // what is wrong with the options
@@ -48,118 +48,118 @@ type file struct {
 var connect = func(name string) (*sql.DB, error) { return sql.Open("sqlite", name) }
 
 // open opens the connections when they are first needed.
-func (f *file) open(ctx context.Context) error {
-	if f.opened.Load() {
+func (p *pool) open(ctx context.Context) error {
+	if p.opened.Load() {
 		return nil
 	}
-	if f.invalid != nil {
-		return f.invalid
+	if p.invalid != nil {
+		return p.invalid
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return backend.ErrClosed
 	}
-	if f.opened.Load() {
+	if p.opened.Load() {
 		return nil
 	}
-	f.synchronous = strings.ToUpper(f.options.Synchronous)
-	if f.user != nil {
-		if err := f.learn(ctx); err != nil {
+	p.synchronous = strings.ToUpper(p.options.Synchronous)
+	if p.user != nil {
+		if err := p.learn(ctx); err != nil {
 			return err
 		}
 	}
-	if f.synchronous == "" {
-		f.synchronous = "NORMAL"
+	if p.synchronous == "" {
+		p.synchronous = "NORMAL"
 	}
-	write, err := connect(f.name("_txlock=immediate"))
+	write, err := connect(p.name("_txlock=immediate"))
 	if err != nil {
 		return err
 	}
 	write.SetMaxOpenConns(1)
-	if err := f.look(ctx, write); err != nil {
+	if err := p.look(ctx, write); err != nil {
 		write.Close()
 		return err
 	}
-	read, err := connect(f.name("_pragma=query_only(1)"))
+	read, err := connect(p.name("_pragma=query_only(1)"))
 	if err != nil {
 		write.Close()
 		return err
 	}
 	read.SetMaxOpenConns(8)
 	read.SetMaxIdleConns(8)
-	f.write, f.read = write, read
-	f.opened.Store(true)
+	p.write, p.read = write, read
+	p.opened.Store(true)
 	return nil
 }
 
 // look looks at the file for the first time. A file without the schema may be another
 // program's, or no database at all. It is left as it is until Migrate is called.
-func (f *file) look(ctx context.Context, db *sql.DB) error {
+func (p *pool) look(ctx context.Context, db *sql.DB) error {
 	var one int
-	err := db.QueryRowContext(ctx, f.store.Q().SchemaExists.Text).Scan(&one)
+	err := db.QueryRowContext(ctx, p.store.Q().SchemaExists.Text).Scan(&one)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = nil
 	case err == nil:
-		err = f.wal(ctx, db)
+		err = p.wal(ctx, db)
 	}
-	f.identify()
+	p.identify()
 	return err
 }
 
 // takeOver makes the file Parley's, before there is a schema in it.
-func (f *file) takeOver(ctx context.Context) error {
-	if err := f.open(ctx); err != nil {
+func (p *pool) takeOver(ctx context.Context) error {
+	if err := p.open(ctx); err != nil {
 		return err
 	}
 	var mode string
-	if err := f.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err == nil && mode == "wal" {
+	if err := p.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err == nil && mode == "wal" {
 		return nil // as after the first time, also while a transaction of the caller's is open
 	}
-	if err := f.turn.take(ctx); err != nil {
+	if err := p.turn.take(ctx); err != nil {
 		return err
 	}
-	defer f.turn.leave()
-	conn, err := f.connect(ctx)
+	defer p.turn.leave()
+	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
-	return f.wal(ctx, conn)
+	return p.wal(ctx, conn)
 }
 
 // learn asks the user's handle for the file and for the settings that the work
 // of handlers depends on.
-func (f *file) learn(ctx context.Context) error {
-	conn, err := f.user.Conn(ctx)
+func (p *pool) learn(ctx context.Context) error {
+	conn, err := p.user.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	var seq int
 	var name string
-	if err := conn.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &f.path); err != nil {
+	if err := conn.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &p.path); err != nil {
 		return err
 	}
-	if err := f.ours(ctx, conn); err != nil {
+	if err := p.ours(ctx, conn); err != nil {
 		return err
 	}
-	if f.path == "" {
+	if p.path == "" {
 		return errors.New(`parley: sqlite: a database in memory cannot be shared with the application's handle: use a file, or sqlite.Open("sqlite::memory:")`)
 	}
-	f.params = url.Values{}
+	p.params = url.Values{}
 	var level, keys int
 	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level); err != nil {
 		return err
 	}
-	if f.synchronous == "" && level < 4 {
-		f.synchronous = [...]string{"OFF", "NORMAL", "FULL", "EXTRA"}[level]
+	if p.synchronous == "" && level < 4 {
+		p.synchronous = [...]string{"OFF", "NORMAL", "FULL", "EXTRA"}[level]
 	}
 	if err := conn.QueryRowContext(ctx, "PRAGMA foreign_keys").Scan(&keys); err != nil {
 		return err
 	}
 	if keys == 1 {
-		f.params.Add("_pragma", "foreign_keys(1)")
+		p.params.Add("_pragma", "foreign_keys(1)")
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ const copyOf = "SELECT sqlite_source_id() || ' ' || group_concat(compile_options
 // gives a process one lock on a file. A connection that one copy closes takes away the locks of the other, and the
 // file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the same
 // application").
-func (f *file) ours(ctx context.Context, conn *sql.Conn) error {
+func (p *pool) ours(ctx context.Context, conn *sql.Conn) error {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (f *file) ours(ctx context.Context, conn *sql.Conn) error {
 	}
 	if ours != users {
 		return fmt.Errorf("parley: sqlite: the program's handle, of %T, has another copy of SQLite than Parley, and two copies "+
-			"damage a file that both open: open it with modernc.org/sqlite", f.user.Driver())
+			"damage a file that both open: open it with modernc.org/sqlite", p.user.Driver())
 	}
 	return nil
 }
@@ -195,30 +195,30 @@ func (f *file) ours(ctx context.Context, conn *sql.Conn) error {
 var memory atomic.Int64
 
 // name is the driver's name for the database.
-func (f *file) name(more string) string {
+func (p *pool) name(more string) string {
 	escape := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23")
 	params := url.Values{}
-	for k, v := range f.params {
+	for k, v := range p.params {
 		params[k] = v
 	}
-	params.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", f.options.BusyTimeout.Milliseconds()))
-	params.Add("_pragma", fmt.Sprintf("synchronous(%s)", f.synchronous))
-	path := "file:" + escape.Replace(f.path)
-	if f.path == ":memory:" {
-		f.path = fmt.Sprintf("/parley-%d", memory.Add(1))
-		f.params.Set("vfs", "memdb") // shared by the connections of this process
+	params.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", p.options.BusyTimeout.Milliseconds()))
+	params.Add("_pragma", fmt.Sprintf("synchronous(%s)", p.synchronous))
+	path := "file:" + escape.Replace(p.path)
+	if p.path == ":memory:" {
+		p.path = fmt.Sprintf("/parley-%d", memory.Add(1))
+		p.params.Set("vfs", "memdb") // shared by the connections of this process
 		params.Set("vfs", "memdb")
-		path = "file:" + f.path
+		path = "file:" + p.path
 	}
 	return path + "?" + params.Encode() + "&" + more
 }
 
 // wal puts the database into WAL mode. The mode stays with the file. Switching
 // needs the file for oneself, and SQLite does not wait for that.
-func (f *file) wal(ctx context.Context, db interface {
+func (p *pool) wal(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }) error {
-	deadline := time.Now().Add(f.options.BusyTimeout)
+	deadline := time.Now().Add(p.options.BusyTimeout)
 	for {
 		var mode string
 		err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
@@ -239,63 +239,63 @@ func (f *file) wal(ctx context.Context, db interface {
 	}
 }
 
-func (f *file) close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	if !f.opened.Swap(false) {
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if !p.opened.Swap(false) {
 		return nil
 	}
-	f.turn.taken <- struct{}{} // transactions have been rolled back
-	defer func() { <-f.turn.taken }()
-	f.drop()
-	f.readers.Range(func(_, v any) bool { v.(*sql.Stmt).Close(); return true })
-	return errors.Join(f.read.Close(), f.write.Close())
+	p.turn.taken <- struct{}{} // transactions have been rolled back
+	defer func() { <-p.turn.taken }()
+	p.drop()
+	p.readers.Range(func(_, v any) bool { v.(*sql.Stmt).Close(); return true })
+	return errors.Join(p.read.Close(), p.write.Close())
 }
 
 // drop closes the writer's connection; the next writer opens another.
-func (f *file) drop() {
-	for _, s := range f.stmt {
+func (p *pool) drop() {
+	for _, s := range p.stmt {
 		s.Close()
 	}
-	f.stmt = nil
-	f.dropTexts()
-	if f.conn != nil {
-		f.conn.Close()
-		f.conn = nil
+	p.stmt = nil
+	p.dropTexts()
+	if p.conn != nil {
+		p.conn.Close()
+		p.conn = nil
 	}
 }
 
 // dropTexts closes the users' statements.
-func (f *file) dropTexts() {
-	for _, s := range f.text {
+func (p *pool) dropTexts() {
+	for _, s := range p.text {
 		s.Close()
 	}
-	f.text = make(map[string]*sql.Stmt)
+	p.text = make(map[string]*sql.Stmt)
 }
 
 // connect returns the writer's connection. It is the writer's turn.
-func (f *file) connect(ctx context.Context) (*sql.Conn, error) {
-	if f.conn == nil {
-		conn, err := f.write.Conn(context.WithoutCancel(ctx))
+func (p *pool) connect(ctx context.Context) (*sql.Conn, error) {
+	if p.conn == nil {
+		conn, err := p.write.Conn(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
 		}
-		f.conn, f.stmt, f.text = conn, map[*sqlstore.Stmt]*sql.Stmt{}, map[string]*sql.Stmt{}
+		p.conn, p.stmt, p.text = conn, map[*sqlstore.Stmt]*sql.Stmt{}, map[string]*sql.Stmt{}
 	}
-	return f.conn, nil
+	return p.conn, nil
 }
 
 // prepared returns a statement on the writer's connection.
-func (f *file) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
-	if s := f.stmt[q]; s != nil {
+func (p *pool) prepared(q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s := p.stmt[q]; s != nil {
 		return s, nil
 	}
-	s, err := f.conn.PrepareContext(context.Background(), q.Text)
+	s, err := p.conn.PrepareContext(context.Background(), q.Text)
 	if err != nil {
 		return nil, err
 	}
-	f.stmt[q] = s
+	p.stmt[q] = s
 	return s, nil
 }
 
@@ -304,18 +304,18 @@ const maxTexts = 100
 
 // preparedText returns a user's statement on the writer's connection: to parse and
 // plan a small one takes longer than to run it.
-func (f *file) preparedText(ctx context.Context, query string) (*sql.Stmt, error) {
-	if s := f.text[query]; s != nil {
+func (p *pool) preparedText(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s := p.text[query]; s != nil {
 		return s, nil
 	}
-	s, err := f.conn.PrepareContext(ctx, query)
+	s, err := p.conn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	if len(f.text) >= maxTexts {
-		f.dropTexts()
+	if len(p.text) >= maxTexts {
+		p.dropTexts()
 	}
-	f.text[query] = s
+	p.text[query] = s
 	return s, nil
 }
 
@@ -327,8 +327,8 @@ var (
 )
 
 // run runs one of these on the writer's connection.
-func (f *file) run(ctx context.Context, q *sqlstore.Stmt) error {
-	s, err := f.prepared(q)
+func (p *pool) run(ctx context.Context, q *sqlstore.Stmt) error {
+	s, err := p.prepared(q)
 	if err == nil {
 		_, err = s.ExecContext(ctx)
 	}
@@ -338,7 +338,7 @@ func (f *file) run(ctx context.Context, q *sqlstore.Stmt) error {
 // inTx reports whether a transaction is open on a connection. There is no other way to ask than
 // to begin one, which SQLite refuses inside of another with the code of a wrong statement. BEGIN
 // takes no lock.
-func (f *file) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
+func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
 	_, err := conn.ExecContext(ctx, "BEGIN")
 	var e *driver.Error
 	if errors.As(err, &e) && e.Code() == lib.SQLITE_ERROR {
@@ -351,48 +351,48 @@ func (f *file) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
 }
 
 // join works in the user's transaction, on the user's connection.
-func (f *file) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
-	if f.invalid != nil {
-		return nil, f.invalid
+func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
 	}
 	return sqlstore.Plain{Execer: tx}, nil
 }
 
 // reader returns a session that reads what is committed.
-func (f *file) reader(ctx context.Context) (sqlstore.Session, func(), error) {
-	if err := f.open(ctx); err != nil {
+func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
+	if err := p.open(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := f.same(); err != nil {
+	if err := p.same(); err != nil {
 		return nil, nil, err
 	}
-	return pool{f}, func() {}, nil
+	return readers{p}, func() {}, nil
 }
 
-// pool reads on any of the readers' connections.
-type pool struct{ f *file }
+// readers is a session that reads on any of the readers' connections.
+type readers struct{ p *pool }
 
-func (p pool) prepared(ctx context.Context, q *sqlstore.Stmt) (*sql.Stmt, error) {
-	if s, ok := p.f.readers.Load(q); ok {
+func (r readers) prepared(ctx context.Context, q *sqlstore.Stmt) (*sql.Stmt, error) {
+	if s, ok := r.p.readers.Load(q); ok {
 		return s.(*sql.Stmt), nil
 	}
-	s, err := p.f.read.PrepareContext(ctx, q.Text)
+	s, err := r.p.read.PrepareContext(ctx, q.Text)
 	if err != nil {
 		return nil, err
 	}
-	if old, dup := p.f.readers.LoadOrStore(q, s); dup {
+	if old, dup := r.p.readers.LoadOrStore(q, s); dup {
 		s.Close()
 		return old.(*sql.Stmt), nil
 	}
 	return s, nil
 }
 
-func (p pool) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+func (r readers) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
 	return nil, errors.New("parley: sqlite: a reader does not write")
 }
 
-func (p pool) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
-	s, err := p.prepared(ctx, q)
+func (r readers) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+	s, err := r.prepared(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -23,13 +23,13 @@ type identity struct {
 }
 
 // identify remembers which file it is.
-func (f *file) identify() {
-	path, err := filepath.Abs(f.path) // the program may change its directory
-	if err != nil || f.params.Has("vfs") {
+func (p *pool) identify() {
+	path, err := filepath.Abs(p.path) // the program may change its directory
+	if err != nil || p.params.Has("vfs") {
 		return
 	}
 	if was, err := os.Stat(path); err == nil {
-		f.identity.path, f.identity.was = path, was
+		p.identity.path, p.identity.was = path, was
 	}
 }
 
@@ -38,8 +38,8 @@ var errReplaced = errors.New("restart the program when the database's file is in
 // same returns an error if it is not that file any more, and does so from then on:
 // connections that are opened later would be those of another database. It costs one
 // call of the operating system.
-func (f *file) same() error {
-	i := &f.identity
+func (p *pool) same() error {
+	i := &p.identity
 	if i.was == nil {
 		return nil
 	}

@@ -10,10 +10,10 @@ import (
 // writable says why nothing can be written, if so: it makes a table and undoes
 // that. BEGIN IMMEDIATE alone would find nothing, since it only reads "if the
 // database is read-only". Another writer is as good an answer.
-func (f *file) writable(ctx context.Context) (why string) {
+func (p *pool) writable(ctx context.Context) (why string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	tx, err := f.begin(ctx)
+	tx, err := p.begin(ctx)
 	if err == nil {
 		_, err = tx.SQL().ExecContext(ctx, "CREATE TABLE parley_writable (x)")
 		tx.Rollback(context.WithoutCancel(ctx))

@@ -13,7 +13,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // MigrateWith implements backend.Migrator.
 func (s *Store) MigrateWith(ctx context.Context, o backend.MigrateOptions) error {
-	if err := s.file.takeOver(ctx); err != nil {
+	if err := s.pool.takeOver(ctx); err != nil {
 		return s.Classify(err)
 	}
 	return s.Store.MigrateWith(ctx, o)

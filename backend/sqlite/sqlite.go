@@ -84,7 +84,7 @@ type Options struct {
 // Store is a backend on a SQLite database.
 type Store struct {
 	*sqlstore.Store
-	file *file
+	pool *pool
 }
 
 var _ backend.Backend = (*Store)(nil)
@@ -127,8 +127,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if c := testclock.Take(ctx); c != nil {
 		now = func() int64 { return after(&c.Last, c.Now) }
 	}
-	s := newStore(&file{path: path, params: params}, opt, now)
-	if err := s.file.open(ctx); err != nil {
+	s := newStore(&pool{path: path, params: params}, opt, now)
+	if err := s.pool.open(ctx); err != nil {
 		return nil, s.Classify(placed(path, err))
 	}
 	return s, nil
@@ -142,10 +142,10 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 // driver, such as github.com/mattn/go-sqlite3, is refused, since two copies of SQLite in one
 // process damage a file.
 func New(db *sql.DB, o *Options) *Store {
-	return newStore(&file{user: db}, *cmp.Or(o, new(Options)), clock)
+	return newStore(&pool{user: db}, *cmp.Or(o, new(Options)), clock)
 }
 
-func newStore(f *file, o Options, now func() int64) *Store {
+func newStore(p *pool, o Options, now func() int64) *Store {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 10 * time.Second
 	}
@@ -155,13 +155,13 @@ func newStore(f *file, o Options, now func() int64) *Store {
 	if o.PollEvery <= 0 {
 		o.PollEvery = 5 * time.Millisecond
 	}
-	o.Prefix, _, f.invalid = sqlstore.Names(o.Prefix, "", "sqlite_*")
-	if f.invalid == nil {
-		f.invalid = o.check()
+	o.Prefix, _, p.invalid = sqlstore.Names(o.Prefix, "", "sqlite_*")
+	if p.invalid == nil {
+		p.invalid = o.check()
 	}
-	f.options = o
-	f.turn = turn{taken: make(chan struct{}, 1), limit: o.TurnTimeout, log: slog.New(slog.DiscardHandler)}
-	m := &f.many
+	p.options = o
+	p.turn = turn{taken: make(chan struct{}, 1), limit: o.TurnTimeout, log: slog.New(slog.DiscardHandler)}
+	m := &p.many
 	d := &sqlstore.Dialect{
 		Texts:        statements,
 		Own:          m,
@@ -170,16 +170,16 @@ func newStore(f *file, o Options, now func() int64) *Store {
 		Placeholder:  func(n int) string { return fmt.Sprintf("?%d", n) },
 		Clock:        now,
 		ID:           func(id backend.ID) any { return id[:] },
-		Begin:        f.begin,
-		Read:         f.reader,
-		Join:         f.join,
-		InTx:         f.inTx,
+		Begin:        p.begin,
+		Read:         p.reader,
+		Join:         p.join,
+		InTx:         p.inTx,
 		Classify:     classify,
 		Migrations:   sqlstore.Files(schema),
 		RemoveFirst:  "DROP VIEW IF EXISTS parley_outbox_with_headers; DROP VIEW IF EXISTS parley_outbox",
 		Exclude:      func(context.Context, backend.Execer) error { return nil }, // there is one writer
-		Info:         f.info,
-		Close:        f.close,
+		Info:         p.info,
+		Close:        p.close,
 		Futile:       true,
 		RemovePosts:  m.remove,
 		SendOne:      m.send,
@@ -196,8 +196,8 @@ func newStore(f *file, o Options, now func() int64) *Store {
 		ReleasePosts: m.release,
 	}
 	store, err := sqlstore.New(d)
-	f.store, f.invalid = store, cmp.Or(f.invalid, err)
-	return &Store{store, f}
+	p.store, p.invalid = store, cmp.Or(p.invalid, err)
+	return &Store{store, p}
 }
 
 func (o *Options) check() error {
@@ -208,27 +208,27 @@ func (o *Options) check() error {
 	return fmt.Errorf("parley: sqlite: synchronous %q: want OFF, NORMAL or FULL", o.Synchronous)
 }
 
-func (f *file) info(ctx context.Context) (backend.Info, error) {
-	i := backend.Info{Engine: "sqlite", Settings: map[string]string{"prefix": f.options.Prefix}}
-	if err := f.open(ctx); err != nil {
+func (p *pool) info(ctx context.Context) (backend.Info, error) {
+	i := backend.Info{Engine: "sqlite", Settings: map[string]string{"prefix": p.options.Prefix}}
+	if err := p.open(ctx); err != nil {
 		return i, err
 	}
-	if err := f.read.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&i.Version); err != nil {
+	if err := p.read.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&i.Version); err != nil {
 		return i, err
 	}
-	i.Settings["file"] = f.path
-	i.Settings["synchronous"] = f.synchronous
-	i.Settings["busy_timeout"] = f.options.BusyTimeout.String()
+	i.Settings["file"] = p.path
+	i.Settings["synchronous"] = p.synchronous
+	i.Settings["busy_timeout"] = p.options.BusyTimeout.String()
 	var mode string
-	if err := f.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := p.read.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return i, err
 	}
 	i.Settings["journal_mode"] = mode
 	sqlstore.Warn(&i, mode != "wal" && mode != "memory", backend.Warning{Code: backend.WarnJournal,
 		Text: "the journal mode is " + mode + ": readers and the writer wait for each other", Hint: "WAL mode needs a file on a local disk"})
-	sqlstore.Warn(&i, f.synchronous == "OFF", backend.Warning{Code: backend.WarnDurability,
+	sqlstore.Warn(&i, p.synchronous == "OFF", backend.Warning{Code: backend.WarnDurability,
 		Text: "synchronous is OFF: a power loss may corrupt the database", Hint: "Options.Synchronous"})
-	why := f.writable(ctx)
+	why := p.writable(ctx)
 	sqlstore.Warn(&i, why != "", backend.Warning{Code: backend.WarnReadOnly, Bad: true, Text: why,
 		Hint: "the file and its folder must be writable for the program's user"})
 	return i, nil

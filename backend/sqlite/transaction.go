@@ -12,11 +12,11 @@ import (
 )
 
 // begin returns a transaction that takes its turn when it first does anything.
-func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
-	if err := f.open(ctx); err != nil {
+func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	return &transaction{f: f, born: ctx}, nil
+	return &transaction{p: p, born: ctx}, nil
 }
 
 // transaction is the writing transaction. Its statements are short, and are not
@@ -24,7 +24,7 @@ func (f *file) begin(ctx context.Context) (sqlstore.Transaction, error) {
 // UPDATE, or DELETE that is inside an explicit transaction, then the entire
 // transaction will be rolled back automatically" (sqlite3_interrupt).
 type transaction struct {
-	f     *file
+	p     *pool
 	born  context.Context // that it was begun with, for what it is inside of
 	state atomic.Int32
 	mu    sync.Mutex // held by each statement, while its rows are read as well, and by the end, which may come from Close
@@ -74,11 +74,11 @@ func (t *transaction) check() error {
 		return nil
 	}
 	// There is no other way to ask than to try.
-	if _, err := t.f.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
+	if _, err := t.p.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
 		t.suspect, t.ending, t.watched = false, false, nil
 		return nil
 	}
-	t.f.conn.ExecContext(context.Background(), "ROLLBACK")
+	t.p.conn.ExecContext(context.Background(), "ROLLBACK")
 	if t.ending {
 		return sqlstore.ErrEnded
 	}
@@ -91,7 +91,7 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (s
 		return nil, err
 	}
 	defer t.mu.Unlock()
-	s, err := t.f.prepared(q)
+	s, err := t.p.prepared(q)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	if err := t.enter(ctx); err != nil {
 		return nil, err
 	}
-	s, err := t.f.prepared(q)
+	s, err := t.p.prepared(q)
 	var rows *sql.Rows
 	if err == nil {
 		rows, err = s.QueryContext(context.Background(), args...)
@@ -123,7 +123,7 @@ func (t *transaction) Point(ctx context.Context, text string) error {
 		return err
 	}
 	defer t.mu.Unlock()
-	s, err := t.f.preparedText(context.Background(), text)
+	s, err := t.p.preparedText(context.Background(), text)
 	if err != nil {
 		return err
 	}
@@ -159,12 +159,12 @@ func (t *transaction) end(how *sqlstore.Stmt) error {
 	if t.state.Swap(over) != begun {
 		return nil
 	}
-	err := t.f.run(context.Background(), how)
+	err := t.p.run(context.Background(), how)
 	if err == nil && how == commitStmt {
-		err = t.f.same() // else what was committed is in a file that has no name
+		err = t.p.same() // else what was committed is in a file that has no name
 	} else if err != nil {
 		// Whatever went wrong, the next writer must not find this transaction.
-		if again := t.f.run(context.Background(), rollbackStmt); how == rollbackStmt && again != nil {
+		if again := t.p.run(context.Background(), rollbackStmt); how == rollbackStmt && again != nil {
 			err = nil // SQLite had rolled back by itself
 		}
 	}
@@ -186,7 +186,7 @@ func (u userSQL) enter(ctx context.Context, query string) error {
 		return err
 	}
 	if err := u.t.enter(ctx); err != nil {
-		return u.t.f.store.Classify(err)
+		return u.t.p.store.Classify(err)
 	}
 	u.t.suspect, u.t.ending = u.t.suspect || may, u.t.ending || may
 	if ctx.Done() != nil {
@@ -205,7 +205,7 @@ func (u userSQL) ExecContext(ctx context.Context, query string, args ...any) (sq
 		return nil, err
 	}
 	defer u.t.mu.Unlock()
-	s, err := u.t.f.preparedText(ctx, query)
+	s, err := u.t.p.preparedText(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (u userSQL) QueryContext(ctx context.Context, query string, args ...any) (*
 	defer u.t.mu.Unlock()
 	ctx, done := u.t.reads.Context(ctx)
 	defer done()
-	rows, err := u.t.f.conn.QueryContext(ctx, query, args...)
+	rows, err := u.t.p.conn.QueryContext(ctx, query, args...)
 	u.t.suspect = u.t.suspect || err != nil
 	return rows, err
 }
@@ -235,7 +235,7 @@ func (u userSQL) QueryRowContext(ctx context.Context, query string, args ...any)
 	defer u.t.mu.Unlock()
 	ctx, done := u.t.reads.Context(ctx)
 	defer done()
-	row := u.t.f.conn.QueryRowContext(ctx, query, args...)
+	row := u.t.p.conn.QueryRowContext(ctx, query, args...)
 	u.t.suspect = u.t.suspect || row.Err() != nil
 	return row
 }
@@ -246,5 +246,5 @@ func (u userSQL) PrepareContext(ctx context.Context, query string) (*sql.Stmt, e
 	}
 	defer u.t.mu.Unlock()
 	u.t.prepared = true
-	return u.t.f.conn.PrepareContext(ctx, query)
+	return u.t.p.conn.PrepareContext(ctx, query)
 }

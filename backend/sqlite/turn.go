@@ -122,7 +122,7 @@ func within(function string, packages []string) bool {
 // LogTo implements backend.Logging.
 func (s *Store) LogTo(l *slog.Logger) {
 	s.Store.LogTo(l)
-	s.file.turn.log = l
+	s.pool.turn.log = l
 }
 
 // start takes the turn unless it has been taken, and makes sure that the
@@ -134,31 +134,31 @@ func (t *transaction) start(ctx context.Context) error {
 	case begun:
 		return t.check()
 	}
-	if t.f.deadlock(ctx, t) || t.f.deadlock(t.born, t) {
+	if t.p.deadlock(ctx, t) || t.p.deadlock(t.born, t) {
 		return backend.ErrWouldDeadlock
 	}
-	if err := t.f.turn.take(ctx); err != nil {
+	if err := t.p.turn.take(ctx); err != nil {
 		return err
 	}
-	err := t.f.same()
+	err := t.p.same()
 	if err == nil {
-		_, err = t.f.connect(ctx)
+		_, err = t.p.connect(ctx)
 	}
 	if err == nil {
 		// The wait for other processes ends with the context.
-		if err = t.f.begun(ctx); err != nil {
+		if err = t.p.begun(ctx); err != nil {
 			// A context that ends at the same moment as the statement reports an error,
 			// although BEGIN was carried out. Without a transaction this does nothing.
-			t.f.run(context.WithoutCancel(ctx), rollbackStmt)
+			t.p.run(context.WithoutCancel(ctx), rollbackStmt)
 		}
 	}
 	if err != nil {
 		t.release(err)
 		return err
 	}
-	t.f.turn.holder.Load().begun.Store(true)
+	t.p.turn.holder.Load().begun.Store(true)
 	if !t.state.CompareAndSwap(waiting, begun) { // closed meanwhile
-		t.f.run(context.WithoutCancel(ctx), rollbackStmt)
+		t.p.run(context.WithoutCancel(ctx), rollbackStmt)
 		t.release(nil)
 		return sql.ErrTxDone
 	}
@@ -167,9 +167,9 @@ func (t *transaction) start(ctx context.Context) error {
 
 // begun begins a transaction. Rows that the user has left open in the one before are closed in the background:
 // until then they keep the connection at what it has read.
-func (f *file) begun(ctx context.Context) error {
-	err := f.run(ctx, beginStmt)
-	for end := time.Now().Add(time.Second); outdated(err) && time.Now().Before(end); err = f.run(ctx, beginStmt) {
+func (p *pool) begun(ctx context.Context) error {
+	err := p.run(ctx, beginStmt)
+	for end := time.Now().Add(time.Second); outdated(err) && time.Now().Before(end); err = p.run(ctx, beginStmt) {
 		time.Sleep(time.Millisecond)
 	}
 	return err
@@ -178,17 +178,17 @@ func (f *file) begun(ctx context.Context) error {
 // release gives the turn back.
 func (t *transaction) release(err error) {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		t.f.drop()
+		t.p.drop()
 	}
-	t.f.turn.leave()
+	t.p.turn.leave()
 }
 
 // deadlock reports whether ctx belongs to work inside another open transaction of
 // the same file, for which t would wait.
-func (f *file) deadlock(ctx context.Context, t *transaction) bool {
+func (p *pool) deadlock(ctx context.Context, t *transaction) bool {
 	for token := range backend.TokensFrom(ctx) {
 		outer, ok := token.(*sqlstore.Tx)
-		if !ok || outer.Store() != f.store || !outer.Open() {
+		if !ok || outer.Store() != p.store || !outer.Open() {
 			continue
 		}
 		if x, ok := outer.Session().(*transaction); !ok || x != t && x.state.Load() == begun {

@@ -29,10 +29,10 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 // watch calls changed after each change until something goes wrong, and at once:
 // a receiver may have looked before it could see changes.
 func (s *Store) watch(ctx context.Context, changed func()) error {
-	if err := s.file.open(ctx); err != nil {
+	if err := s.pool.open(ctx); err != nil {
 		return err
 	}
-	conn, err := s.file.read.Conn(ctx)
+	conn, err := s.pool.read.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Store) watch(ctx context.Context, changed func()) error {
 		return err
 	}
 	changed()
-	tick := time.NewTicker(s.file.options.PollEvery)
+	tick := time.NewTicker(s.pool.options.PollEvery)
 	defer tick.Stop()
 	for {
 		select {

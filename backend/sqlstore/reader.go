@@ -322,6 +322,28 @@ func (s *Store) Promotions(ctx context.Context, after backend.ID, limit int) (li
 	return list, err
 }
 
+// Astray implements backend.Reader.
+func (s *Store) Astray(ctx context.Context, after backend.ID, limit int) (list []backend.Astray, last backend.ID, err error) {
+	n := 0
+	err = s.reading(ctx, func(r run) error {
+		return r.Rows(ctx, func(rows *sql.Rows) error {
+			var there backend.ID
+			var a backend.Astray
+			var unmarked bool
+			err := rows.Scan(ID(&a.Stream), ID(&there), ID(&a.Group), Bool(&unmarked))
+			if (there.IsZero() || unmarked) && a.Stream != last {
+				list = append(list, a)
+			}
+			n, last = n+1, a.Stream
+			return err
+		}, s.q.ListAstray, after, max(limit, 1))
+	})
+	if n < limit {
+		last = backend.ID{}
+	}
+	return list, last, err
+}
+
 // Overdue implements backend.Reader.
 func (s *Store) Overdue(ctx context.Context) (map[backend.Job]time.Duration, error) {
 	overdue := make(map[backend.Job]time.Duration)

@@ -134,7 +134,7 @@ type Statements struct {
 
 	// For operators.
 	ListLocks, ListSchedules, ScheduleCounts, ScheduleError, ListTasks, ListRunning, OneTask, QueueStatus,
-	ListPromoted, ListPromotedAfter, ListPromotions, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetail,
+	ListPromoted, ListPromotedAfter, ListPromotions, ListAstray, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetail,
 	PostDetail, GroupCount, ListConversations, ListConversation, ListConversationsOfGroup,
 	ConversationCounts, ListWithheld, ListRetained, ListDead, ListDeadOf, FindMessage, PostStatusPost,
 	PostStatusKeyed, PostStatusProcessed *Stmt

@@ -313,6 +313,11 @@ func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) (p
 	return page, err
 }
 
+// Astray implements [backend.Backend]. There is no ready order that a message could be missing from.
+func (h *Handle) Astray(ctx context.Context, _ backend.ID, _ int) (list []backend.Astray, last backend.ID, err error) {
+	return list, last, h.view(ctx, func(*look) error { return nil })
+}
+
 // deserted reports whether nothing can arrive in a group any more.
 func (l *look) deserted(id backend.ID) bool {
 	g, ok := get(l, groups, key(id))

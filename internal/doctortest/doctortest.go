@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 		w.late(since)
 		w.disabled()
 	}
+	w.orphaned() // what it damages stays
 	w.unknown()
 }
 
@@ -253,23 +254,7 @@ func (w *ward) stranded() {
 	w.finds(id, "group.ready", "worker.none")
 	group, err := w.be.Find(w.ctx, post)
 	w.must(err)
-	info, err := w.be.Info(w.ctx)
-	w.must(err)
-	markers := info.Settings["prefix"] + "ready"
-	if schema := info.Settings["schema"]; schema != "" {
-		markers = schema + "." + markers
-	}
-	strand := func() (stranded bool) {
-		w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error {
-			if tx.SQL() == nil {
-				return nil // what the store keeps cannot be damaged from outside
-			}
-			stranded = true
-			_, err := tx.SQL().ExecContext(w.ctx, fmt.Sprintf("DELETE FROM %s WHERE queue_id = %d", markers, w.queues[0]))
-			return err
-		}))
-		return stranded
-	}
+	strand := func() bool { return w.damage("ready", w.queues[0]) }
 	astray := func() int {
 		w.Helper()
 		g, err := w.b.Admin().Group(w.ctx, "work", group)
@@ -286,6 +271,7 @@ func (w *ward) stranded() {
 	if strand() {
 		look(1)
 		w.finds(id, "group.stranded")
+		w.finds("", "group.stranded")
 		w.must(w.b.Admin().Unpark(w.ctx, group)) // parley retry
 		look(0)
 		w.finds(id, "group.ready", "worker.none")
@@ -299,6 +285,35 @@ func (w *ward) stranded() {
 	}
 	w.must(w.receive().Ack(w.ctx))
 	w.finds(id, "unknown")
+}
+
+// orphaned has a message without a stream.
+func (w *ward) orphaned() {
+	w.post("quiet", "orphan")
+	w.post("quiet", "other")
+	if w.damage("stream", w.queues[3]) {
+		w.finds("", "message.orphaned")
+	}
+}
+
+// damage deletes the rows of a queue from a table, unless what the store keeps cannot be damaged from outside.
+func (w *ward) damage(table string, queue int64) (done bool) {
+	w.Helper()
+	info, err := w.be.Info(w.ctx)
+	w.must(err)
+	table = info.Settings["prefix"] + table
+	if schema := info.Settings["schema"]; schema != "" {
+		table = schema + "." + table
+	}
+	w.must(w.b.InTx(w.ctx, func(tx *parley.Tx) error {
+		if tx.SQL() == nil {
+			return nil
+		}
+		done = true
+		_, err := tx.SQL().ExecContext(w.ctx, fmt.Sprintf("DELETE FROM %s WHERE queue_id = %d", table, queue))
+		return err
+	}))
+	return done
 }
 
 func (w *ward) messages() {

@@ -36,6 +36,7 @@ var afflictions = []affliction{
 	{"clock", func(s *suite) bool { return s.own != nil && s.own.clock }, (*suite).stepClock},
 	{"lag", behindProxy, (*suite).lag},
 	{"interrupt", hasTimeouts, (*suite).interrupt},
+	{"cancelling proxy", behindProxy, (*suite).interruptByProxy},
 	{"server restarted", ownServer, (*suite).restartServer},
 }
 
@@ -137,6 +138,37 @@ func (s *suite) interrupt(ctx context.Context) error {
 		time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 	}
 	return nil
+}
+
+// interruptByProxy has the server end statements that programs have just sent, as a proxy does that cancels:
+// short ones as well, which a look at the server hardly ever sees.
+func (s *suite) interruptByProxy(ctx context.Context) error {
+	kill := "SELECT pg_cancel_backend(%d)"
+	if s.engine() == "mysql" {
+		kill = "KILL QUERY %d"
+	}
+	ids := make(chan int64)
+	s.proxy.Watch(func(id int64) {
+		if random.IntN(20) > 0 {
+			return
+		}
+		select {
+		case ids <- id:
+		default:
+		}
+	})
+	defer s.proxy.Watch(nil)
+	return s.retry(ctx, func(ctx context.Context, tx *parley.Tx) error {
+		for end := time.After(1500 * time.Millisecond); ; {
+			select {
+			case id := <-ids:
+				time.Sleep(time.Duration(random.IntN(300)) * time.Microsecond) // it is on its way
+				tx.SQL().ExecContext(ctx, fmt.Sprintf(kill, id))               // it may be gone already
+			case <-end:
+				return nil
+			}
+		}
+	})
 }
 
 // each has the server do something to all other connections, or those that are at a statement.

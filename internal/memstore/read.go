@@ -367,6 +367,15 @@ func (h *Handle) Promotions(ctx context.Context, after backend.ID, limit int) ([
 	return list[:min(limited(limit), len(list))], nil
 }
 
+// Astray implements [backend.Reader]. The store has no place for a message but its stream.
+func (h *Handle) Astray(ctx context.Context, _ backend.ID, _ int) ([]backend.Astray, backend.ID, error) {
+	if err := h.enterMigrated(ctx); err != nil {
+		return nil, backend.ID{}, err
+	}
+	defer h.leave()
+	return nil, backend.ID{}, nil
+}
+
 // deserted reports whether nothing can arrive in a group any more.
 func (s *Store) deserted(id backend.ID) bool {
 	g, ok := s.groups.get(nil, id)

@@ -3,6 +3,7 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ type Proxy struct {
 	lag    time.Duration // before each piece of data
 	at     [][]byte      // the next client that sends one of these is cut off; in upper case
 	after  bool          // as soon as the server has answered it
+	watch  func(id int64)
 }
 
 // New makes a Proxy in front of an address.
@@ -94,15 +96,27 @@ func (p *Proxy) CutAt(answered bool, texts ...string) {
 	}
 }
 
-// link is a connection through a Proxy.
+// Watch has f called for whatever a client is about to send, with the server's number of the connection:
+// that of the process on PostgreSQL, that of the thread on MySQL and MariaDB. f must not block.
+func (p *Proxy) Watch(f func(id int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = f
+}
+
+// link is a connection through a Proxy. The Proxy's mutex guards it.
 type link struct {
 	p      *Proxy
-	doomed bool // the server's next answer cuts it; the Proxy's mutex guards it
+	doomed bool  // the server's next answer cuts it
+	id     int64 // the server's number of it; 0: not yet known
 }
 
 // asked decides about what the client sends.
 func (l *link) asked(data []byte) (pass, cut bool) {
 	p := l.p
+	if p.watch != nil && l.id != 0 {
+		p.watch(l.id)
+	}
 	if !slices.ContainsFunc(p.at, func(text []byte) bool { return bytes.Contains(bytes.ToUpper(data), text) }) {
 		return true, false
 	}
@@ -111,7 +125,29 @@ func (l *link) asked(data []byte) (pass, cut bool) {
 }
 
 // answered decides about what the server sends.
-func (l *link) answered([]byte) (pass, cut bool) { return !l.p.hole && !l.doomed, l.doomed }
+func (l *link) answered(data []byte) (pass, cut bool) {
+	if l.id == 0 {
+		l.id = number(data)
+	}
+	return !l.p.hole && !l.doomed, l.doomed
+}
+
+// keyData is how PostgreSQL's BackendKeyData begins, before the number of the process.
+var keyData = []byte{'K', 0, 0, 0, 12}
+
+// number reads the server's number of a connection from what the server says first. MySQL greets with the
+// version of its protocol and its own version, as a string, before the number.
+func number(data []byte) int64 {
+	if len(data) > 5 && data[3] == 0 && data[4] == 10 {
+		if _, rest, ok := bytes.Cut(data[5:], []byte{0}); ok && len(rest) >= 4 {
+			return int64(binary.LittleEndian.Uint32(rest))
+		}
+	}
+	if _, rest, ok := bytes.Cut(data, keyData); ok && len(rest) >= 4 {
+		return int64(binary.BigEndian.Uint32(rest))
+	}
+	return 0
+}
 
 // copy passes on what decide lets pass.
 func (l *link) copy(to, from net.Conn, decide func(data []byte) (pass, cut bool)) {

@@ -33,6 +33,24 @@ func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, w
 	d.byHand()
 	d.byWorkers()
 	d.promoted()
+	d.alone()
+}
+
+// alone: what Broker.Post takes, with what frames a transaction.
+func (d *dialogs) alone() {
+	for name, o := range map[string][]parley.PostOption{
+		"a post by itself, with BEGIN and COMMIT":            nil,
+		"a post by itself with a key, with BEGIN and COMMIT": {parley.Key("alone")},
+	} {
+		for range 3 {
+			d.count.Take()
+			_, err := d.b.Post(d.ctx, "asks", parley.Payload{}, o...)
+			d.OK(err)
+		}
+		if n := len(d.count.Take()); n != d.want[name] {
+			d.Errorf("%s: %d statements, want %d", name, n, d.want[name])
+		}
+	}
 }
 
 // promoted: what a promotion costs when a message that came by it is acknowledged.

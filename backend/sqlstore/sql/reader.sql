@@ -75,6 +75,19 @@ SELECT p.group_id, p.queue_id, p.level, p.sticky,
  WHERE p.group_id > ? AND p.queue_id > 0
  ORDER BY p.group_id
  {limit ?}
+-- name: ListAstray
+-- A page of messages by stream, each with its group and whether a marker leads to it. A marker that is being
+-- written is one, so that a group in use does not look stranded.
+SELECT m.stream_id, s.stream_id, s.group_id,
+       CASE WHEN r.stream_id IS NULL AND g.blocked = 0 AND g.resweep = 0 THEN 1 ELSE 0 END
+  FROM (SELECT x.stream_id FROM parley_message x {read skip}
+         WHERE x.stream_id > ?
+         ORDER BY x.stream_id, x.seq
+         {limit ?}) m
+  LEFT JOIN parley_stream s {read dirty} ON s.stream_id = m.stream_id
+  LEFT JOIN parley_grp g {read dirty} ON g.group_id = s.group_id
+  LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+ ORDER BY m.stream_id
 -- The lists of groups begin below a rank, and those called After go on behind a place in one.
 -- A group that is held is of kind 2, another one of kind 1; those of one kind are left out.
 -- name: ListPromoted

@@ -41,6 +41,18 @@ SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.bl
   LEFT JOIN parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.group_id = g.group_id
  WHERE g.group_id = @p1
 
+-- name: ListAstray
+SELECT m.stream_id, s.stream_id, s.group_id,
+       CASE WHEN r.stream_id IS NULL AND g.blocked = 0 AND g.resweep = 0 THEN 1 ELSE 0 END
+  FROM (SELECT x.stream_id FROM parley_message x WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+         WHERE x.stream_id > @p1
+         ORDER BY x.stream_id, x.seq
+         OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY) m
+  LEFT JOIN parley_stream s WITH (READUNCOMMITTED) ON s.stream_id = m.stream_id
+  LEFT JOIN parley_grp g WITH (READUNCOMMITTED) ON g.group_id = s.group_id
+  LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+ ORDER BY m.stream_id
+
 -- name: ListBlocked
 SELECT group_id, blocked_until FROM parley_grp WITH (READUNCOMMITTED)
  WHERE blocked = @p1 AND blocked <> 0 AND queue_id = @p2 AND blocked_until >= @p3 AND (blocked_until > @p4 OR group_id > @p5)

@@ -41,6 +41,18 @@ SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.bl
   LEFT JOIN parley_promotion p ON p.group_id = g.group_id
  WHERE g.group_id = ?1
 
+-- name: ListAstray
+SELECT m.stream_id, s.stream_id, s.group_id,
+       CASE WHEN r.stream_id IS NULL AND g.blocked = 0 AND g.resweep = 0 THEN 1 ELSE 0 END
+  FROM (SELECT x.stream_id FROM parley_message x
+         WHERE x.stream_id > ?1
+         ORDER BY x.stream_id, x.seq
+         LIMIT ?2) m
+  LEFT JOIN parley_stream s ON s.stream_id = m.stream_id
+  LEFT JOIN parley_grp g ON g.group_id = s.group_id
+  LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+ ORDER BY m.stream_id
+
 -- name: ListBlocked
 SELECT group_id, blocked_until FROM parley_grp
  WHERE blocked = ?1 AND blocked <> 0 AND queue_id = ?2 AND blocked_until >= ?3 AND (blocked_until > ?4 OR group_id > ?5)
