@@ -182,7 +182,7 @@ type Broker struct {
 }
 
 // New makes a Broker on a backend, which it closes with itself. The database
-// need not be migrated yet.
+// need not be migrated yet. ErrInvalidOption also tells of the options of the backend's New.
 func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	opt, err := o.withDefaults()
 	if err != nil {
@@ -190,6 +190,9 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 	}
 	if be == nil {
 		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend is nil"}
+	}
+	if err := be.Capabilities().Invalid; err != nil {
+		return nil, fail("new", "", fmt.Errorf("%w: %w", ErrInvalidOption, err))
 	}
 	if c := be.Capabilities(); c.HoldsInTransaction && c.SingleWriter {
 		return nil, &Error{Op: "new", Err: ErrInvalidOption, Hint: "the backend's Capabilities contradict each other: a hold in a transaction would stop its single writer"}

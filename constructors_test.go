@@ -2,11 +2,16 @@ package parley_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/applock"
+	"github.com/parleymq/parley/backend/mssql"
+	"github.com/parleymq/parley/backend/mysql"
+	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/console"
 	"github.com/parleymq/parley/phases"
 )
@@ -40,10 +45,33 @@ func TestConstructors(t *testing.T) {
 		}
 		return err
 	}
+	store := func(be parley.Backend) error {
+		b, err := parley.New(ctx, be, nil)
+		if err == nil {
+			err = b.Close()
+		}
+		return err
+	}
+	nowhere := func(driver, dsn string) *sql.DB { // which is never connected
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	pg, my := nowhere("postgres", "postgres://nowhere"), nowhere("mysql", "tcp(nowhere)/x")
+	ms, lite := nowhere("sqlserver", "sqlserver://nowhere"), nowhere("sqlite", ":memory:")
 	handlers := phases.Handlers{"t": func(context.Context, *phases.Running) error { return nil }}
 	for what, got := range map[string]struct{ err, want error }{
 		"broker":                       {broker(nil), nil},
 		"broker, lease":                {broker(&parley.Options{Lease: 1}), parley.ErrInvalidOption},
+		"postgres, prefix":             {store(postgres.New(pg, &postgres.Options{Prefix: "a-b"})), parley.ErrInvalidOption},
+		"postgres, schema":             {store(postgres.New(pg, &postgres.Options{Schema: "a b"})), parley.ErrInvalidOption},
+		"mysql, prefix":                {store(mysql.New(my, &mysql.Options{Prefix: "a-b"})), parley.ErrInvalidOption},
+		"mssql, prefix":                {store(mssql.New(ms, &mssql.Options{Prefix: "a-b"})), parley.ErrInvalidOption},
+		"sqlite, prefix":               {store(sqlite.New(lite, &sqlite.Options{Prefix: "a-b"})), parley.ErrInvalidOption},
+		"sqlite, synchronous":          {store(sqlite.New(lite, &sqlite.Options{Synchronous: "often"})), parley.ErrInvalidOption},
 		"worker":                       {worker("mail", h, nil), nil},
 		"worker, readers":              {worker("mail", h, &parley.WorkerOptions{MaxReaders: -1}), parley.ErrInvalidOption},
 		"worker, handler":              {worker("mail", nil, nil), parley.ErrInvalidOption},

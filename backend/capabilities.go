@@ -20,6 +20,10 @@ type Capabilities struct {
 	// It cannot be combined with HoldsInTransaction.
 	SingleWriter bool
 
+	// Invalid is what is wrong with the options with which the store was made, if anything. New of package parley
+	// returns it.
+	Invalid error
+
 	// A field is nil if the store cannot do that.
 	Joiner             Joiner
 	Listener           Listener

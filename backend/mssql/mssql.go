@@ -152,6 +152,7 @@ func newStore(p *pool, o Options) *Store {
 		Texts:       statements,
 		Own:         &p.many,
 		Token:       p.token,
+		Invalid:     err,
 		Prefix:      prefix,
 		Schema:      dot,
 		Qualify:     true,

@@ -170,6 +170,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Lock:        "FOR UPDATE",
 		Token:       token,
 		Adapt:       adapt,
+		Invalid:     p.invalid,
 		Prefix:      p.prefix,
 		Placeholder: func(int) string { return "?" },
 		Now:         now,

@@ -232,6 +232,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		Axes:        axes,
 		Lock:        lockClause,
 		Token:       p.token,
+		Invalid:     err,
 		Prefix:      prefix,
 		Schema:      dot,
 		Placeholder: func(n int) string { return fmt.Sprintf("$%d", n) },

@@ -166,6 +166,7 @@ func newStore(p *pool, o Options, now func() int64) *Store {
 		Texts:        statements,
 		Own:          m,
 		Token:        token,
+		Invalid:      p.invalid,
 		Prefix:       o.Prefix,
 		Placeholder:  func(n int) string { return fmt.Sprintf("?%d", n) },
 		Clock:        now,

@@ -35,6 +35,9 @@ type Dialect struct {
 	Prefix string
 	Schema string
 
+	// Invalid is what is wrong with the options. The store says so in its Capabilities.
+	Invalid error
+
 	// Placeholder writes the n-th parameter, counted from 1, of statements that
 	// use a bare question mark.
 	Placeholder func(n int) string

@@ -48,7 +48,7 @@ var _ backend.Backend = (*Store)(nil)
 
 // Capabilities implements backend.Backend.
 func (s *Store) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
+	return backend.Capabilities{Invalid: s.d.Invalid, Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
 }
 
 // LogTo implements backend.Logging.
