@@ -39,8 +39,8 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	return p.beginWhole(ctx)
 }
 
-// trusted is how long a connection counts as alive after it was used. One that has been idle for longer may have been
-// cut off unnoticed, which a BEGIN finds out without harm: database/sql tries another one.
+// trusted is how long a connection counts as alive after it was used. After a longer pause it may have been
+// cut off unnoticed, which a BEGIN finds out without harm: database/sql takes another connection then.
 const trusted = 2 * time.Second
 
 // alive are connections that were used a short time ago.
