@@ -23,7 +23,8 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, unreached(ctx, err)
 	}
-	t := &transaction{p: p, conn: conn, cancel: func() {}, alone: true}
+	t := &transaction{p: p, conn: conn, cancel: func() {}}
+	t.PutOff()
 	if p.alive.seen(conn) {
 		return t, nil
 	}
@@ -72,56 +73,32 @@ func (a *alive) doubt() {
 	a.used = nil
 }
 
-// Committed implements sqlstore.Early.
-func (t *transaction) Committed() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.committed
-}
-
-// unbegun reports whether there is nothing to end but the use of the connection.
-func (t *transaction) unbegun() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.alone || t.committed
-}
-
 // enter begins the transaction if that has been put off.
 func (t *transaction) enter(ctx context.Context) error {
-	t.first.Lock()
-	defer t.first.Unlock()
-	switch {
-	case t.committed:
-		return sql.ErrTxDone
-	case !t.alone:
-		return nil
-	}
-	tx, cancel, err := t.p.beginOn(ctx, t.conn, level)
-	if err == nil {
-		t.tx, t.cancel, t.alone = tx, cancel, false
-	}
-	return err
+	return t.Enter(func() (err error) {
+		tx, cancel, err := t.p.beginOn(ctx, t.conn, level)
+		if err == nil {
+			t.tx, t.cancel = tx, cancel
+		}
+		return err
+	})
 }
 
 // byItself carries out a post without a transaction around it; done says whether it was one. If it changes nothing,
 // a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
-	t.first.Lock()
-	defer t.first.Unlock()
-	if !t.alone || q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || !small(args) {
+	if q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || !small(args) {
 		return nil, false, nil
 	}
-	text, args := t.p.unprepared(q, args)
-	if res, err = t.conn.ExecContext(ctx, text, args...); err != nil {
-		if sqlState(err) == "" {
+	return t.ByItself(func() (sql.Result, bool, error) {
+		text, args := t.p.unprepared(q, args)
+		res, err := t.conn.ExecContext(ctx, text, args...)
+		if err != nil && sqlState(err) == "" {
 			t.p.alive.doubt()
 		}
 		t.p.check(err)
-		return nil, true, err
-	}
-	n, err := res.RowsAffected()
-	t.committed = n > 0
-	return res, true, err
+		return res, false, err
+	})
 }
 
 // small reports whether the values of a statement are short enough to be written into its text.
