@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -78,9 +79,9 @@ func (a *alone) are(want ...string) {
 
 // cut breaks the connection before the server has the statement, and when it has carried it out.
 func (a *alone) cut(p *proxy.Proxy) {
-	const insert = "PARLEY_POST (POST_ID"
+	cutAt := func(answered bool, body string) { p.CutAt(answered, body, fmt.Sprintf("%x", body)) }
 	a.must(a.post("warm"))
-	p.CutAt(false, insert)
+	cutAt(false, "unsent")
 	if err := a.post("unsent"); !errors.Is(err, parley.ErrConnection) {
 		a.Errorf("cut before the server had it: %v, want ErrConnection", err)
 	}
@@ -88,7 +89,7 @@ func (a *alone) cut(p *proxy.Proxy) {
 	a.are("warm", "afterwards")
 
 	a.must(a.post("warm"))
-	p.CutAt(true, insert)
+	cutAt(true, "sent")
 	if err := a.post("sent"); !errors.Is(err, parley.ErrConnection) || errors.Is(err, parley.ErrNotBegun) || parley.IsRetryable(err) {
 		a.Errorf("cut when the server had it: %v, want ErrConnection, which is not retried", err)
 	}
