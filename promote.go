@@ -30,8 +30,8 @@ func Sticky() PromoteOption {
 	return func(p *backend.Promotion) { p.Sticky = true }
 }
 
-// UntilEmpty keeps a promotion until messages of the group have been acknowledged and no other waits in it. A program of
-// an older Parley that acknowledges the last one keeps it.
+// UntilEmpty keeps a promotion until messages of the group have been acknowledged, or posts cancelled, and no other
+// waits in it. A program of an older Parley that acknowledges the last one keeps it.
 func UntilEmpty() PromoteOption {
 	return func(p *backend.Promotion) { p.UntilEmpty = true }
 }

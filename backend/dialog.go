@@ -335,6 +335,6 @@ type Promotion struct {
 	Key   string // of posts
 	Level int    // 0 to 255
 	// By default it ends when messages of the group are acknowledged. Sticky: it stays. UntilEmpty: it ends when
-	// messages are acknowledged and none waits. Not both.
+	// messages are acknowledged, or a post is cancelled, and none waits. Not both.
 	Sticky, UntilEmpty bool
 }

@@ -143,6 +143,24 @@ func init() {
 				send d "m2"
 				order SQ "a" "m2"
 			promote key k sticky until-empty -> ErrInvalidOption
+
+			line a
+			post SQ "one" key k as p
+			post SQ "two" key k as q
+			post SQ "three" key k as r
+			promote key k until-empty
+			cancel q
+			order SQ "one" // the promotion stays as long as a post waits
+			cancel r
+			post SQ "later" key k
+			order SQ "a" "later"
+			transaction t
+			post SQ "again" key k as p
+			promote key k until-empty
+			post SQ "b" key b
+			t: cancel p
+			rollback t // with what it ended
+			order SQ "again" "b"
 		`, alone),
 		scripted("P10", "one shot and sticky", `
 			each hold: every hold

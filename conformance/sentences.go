@@ -121,7 +121,7 @@ var sections = []section{
 		{"P15", "A promotion of a key promotes all posts under it in their order, and no post of another key or queue; one of a key without posts is refused."},
 		{"P16", "A promotion by a function promotes the groups and posts that it chooses, however many, in the order in which they would have been received, and no others."},
 		{"P17", "A post that raises its key gives it its own rank if that is higher, with all that waits under it, as long as it has posts."},
-		{"P18", "A promotion until a group is empty ends when messages were acknowledged and none waits in the group; what comes later is not promoted."},
+		{"P18", "A promotion until a group is empty ends when messages were acknowledged, or a post was cancelled, and none waits in the group; what comes later is not promoted."},
 	}},
 	{"Timers and lifetime", []Sentence{
 		{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other."},

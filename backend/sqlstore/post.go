@@ -339,6 +339,9 @@ func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool,
 		return false, err
 	}
 	t.touch(k.stream)
+	if err := t.emptied(ctx, g); err != nil {
+		return false, err
+	}
 	return true, t.freeUnique(ctx, queue, uniq)
 }
 

@@ -65,6 +65,15 @@ func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 	return err
 }
 
+// emptied ends a promotion until empty of a group that we hold, if nothing waits there any more.
+func (t *Tx) emptied(ctx context.Context, group backend.ID) error {
+	h := NewHold(backend.ClaimRequest{}, group, 0, onceServed)
+	if err := t.ReadPromotion(ctx, h); err != nil || heldOf(h).lasts != untilEmpty {
+		return err
+	}
+	return t.usePromotion(ctx, h)
+}
+
 // groupWaits reports whether messages wait in a group.
 func (t *Tx) groupWaits(ctx context.Context, group backend.ID) (waits bool, err error) {
 	err = t.Rows(ctx, func(rows *sql.Rows) error {

@@ -115,6 +115,9 @@ func (tx *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
 		}
 		remove(l, failures, key(id))
 		l.gone(p, 0)
+		if now, ok := get(l, promotions, key(p.Stream)); ok && now.Empty && p.State == "pending" && !l.waits(p.Stream) {
+			remove(l, promotions, key(p.Stream))
+		}
 		return nil
 	})
 }

@@ -71,6 +71,7 @@ const (
 	FaultPromotionLostWhenHeld Fault = "promotion-lost-when-held"
 	FaultOneShotStays          Fault = "one-shot-stays"
 	FaultUntilEmptyEnds        Fault = "until-empty-ends"
+	FaultUntilEmptyKept        Fault = "until-empty-kept"
 	FaultUntilEmptyStays       Fault = "until-empty-stays"
 	FaultOneShotLostByRollback Fault = "one-shot-lost-by-rollback"
 	FaultTimerTwice            Fault = "timer-twice"
@@ -224,6 +225,7 @@ var Faults = []FaultInfo{
 	{FaultPromotionLostWhenHeld, "P09", "a promotion of a group that is held is lost"},
 	{FaultOneShotStays, "P10", "a one-shot promotion stays when its group has been served"},
 	{FaultUntilEmptyEnds, "P18", "a promotion until a group is empty ends as a one-shot promotion does"},
+	{FaultUntilEmptyKept, "P18", "a promotion until a group is empty stays when the last post is cancelled"},
 	{FaultUntilEmptyStays, "P18", "a promotion until a group is empty stays when it is"},
 	{FaultOneShotLostByRollback, "P10", "a one-shot promotion is gone though the claim was rolled back"},
 	{FaultTimerTwice, "T02", "a timer fires twice"},

@@ -162,6 +162,9 @@ func (tx *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
 	s.messages.delete(tx, numbered{p.stream, p.seq})
 	s.failures.delete(tx, id)
 	s.gone(tx, p, 0)
+	if now, ok := s.promotions.get(tx, p.stream); ok && now.empty && p.state == "pending" && s.fault != FaultUntilEmptyKept {
+		s.served(tx, p.stream, now)
+	}
 	return nil
 }
 

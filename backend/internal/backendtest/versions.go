@@ -98,6 +98,7 @@ func Versions(t *testing.T, site func(t *testing.T) Site) {
 		"a migration tells what it does":                      testReport,
 		"a version is looked at in a joined transaction, too": testJoinedVersion,
 		"programs of two versions work at once":               testRolling,
+		"a promotion that older programs take for sticky":     testUntilEmpty,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, site(t)) })
 	}
@@ -410,6 +411,48 @@ func testFinish(t *testing.T, s Site) {
 	again := listen()
 	h.OK(b.MigrateWith(h.Ctx, backend.MigrateOptions{Finish: true, Report: again.report}))
 	h.Equal("what a second call reports", len(again.text), 0)
+}
+
+// testUntilEmpty has a message acknowledged by a program that does not know promotions until a group is empty.
+// Such a program takes the value for sticky, so it works as this one does with the value of a sticky promotion.
+func testUntilEmpty(t *testing.T, s Site) {
+	b := s.Open(t)
+	if err := b.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := New(t, b)
+	value := func(n int) { s.Exec(t, fmt.Sprintf("UPDATE parley_promotion SET sticky = %d", n)) }
+	promotions := func() (list []string) {
+		all, err := b.Promotions(f.Ctx, backend.ID{}, 10)
+		f.OK(err)
+		for _, p := range all {
+			g, err := b.Groups(f.Ctx, backend.GroupQuery{Group: p.Group})
+			f.OK(err)
+			list = append(list, fmt.Sprint(p.Level, " ", g[0].UntilEmpty))
+		}
+		return list
+	}
+	receive := func(want string) {
+		t.Helper()
+		h := f.One(f.Request(f.QP))
+		f.Equal("received", fmt.Sprintf("%s %t", h.Messages[0].Body, h.Promoted), want)
+		f.Ack(h)
+	}
+	f.Post(backend.Posting{Body: []byte("other")})
+	f.Post(backend.Posting{Key: "k", Body: []byte("one")})
+	f.Do(func(tx backend.Tx) error {
+		return tx.Promote(f.Ctx, backend.Promotion{Queue: f.QP, Key: "k", Level: 9, UntilEmpty: true})
+	})
+	value(1)
+	receive("one true")
+	value(2)
+	f.Post(backend.Posting{Key: "k", Body: []byte("two")})
+	f.Equal("promotions that the older program has left", promotions(), []string{"9 true"})
+	receive("two true") // by this program, which ends it
+	f.Post(backend.Posting{Key: "k", Body: []byte("three")})
+	f.Equal("promotions at the end", len(promotions()), 0)
+	receive("other false")
+	receive("three false")
 }
 
 // testInterrupted has migrations fail in the middle of each file, and others go on.
