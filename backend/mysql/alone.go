@@ -23,39 +23,20 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 		c.Close()
 		return p.beginWhole(ctx)
 	}
-	return &transaction{p: p, conn: c, s: s, alone: true}, nil
-}
-
-// Committed implements sqlstore.Early.
-func (t *transaction) Committed() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.committed
-}
-
-// unbegun reports whether there is nothing to end but the use of the connection.
-func (t *transaction) unbegun() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.alone || t.committed
+	t := &transaction{p: p, conn: c, s: s}
+	t.PutOff()
+	return t, nil
 }
 
 // enter begins the transaction if that has been put off.
 func (t *transaction) enter(ctx context.Context) error {
-	t.first.Lock()
-	defer t.first.Unlock()
-	switch {
-	case t.committed:
-		return sql.ErrTxDone
-	case !t.alone:
-		return nil
-	}
-	err := t.start(ctx)
-	if t.p.lost(err) {
-		return t.replace(ctx)
-	}
-	t.alone = err != nil
-	return err
+	return t.Enter(func() error {
+		err := t.start(ctx)
+		if t.p.lost(err) {
+			return t.replace(ctx)
+		}
+		return err
+	})
 }
 
 // replace begins the transaction on another connection.
@@ -63,7 +44,7 @@ func (t *transaction) replace(ctx context.Context) error {
 	t.discard()
 	fresh, err := t.p.beginWhole(ctx)
 	if err == nil {
-		t.conn, t.s, t.alone = fresh.conn, fresh.s, false
+		t.conn, t.s = fresh.conn, fresh.s
 	}
 	return err
 }
@@ -71,25 +52,21 @@ func (t *transaction) replace(ctx context.Context) error {
 // byItself carries out a post without a transaction around it; done says whether it was one. If it changes nothing,
 // a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
-	t.first.Lock()
-	defer t.first.Unlock()
-	if !t.alone || q != t.p.store.Q().PostOne {
+	if q != t.p.store.Q().PostOne {
 		return nil, false, nil
 	}
-	text, args, err := t.s.text(q, args)
-	if err != nil {
-		return nil, true, err
-	}
-	res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
-		return t.conn.ExecContext(ctx, text, args...)
+	return t.ByItself(func() (res sql.Result, begun bool, err error) {
+		text, args, err := t.s.text(q, args)
+		if err != nil {
+			return nil, false, err
+		}
+		res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
+			return t.conn.ExecContext(ctx, text, args...)
+		})
+		if errors.Is(err, driver.ErrBadConn) { // the driver has noticed it before it sent anything
+			err = t.replace(ctx)
+			return nil, err == nil, err
+		}
+		return res, false, err
 	})
-	if errors.Is(err, driver.ErrBadConn) { // the driver has noticed it before it sent anything
-		return nil, false, t.replace(ctx)
-	}
-	if err != nil {
-		return nil, true, err
-	}
-	n, err := res.RowsAffected()
-	t.committed = n > 0
-	return res, true, err
 }

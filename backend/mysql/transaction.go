@@ -43,9 +43,7 @@ type transaction struct {
 	s    *session
 	lastID
 
-	first     sync.Mutex // guards what follows, and what begins the transaction later
-	alone     bool       // it is for one verb, and has not begun
-	committed bool       // and is over without having begun
+	sqlstore.Alone
 
 	// ending keeps the end, which may come from Close, apart from statements: a
 	// statement after the end would be carried out by itself.
@@ -152,7 +150,7 @@ func (t *transaction) saw(err error) {
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
-	if res, done, err := t.byItself(ctx, q, args); done || err != nil {
+	if res, done, err := t.byItself(ctx, q, args); done {
 		return res, err
 	}
 	if err := t.enter(ctx); err != nil {
@@ -202,7 +200,7 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if t.unbegun() {
+	if t.Unbegun() {
 		return t.conn.Close()
 	}
 	t.ending.RLock()
@@ -217,7 +215,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(ctx context.Context) error {
-	if t.unbegun() {
+	if t.Unbegun() {
 		return t.conn.Close()
 	}
 	t.reads.Close() // else the connection could not be closed, or a statement would be waited for

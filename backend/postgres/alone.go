@@ -3,13 +3,16 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// mostAlone is the most bytes of a body that byItself writes into a statement's text, where each takes two.
+// mostAlone is the most bytes that byItself writes into a statement's text, where each takes two: behind a pooler
+// nothing can be prepared.
 const mostAlone = 16 << 10
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
@@ -23,8 +26,9 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, unreached(ctx, err)
 	}
-	t := &transaction{p: p, conn: conn, cancel: func() {}, alone: true}
-	if p.alive.seen(conn) {
+	t := &transaction{p: p, conn: conn, cancel: func() {}}
+	t.PutOff()
+	if p.known.seen(conn) {
 		return t, nil
 	}
 	err = t.enter(ctx)
@@ -35,93 +39,129 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	if sqlState(err) != "" || ctx.Err() != nil {
 		return nil, err
 	}
-	p.alive.doubt()
+	p.known.doubt()
 	return p.beginWhole(ctx)
 }
 
-// trusted is how long a connection counts as alive after it was used. One that has been idle for longer may have been
-// cut off unnoticed, which a BEGIN finds out without harm: database/sql tries another one.
+// trusted is how long a connection counts as alive after it was used. After a longer pause it may have been
+// cut off unnoticed, which a BEGIN finds out without harm: database/sql takes another connection then.
 const trusted = 2 * time.Second
 
-// alive are connections that were used a short time ago.
-type alive struct {
-	mu   sync.Mutex
-	used map[any]time.Time
+// known are the driver's connections that posts by themselves have used.
+type known struct {
+	mu    sync.Mutex
+	conns map[any]*knownConn
+}
+
+type knownConn struct {
+	used  time.Time
+	stmts map[*sqlstore.Stmt]driver.Stmt // only for who has the connection
+}
+
+// mostKnown is how many connections there are before those that are gone are forgotten.
+const mostKnown = 100
+
+// conn returns what is known of a connection of the driver.
+func (k *known) conn(c any) *knownConn {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x := k.conns[c]
+	if x == nil {
+		if len(k.conns)%mostKnown == 0 {
+			maps.DeleteFunc(k.conns, func(c any, _ *knownConn) bool {
+				v, ok := c.(driver.Validator)
+				return ok && !v.IsValid()
+			})
+		}
+		if k.conns == nil {
+			k.conns = make(map[any]*knownConn)
+		}
+		x = &knownConn{stmts: make(map[*sqlstore.Stmt]driver.Stmt)}
+		k.conns[c] = x
+	}
+	return x
 }
 
 // seen reports whether a connection was used a short time ago, and takes note of it.
-func (a *alive) seen(conn *sql.Conn) (recently bool) {
+func (k *known) seen(conn *sql.Conn) (recently bool) {
 	conn.Raw(func(c any) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		x := k.conn(c)
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		now := time.Now()
-		recently = now.Sub(a.used[c]) < trusted
-		if a.used == nil || len(a.used) > 200 {
-			a.used = make(map[any]time.Time)
-		}
-		a.used[c] = now
+		recently = now.Sub(x.used) < trusted
+		x.used = now
 		return nil
 	})
 	return recently
 }
 
 // doubt has no connection count as alive, since one was not.
-func (a *alive) doubt() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.used = nil
+func (k *known) doubt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, x := range k.conns {
+		x.used = time.Time{}
+	}
 }
 
-// Committed implements sqlstore.Early.
-func (t *transaction) Committed() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.committed
-}
-
-// unbegun reports whether there is nothing to end but the use of the connection.
-func (t *transaction) unbegun() bool {
-	t.first.Lock()
-	defer t.first.Unlock()
-	return t.alone || t.committed
+// exec carries out a statement on a connection of one's choice, where it is prepared. database/sql would choose the
+// connection itself, and another one if that breaks, though the server may have carried out the statement by then.
+func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	err = conn.Raw(func(c any) error {
+		x := k.conn(c)
+		if x.stmts[q] == nil {
+			s, err := c.(driver.ConnPrepareContext).PrepareContext(ctx, q.Text)
+			if err != nil {
+				return err
+			}
+			x.stmts[q] = s
+		}
+		values := make([]driver.NamedValue, len(args))
+		for i, a := range args {
+			v, err := driver.DefaultParameterConverter.ConvertValue(a)
+			if err != nil {
+				return err
+			}
+			values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+		}
+		res, err = x.stmts[q].(driver.StmtExecContext).ExecContext(ctx, values)
+		return err
+	})
+	return res, err
 }
 
 // enter begins the transaction if that has been put off.
 func (t *transaction) enter(ctx context.Context) error {
-	t.first.Lock()
-	defer t.first.Unlock()
-	switch {
-	case t.committed:
-		return sql.ErrTxDone
-	case !t.alone:
-		return nil
-	}
-	tx, cancel, err := t.p.beginOn(ctx, t.conn, level)
-	if err == nil {
-		t.tx, t.cancel, t.alone = tx, cancel, false
-	}
-	return err
+	return t.Enter(func() (err error) {
+		tx, cancel, err := t.p.beginOn(ctx, t.conn, level)
+		if err == nil {
+			t.tx, t.cancel = tx, cancel
+		}
+		return err
+	})
 }
 
 // byItself carries out a post without a transaction around it; done says whether it was one. If it changes nothing,
 // a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
-	t.first.Lock()
-	defer t.first.Unlock()
-	if !t.alone || q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || !small(args) {
+	pooled := t.p.pooled.Load()
+	if q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || pooled && !small(args) {
 		return nil, false, nil
 	}
-	text, args := t.p.unprepared(q, args)
-	if res, err = t.conn.ExecContext(ctx, text, args...); err != nil {
-		if sqlState(err) == "" {
-			t.p.alive.doubt()
+	return t.ByItself(func() (res sql.Result, begun bool, err error) {
+		if pooled {
+			text, args := t.p.unprepared(q, args)
+			res, err = t.conn.ExecContext(ctx, text, args...)
+		} else {
+			res, err = t.p.known.exec(ctx, t.conn, q, args)
+		}
+		if err != nil && sqlState(err) == "" {
+			t.p.known.doubt()
 		}
 		t.p.check(err)
-		return nil, true, err
-	}
-	n, err := res.RowsAffected()
-	t.committed = n > 0
-	return res, true, err
+		return res, false, err
+	})
 }
 
 // small reports whether the values of a statement are short enough to be written into its text.

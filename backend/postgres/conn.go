@@ -29,7 +29,7 @@ type pool struct {
 	store   *sqlstore.Store
 	hot     hot
 
-	alive alive // for posts by themselves
+	known known // connections for posts by themselves
 
 	probing sync.Mutex
 	probed  atomic.Bool

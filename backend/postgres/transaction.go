@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"sync"
 
 	"github.com/lib/pq"
 
@@ -92,9 +91,7 @@ type transaction struct {
 	conn *sql.Conn // with native locks, to release them after the end, or of one verb
 	keys *keys     // what it has of them
 
-	first     sync.Mutex // guards what follows, and what begins the transaction later
-	alone     bool       // it is for one verb, and has not begun
-	committed bool       // and is over without having begun
+	sqlstore.Alone
 }
 
 // Exec implements sqlstore.Session.
@@ -182,7 +179,7 @@ func (t *transaction) there(ctx context.Context) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if t.unbegun() {
+	if t.Unbegun() {
 		return t.conn.Close()
 	}
 	if err := t.there(context.WithoutCancel(ctx)); err != nil {
@@ -196,7 +193,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(context.Context) error {
-	if t.unbegun() {
+	if t.Unbegun() {
 		return t.conn.Close()
 	}
 	defer t.giveBack()

@@ -261,11 +261,6 @@ type Pointing interface {
 	Point(ctx context.Context, text string) error
 }
 
-// Early is implemented by transactions of one verb that may have committed with its only statement.
-type Early interface {
-	Committed() bool
-}
-
 // lazy is implemented by transactions that begin at their first statement.
 type lazy interface {
 	Begun() bool

@@ -146,7 +146,7 @@ const cleanUp = 5 * time.Second
 
 // Commit implements backend.Tx.
 func (t *Tx) Commit(ctx context.Context) error {
-	if e, ok := t.tr.(Early); ok && e.Committed() {
+	if a, ok := t.tr.(alone); ok && a.Committed() {
 		if t.over.Swap(true) {
 			return backend.ErrTxDone
 		}
