@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNoHeadersCostNothing: 100,000 messages without headers need a byte each more than in a store that cannot have any, the
+// TestAbsentHeaders: 100,000 messages without headers need a byte each more than in a store that cannot have any, the
 // byte by which SQLite says of each column what it holds.
-func TestNoHeadersCostNothing(t *testing.T) {
+func TestAbsentHeaders(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), "sqlite:"+filepath.Join(dir, "test.db"), nil)
 	if err != nil {
