@@ -42,6 +42,7 @@
 // handlers may run while the transaction of their claim is open. The other says that a second
 // writer inside a transaction would wait for itself. Parley works without the rest:
 //
+//	Invalid             what is wrong with the store's options              broker.go (New)
 //	Joiner              verbs in a transaction that the program began       broker.go (Join)
 //	Listener            wake-ups from other processes                       internal/wake/peers.go
 //	Watcher             a cheap question whether something is new           internal/wake/watch.go
