@@ -9,7 +9,7 @@
 // # Isolation and locks
 //
 // Every transaction of the store is READ COMMITTED, in which each statement has a separate
-// snapshot. The store reads rows in a statement after the one that locks them. Rows are locked FOR
+// snapshot. The store first locks rows, and reads them in the next statement. Rows are locked FOR
 // NO KEY UPDATE, and receivers skip locked rows. Sends, posts and new conversations may join a
 // transaction of any level. Conflicts under REPEATABLE READ and SERIALIZABLE fail with
 // backend.ErrSerialization.
