@@ -136,7 +136,7 @@ func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args
 		res, err = stmt.ExecContext(ctx, values)
 		return err
 	})
-	if other { // the driver's connection is wrapped in one that can do less
+	if other { // the program has wrapped the connection, which can do less now
 		return conn.ExecContext(ctx, q.Text, args...)
 	}
 	return res, err
