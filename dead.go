@@ -18,9 +18,8 @@ func (a Admin) Parked(ctx context.Context, queue string, after Place, limit int)
 	return a.groups(ctx, "parked", queue, backend.GroupQuery{After: after, Limit: limit, State: "parked"})
 }
 
-// SkipParked makes the first message of a parked or deferred group a dead letter with a
-// reason. Then the group is ready again and goes on behind the message. It returns the
-// message's ID.
+// SkipParked makes the first message of a parked or deferred group a dead letter with a reason.
+// Then the group is ready again and continues with the next message. It returns the message's ID.
 func (a Admin) SkipParked(ctx context.Context, queue string, group ID, reason string) (skipped ID, err error) {
 	if reason = backend.CleanText(reason, guard.MaxReason); reason == "" {
 		reason = "skipped by an operator"

@@ -20,8 +20,7 @@ type Action int
 
 // The actions.
 const (
-	// ActionPark hides the group, in its order, until Admin.Unpark. Other
-	// groups go on.
+	// ActionPark hides the group, in its order, until Admin.Unpark. Other groups continue.
 	ActionPark Action = iota
 	// ActionDeadLetter removes the message from its group, which continues with the next message,
 	// and records it as a dead letter.
@@ -181,7 +180,7 @@ func (h *host) decide(ctx context.Context, queue string, m *Message, err error) 
 	return h.poison(ctx, queue, m, r)
 }
 
-// poison has the policy decide, for good unless it wants to go on trying.
+// poison lets the policy decide. The decision is final unless the policy keeps trying.
 func (h *host) poison(ctx context.Context, queue string, m *Message, r decision) decision {
 	r.action, r.final = h.opt.Poison, true
 	if h.opt.OnPoison != nil {

@@ -260,7 +260,7 @@ type Conversation struct {
 	facts  *convInfo         // nil until needed
 	fresh  *backend.Endpoint // begun in this transaction and nothing sent: it has no target
 
-	recycled bool   // a Sender's, which is told of what goes wrong
+	recycled bool   // a Sender's, which gets the errors
 	behind   string // what it has to wait for before its messages are delivered
 }
 

@@ -233,7 +233,7 @@ func (c *maintenance) missed() bool {
 	return slices.ContainsFunc(dueJobs[:], func(job backend.Job) bool { return !now.Before(c.next[job]) })
 }
 
-// deliverWithheld delivers the messages whose target can take them by now.
+// deliverWithheld delivers the messages whose target can now take them.
 func (c *maintenance) deliverWithheld(ctx context.Context) (moved int, err error) {
 	c.mu.Lock()
 	c.held = time.Now().Add(wait.Jitter(withheldEvery))

@@ -18,7 +18,7 @@ type Mux struct {
 	// WorkerOptions.UnknownTypes it treats them as poison.
 	NotFound Handler
 
-	// Logger hears of errors that conversations end with. Default: discard.
+	// Logger logs errors with which conversations end. Default: discard.
 	Logger *slog.Logger
 
 	mu       sync.RWMutex

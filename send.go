@@ -153,7 +153,7 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		if err != nil {
 			return box, err
 		}
-		if why != nil && s.To.recycled { // the application would not hear of it in the conversation
+		if why != nil && s.To.recycled { // the application would not receive the error in the conversation
 			return box, fmt.Errorf("message type %q: %w: %w", p.Type, ErrInvalidBody, why)
 		}
 		if why != nil {

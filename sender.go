@@ -179,7 +179,7 @@ func (s *Sender) Close(ctx context.Context) error {
 // maxDialogs is how many dialogs one send tries.
 const maxDialogs = 10
 
-// send sends on its dialog, or on another one if that is dead by now.
+// send sends on its dialog, or on another one if that dialog is dead.
 func (l *txDialog) send(ctx context.Context, batch []Payload) error {
 	var last error
 	for range maxDialogs {

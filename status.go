@@ -10,7 +10,8 @@ import (
 // QueueStatus is what operators see of a queue.
 type QueueStatus = backend.QueueStatus
 
-// Place is where an entry stands in a list. The list goes on after it; the zero Place is before all entries.
+// Place is the position of an entry in a list. A page begins after a Place; the zero Place is before all
+// entries.
 type Place = backend.Place
 
 // GroupStatus is what operators see of a group, or of a post without key.

@@ -232,7 +232,7 @@ func (w *Worker) SetMaxReaders(n int) {
 	}
 }
 
-// Readers returns how many handlers, or batches of them, are at work.
+// Readers returns how many handlers, or batches of them, are running.
 func (w *Worker) Readers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -85,7 +85,7 @@ func (s *Session) renew(context.Context) {
 	}
 }
 
-// pause waits until it is time to renew, and reports whether the session goes on.
+// pause waits until it is time to renew, and reports whether the session continues.
 func (s *Session) pause() bool {
 	third := s.lease / 3
 	select {

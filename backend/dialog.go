@@ -127,7 +127,7 @@ const (
 	CodeValidationFailed = -9615 // the body is not what its type asks for
 
 	CodeRestored   = -9719  // the database was attached or restored
-	CodeKeyChanged = -28052 // the database's master key was made anew
+	CodeKeyChanged = -28052 // the database's master key was recreated
 )
 
 // State is the state of one side of a conversation.
@@ -302,7 +302,7 @@ type End struct {
 type Ended struct {
 	Queue    int64 // the peer's, if it was told
 	Dropped  int   // unread messages of this side that were removed
-	FarEnded bool  // the peer had ended or was cleaned up before: it will not hear of an error
+	FarEnded bool  // the peer had ended or was cleaned up before: an error does not reach it
 	FarGone  bool  // both sides have ended now
 	Remains  bool  // they have, but it is locked: JobClosed has to remove it
 }

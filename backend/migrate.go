@@ -23,7 +23,7 @@ type MigrateOptions struct {
 	// Wait is how long the migration waits for locks, and for what older programs
 	// have in hand. Zero means one minute.
 	Wait time.Duration
-	// Report, if set, is told what the migration does.
+	// Report, if set, gets a description of each step.
 	Report func(text string)
 	// Finish says that no program of an older version is left, nor comes back. Then those are
 	// refused, what they have in hand is waited for, and what they would lose may be written.

@@ -71,7 +71,7 @@ type QueueStatus struct {
 	Withheld int           // messages that wait for this queue, up to CountLimit
 }
 
-// Place is where an entry stands in a list. The list goes on after it; the zero Place is
+// Place is the position of an entry in a list. A page begins after a Place; the zero Place is
 // before all entries.
 type Place struct {
 	Part  int   // of the list

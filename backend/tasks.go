@@ -144,9 +144,9 @@ type Tasks interface {
 
 // Progress is how far a plan is.
 type Progress struct {
-	ID      ID // of this plan; a plan that is made anew has another
+	ID      ID // of this plan; a later plan of the same name has another
 	Sealed  bool
-	Halted  bool // no more will start, since a task is dead and the plan does not go on after that
+	Halted  bool // no more will start, because a task is dead and the plan does not continue after that
 	Over    bool // all tasks are terminal
 	Phase   int  // the lowest that is not over; zero: all are
 	Running int  // tasks in workers' hands

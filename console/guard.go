@@ -51,7 +51,7 @@ func (h *Handler) may(r *http.Request, a Action, target string) error {
 	return fmt.Errorf("the console answers requests from its own machine; for others the program sets Options.Authorize or Token: %w", ErrRefused)
 }
 
-// allowed answers a request that may not go on.
+// allowed reports whether a request is allowed, and otherwise answers it.
 func (h *Handler) allowed(w http.ResponseWriter, r *http.Request, a Action, target string) bool {
 	err := h.may(r, a, target)
 	if err == nil {

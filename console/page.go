@@ -161,7 +161,7 @@ const fresh = time.Second
 // patience is how long a page waits for a slow view.
 const patience = 80 * time.Millisecond
 
-// soon is look for a page: a slow view that is not there in time is nil, and its read goes on.
+// soon is look for a page: a slow view that is not ready in time is nil, and its read continues.
 func (h *Handler) soon(ctx context.Context, v *view, q url.Values) (p *part, err error) {
 	if !v.slow {
 		return h.look(ctx, v, q, fresh)

@@ -134,7 +134,7 @@ type searchData struct {
 	Query   string
 	Hits    []hit
 	Looked  int    // at how many groups
-	Next    string // the link that goes on with the groups that were not looked at
+	Next    string // the link that continues with the remaining groups
 	Partial bool   // the time was over before the rest was looked at
 }
 

@@ -174,7 +174,7 @@ const lateFactor = 10
 // counts as stopped.
 const withheldLate = 20 * time.Second
 
-// maintenance jobs looks for what should have been done by now.
+// jobs looks for overdue maintenance.
 func (d *diagnosis) jobs(ctx context.Context) error {
 	overdue, err := backend.Offered(d.be.Overdue(ctx))
 	if err != nil {

@@ -47,10 +47,10 @@ type found struct {
 // nowhere is after all places in the order.
 const nowhere = math.MaxInt64
 
-// find locks what ranks first. Streams and posts are two orders. What is locked
-// cannot be given back before the transaction ends, nor can it be seen what others
-// have locked; so a walk in one order goes no farther than where the other one
-// goes on, and if all up to there is in receivers' hands, it is the other's turn.
+// find locks what ranks first. Streams and posts are two orders. A transaction cannot release a
+// lock before its end, nor see which rows others have locked. So a walk in one order ends where the
+// next entry of the other order would precede. If receivers hold everything up to there, the walk
+// continues in the other order.
 func (p *pool) find(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
 	if f, err = p.findAlone(ctx, tx, r); err != nil || len(f.posts)+len(f.groups) > 0 {
 		return f, err

@@ -110,9 +110,9 @@ func (p *pool) lost(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || p.classify(err) == backend.ErrConnection
 }
 
-// session looks at a connection when it is first used. What is known is kept by
-// the driver's connection, which is held on to by that; those that are gone are
-// forgotten all together, now and then.
+// session inspects a connection when it is first used. The result is stored under the driver's
+// connection, which keeps that in memory; so from time to time all closed connections are forgotten
+// together.
 func (p *pool) session(ctx context.Context, c *sql.Conn) (*session, error) {
 	var key any
 	if err := c.Raw(func(dc any) error { key = dc; return nil }); err != nil {
@@ -160,10 +160,9 @@ func (p *pool) interrupt(id int64) bool {
 	return err == nil
 }
 
-// guarded runs a statement of ours whose context may end. To hand that context
-// to the driver would have it close the connection, while the server goes on
-// waiting for a lock, with all others that the transaction has. So the server
-// is told to end the statement, and the transaction is still there.
+// guarded runs one of our statements whose context may end. With that context the driver would
+// close the connection, while the server continues to wait for a lock and keeps all other locks of
+// the transaction. So guarded tells the server to end the statement, and the transaction survives.
 func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
 	if ctx.Done() == nil {
 		return work(ctx)

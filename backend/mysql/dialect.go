@@ -24,11 +24,10 @@ var statements = sqlstore.ReadTexts(sqlFiles)
 func token(verb, arg string) (string, bool) {
 	switch verb {
 	case "key":
-		// A row that is looked up by its whole primary key stays locked even if another
-		// condition then leaves it out, as the server does not look at it again: "for
-		// UPDATE or DELETE statements, InnoDB holds locks only for rows that it updates
-		// or deletes" does not hold for it. So the key is one of two, the other of which no
-		// row has, which makes it a range.
+		// A row that is looked up by its whole primary key stays locked even if another condition
+		// then excludes it. The rule "for UPDATE or DELETE statements, InnoDB holds locks only for
+		// rows that it updates or deletes" does not hold for such a row. So the statement asks for
+		// one of two keys, the other of which no row has, which makes it a range.
 		return arg + " IN (?, '')", true
 	case "order":
 		if arg == "post" {
@@ -36,7 +35,7 @@ func token(verb, arg string) (string, bool) {
 		}
 		return "FORCE INDEX (place)", true
 	case "at", "under":
-		// The indexes have it as urgency, with the other sign.
+		// The indexes have it as urgency, with the opposite sign.
 		x, _, qualified := strings.Cut(arg, ".")
 		column, compare := "urgency", map[string]string{"at": " = -?", "under": " > -?"}[verb]
 		if qualified {
@@ -70,8 +69,8 @@ func adapt(sql string, portable bool) string {
 // ascending matches how the portable statements walk from the most urgent.
 var ascending = regexp.MustCompile(`(\w+\.|\b)(?:priority|level) DESC`)
 
-// lookups writes EXISTS as a lookup for each row: the optimizers like to make a
-// join of it, and then read all of a large table for the first row.
+// lookups writes EXISTS as a lookup for each row. Otherwise the optimizers usually make a join of
+// it, and then read all of a large table for the first row.
 func lookups(text string) string {
 	for {
 		i := strings.Index(text, "EXISTS (SELECT 1")
@@ -96,15 +95,14 @@ func lookups(text string) string {
 	}
 }
 
-// hot are the statements that do in few trips what package sqlstore does row by
-// row. A list stands for one of their parameters; see inline.
+// hot are the statements that do in few round trips what package sqlstore does row by row. One of
+// their parameters may be a list; see inline.
 //
-// "A locking read clause in an outer statement does not lock the rows of a table
-// in a nested subquery unless a locking read clause is also specified in the
-// subquery" (Locking Reads), nor the other way round. So a walk reads the
-// order without locking it, and for one entry after the other a subquery locks
-// the row of the group, if it is free, until the walk has as many as it wants.
-// CASE keeps the lock behind the conditions.
+// "A locking read clause in an outer statement does not lock the rows of a table in a nested
+// subquery unless a locking read clause is also specified in the subquery" (Locking Reads), nor the
+// other way round. So a walk reads the order without locking it. For one entry after the other, a
+// subquery locks the group's row if it is free, until the walk has enough. CASE keeps the lock
+// behind the conditions.
 type hot struct {
 	Advance, Insert, Place, States, Next, Append, Mark *sqlstore.Stmt
 	PostMany, Keys, NewGroups, NewStreams              *sqlstore.Stmt

@@ -10,10 +10,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// exclude makes migrations take turns: by a lock that belongs to the connection and is
-// given back when the transaction ends, or on a cluster by a row. There a lock is known
-// to one node only, and Percona XtraDB Cluster refuses GET_LOCK in its strict mode,
-// which is the default.
+// exclude makes migrations take turns, by a lock that belongs to the connection and is released
+// when the transaction ends. On a cluster it uses a row instead. There only one node would know a
+// lock, and Percona XtraDB Cluster refuses GET_LOCK in its strict mode, which is the default.
 func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 	a, ok := tx.(application)
 	if !ok {

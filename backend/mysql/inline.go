@@ -12,11 +12,10 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Statements are sent with their values in the text, which takes one round trip
-// whatever the handle's settings are: without interpolateParams the driver would
-// prepare each statement anew. Bytes are written in hexadecimal, so that neither
-// sql_mode nor the connection's character set matter. Long ones, which that would
-// make longer still, are left to the driver as parameters.
+// Statements are sent with their values in the text. That takes one round trip whatever the
+// handle's settings are; without interpolateParams the driver would prepare each statement again.
+// Bytes are written in hexadecimal, so that neither sql_mode nor the connection's character set
+// matters. Long values would become still longer, so the driver gets them as parameters.
 const long = 64 << 10
 
 // A list is written in the place of one parameter.
@@ -31,9 +30,8 @@ type builder struct {
 	size int // of args
 }
 
-// inline writes the arguments of a statement in the places of its question marks,
-// which stand for nothing else in ours. limit is the longest packet that the
-// server takes, 0 if it is not known.
+// inline replaces the question marks of a statement by its arguments; our statements use question
+// marks for nothing else. limit is the longest packet that the server accepts, 0 if unknown.
 func inline(text string, args []any, limit int) (string, []any, error) {
 	if len(args) == 0 {
 		return text, nil, nil
@@ -126,8 +124,8 @@ type ids []backend.ID
 // of the table.
 const most = 500
 
-// execAll runs a statement whose last parameter is a list of ids, as often as the
-// list is too long, and returns how many rows it has changed.
+// execAll runs a statement whose last parameter is a list of ids. It runs a long list in several
+// parts, and returns how many rows have changed.
 func execAll(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, list []backend.ID, before ...any) (changed int64, err error) {
 	for some := range slices.Chunk(list, most) {
 		n, err := tx.Exec(ctx, q, append(slices.Clip(before), ids(some))...)

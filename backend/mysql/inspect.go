@@ -29,10 +29,9 @@ func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
 	return sqlstore.Durations(v, time.Second)
 }
 
-// lacks returns what the role may not do to a table. Privileges come from grants
-// to users, roles, databases by patterns, and the servers show no sum of them;
-// "EXPLAIN requires the same privileges required to execute the explained
-// statement", and executes nothing.
+// lacks returns the privileges on a table that the role lacks. Privileges come from grants to
+// users, roles and databases by patterns, and the servers do not show their sum. But "EXPLAIN
+// requires the same privileges required to execute the explained statement", and executes nothing.
 func (p *pool) lacks(ctx context.Context, sess sqlstore.Session, table string) (list []string, err error) {
 	d, ok := sess.(direct)
 	if !ok {

@@ -32,9 +32,9 @@ const (
 
 var _ backend.Tx = (*Tx)(nil)
 
-// look returns ErrIsolation unless what is committed can be seen. It is found out
-// once in a joined transaction, since neither server tells the level of a
-// transaction, only that of the session: by a row that another connection inserts.
+// look returns ErrIsolation unless the transaction sees what is committed. Neither server reports
+// the level of a transaction, only that of the session. So look tests it once in a joined
+// transaction, by a row that another connection inserts.
 func (t *Tx) look(ctx context.Context) error {
 	if !t.Joined() || !t.Open() || t.level == fresh {
 		return nil

@@ -28,9 +28,9 @@ func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err 
 	}, err
 }
 
-// drain waits for the transactions that have read the table meta, which all do that
-// send or claim: a change of its definition has to have it to itself for a moment.
-// Those who come later wait behind it, so it gives up after a second and tries again.
+// drain waits for the transactions that have read the table meta, as all that send or claim do. It
+// changes the table's definition, which needs exclusive access for a moment. Later transactions
+// wait behind it, so it gives up after a second and tries again.
 func (p *pool) drain(ctx context.Context) error {
 	for {
 		err := p.barrier(ctx)

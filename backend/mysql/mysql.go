@@ -7,51 +7,46 @@
 //
 // # Isolation and locks
 //
-// Every transaction of the store's is READ COMMITTED, in which each statement
-// reads what is committed when it begins: what a statement locks is looked at in
-// the next one. Rows are locked one by one through their primary keys, and
-// receivers skip what is locked. Claims walk the order with plain reads, and
-// lock what they find by a subquery; so no lock is ever left on what senders
-// write, and no gap is locked.
+// Every transaction of the store is READ COMMITTED, in which each statement reads what is committed
+// when it begins. So the store first locks rows, and reads them in the next statement. Rows are
+// locked one by one through their primary keys, and receivers skip locked rows. Claims walk the
+// order with plain reads, and lock what they find by a subquery. So no lock is ever left on rows
+// that senders write, and no gap is locked.
 //
-// InnoDB ends a whole transaction when it is chosen as a deadlock's victim, and
-// what follows would be carried out statement by statement. The store notices
-// that, also when it happened to a statement of the application's, and the same
-// goes for statements that commit by themselves (CREATE TABLE and the like): the
-// transaction fails with backend.ErrSerialization and is to be rolled back.
+// InnoDB rolls back the whole transaction that it chooses as a deadlock's victim, and would execute
+// later statements outside any transaction. The store notices that, also if it happened to a
+// statement of the application. It also notices statements that commit implicitly, such as CREATE
+// TABLE. In both cases the transaction fails with backend.ErrSerialization and must be rolled back.
 //
 // # Sessions
 //
-// Nothing has to be set in the handle that New is given: transactions get their
-// level one by one, unless that is the session's anyway, and statements hold
-// their values themselves, so that interpolateParams, parseTime, the time zone,
-// character sets, collations and sql_mode make no difference. Refused are
-// sessions with autocommit off, and those with the modes
-// EMPTY_STRING_IS_NULL and PAD_CHAR_TO_FULL_LENGTH. Nothing is changed in a
-// session that the application shares; innodb_snapshot_isolation of MariaDB, by
-// which a statement fails that locks what has changed meanwhile, is turned off for
-// each statement of the store's.
+// The handle that is passed to New needs no settings. The store sets the level of each transaction,
+// unless the session has it anyway. Statements contain their values, so interpolateParams,
+// parseTime, the time zone, character sets, collations and sql_mode make no difference. The store
+// refuses sessions with autocommit off, and those with the modes EMPTY_STRING_IS_NULL and
+// PAD_CHAR_TO_FULL_LENGTH. It changes nothing in a session that the application shares. With
+// innodb_snapshot_isolation of MariaDB, a statement fails if it locks a row that has changed
+// meanwhile. The store turns that off for each of its statements.
 //
-// Statements that wait are ended by KILL QUERY, on another connection of the
-// pool, when their contexts end; if there is none to be had, the connection is
-// closed.
+// When its context ends, a waiting statement is ended by KILL QUERY on another connection of the
+// pool. If none is free, its own connection is closed.
 //
 // # Clusters
 //
-// On Galera a lock is known to one node only. All programs that use one store
-// have to use the same node at a time; Info warns about it. Whatever fails when
-// a node is lost is ErrConnection or ErrSerialization.
+// On Galera only one node knows a lock. All programs that use one store must use the same node at a
+// time; Info warns about that. When a node is lost, calls fail with ErrConnection or
+// ErrSerialization.
 //
 // # Vitess
 //
 // An unsharded keyspace of Vitess is a database like others; vtgate is known by the version that it reports. A
 // keyspace with shards is refused (ErrSharded). A statement that is killed or takes too long loses the connection
-// behind vtgate, which is ErrConnection: the transaction is over, whatever vtgate says to what follows. There are no
-// procedures for posting by SQL, and no GRANT.
+// behind vtgate. The error is ErrConnection, and the transaction is over, whatever vtgate reports for later
+// statements. There are no procedures for posting by SQL, and no GRANT.
 //
 // # Wake-ups
 //
-// There is nothing to listen to: receivers in other processes poll.
+// The servers have no notifications: receivers in other processes poll.
 package mysql
 
 import (
@@ -91,10 +86,10 @@ func init() {
 		"mysql", "mariadb")
 }
 
-// Open opens a pool. The name is a URL, mysql://user:password@host:port/database;
-// the parameters after a question mark go to the driver (tls=true, …), except
-// for socket, the path of a Unix socket to be used in the place of the host, and
-// parley_prefix and parley_max_conns, which set the options of that name.
+// Open opens a pool. The name is a URL, mysql://user:password@host:port/database. The parameters
+// after a question mark go to the driver (tls=true, …), with these exceptions. socket is the path
+// of a Unix socket to be used instead of the host. parley_prefix and parley_max_conns set the
+// options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	config, err := opt.take(dsn)
@@ -231,8 +226,8 @@ func newStore(db *sql.DB, o Options) *Store {
 //go:embed schema/0*.sql
 var schema embed.FS
 
-// script runs a file statement by statement, as the command mysql does: each ends
-// at the end of a line, with a semicolon or what DELIMITER says.
+// script runs a file statement by statement, as the command mysql does. Each statement ends at the
+// end of a line, with a semicolon or the current DELIMITER.
 func (p *pool) script(ctx context.Context, tx backend.Execer, text string) error {
 	if p.vitess() {
 		var err error

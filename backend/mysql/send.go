@@ -13,10 +13,10 @@ import (
 // batchBytes is how long the text of a statement with many rows becomes, about.
 const batchBytes = 1 << 20
 
-// send sends one message in three statements. The guard is ours if it is refused. In
-// a transaction of the application's it is left to what sends several: at REPEATABLE
-// READ the second statement would lock what it reads, the queue and the catalog's
-// version among it, and every End and Define would wait.
+// send sends one message in three statements. If the message is refused, the guard is still ours.
+// In a joined transaction the statements for several messages send it. At REPEATABLE READ the
+// second statement would lock everything that it reads, including the queue and the catalog's
+// version, and every End and Define would wait.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
 	if tx.Joined() {
 		return sent, false, nil
@@ -172,8 +172,8 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 	return insertRows(ctx, tx, p.hot.Mark, marks, -1)
 }
 
-// insertRows inserts rows, as many in one statement as their bodies and headers, which are
-// in a column of each and the next one, let it.
+// insertRows inserts rows, as many in one statement as the size of their bodies and headers allows.
+// body is the index of the body, which the headers follow; below zero means that there is none.
 func insertRows(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, rows tuples, body int) error {
 	from, size := 0, 0
 	for i, row := range rows {
@@ -387,8 +387,8 @@ func (p *pool) insertKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 	return inserted, nil
 }
 
-// insertSome inserts keys together if no other transaction has one of them, and else one by one: in
-// their order, and so that it waits for each of them without a lock on the next.
+// insertSome inserts keys together if no other transaction has one of them. Otherwise it inserts
+// them one by one, in their order, so that it waits for each of them without a lock on the next.
 func (p *pool) insertSome(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, rows tuples) (inserted int64, err error) {
 	if tx.Joined() {
 		if len(keys) == 1 { // with several, who wants one of them would wait in turn for another

@@ -53,9 +53,9 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 	return s, nil
 }
 
-// sessionVariables returns what a session's statements depend on. SHOW VARIABLES knows which of
-// them the server has, and makes a table of all variables for that, which takes milliseconds;
-// so it is asked for the first connection, and SELECT for the others.
+// sessionVariables returns the variables that a session's statements depend on. SHOW VARIABLES
+// lists those that the server has, but builds a table of all variables, which takes milliseconds.
+// So the first connection uses it, and the others use SELECT.
 func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]string, error) {
 	if names := p.has.Load(); names != nil {
 		v, err := selected(ctx, c, *names)

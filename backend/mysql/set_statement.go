@@ -5,23 +5,21 @@ import (
 	"strings"
 )
 
-// From 11.6.2 on MariaDB has innodb_snapshot_isolation ON, and older versions know it.
-// A statement that locks a row then fails with ER_CHECKREAD (1020), and InnoDB rolls
-// the transaction back, if a newer version of the row was committed since the
-// transaction began to read. At READ COMMITTED it hits statements that read and then
-// lock: a walk that passes a group whose receiver commits meanwhile, or a batch that
-// has waited for its second guard.
+// From 11.6.2 on MariaDB has innodb_snapshot_isolation ON, and older versions know it. With it,
+// locking a row fails with ER_CHECKREAD (1020) if a newer version of the row was committed since
+// the transaction began to read, and InnoDB rolls the transaction back. At READ COMMITTED this
+// affects statements that read and then lock. Examples are a walk past a group whose receiver
+// commits meanwhile, and a batch that has waited for its second guard.
 //
-// All statements here look at what they have locked, and none relies on that
-// error; so all of them run without it. Sessions of Open have it OFF. In a session
-// of the application's nothing is set: each statement says so for itself, which
-// takes no further round trip.
+// All statements here check what they have locked, and none relies on that error, so all of them
+// run without it. Sessions of Open have it OFF. In a session of the application nothing is set:
+// each statement turns it off for itself, which takes no further round trip.
 
 // What MariaDB alone reads, at the beginning of a statement.
 const (
 	// unlimited keeps max_statement_time away. If that ends a statement at the wrong moment,
-	// MariaDB (11.8.9) reports no error. An UPDATE by a key changes no row, and NULL stands
-	// in the place of a subquery, so that a stream with messages looks like one without.
+	// MariaDB (11.8.9) reports no error. An UPDATE by a key then changes no row, and a subquery is
+	// NULL, so that a stream with messages looks empty.
 	unlimited = "/*M! SET STATEMENT max_statement_time = 0 FOR */"
 
 	// safely is for statements that sql_safe_updates would refuse, and which are unlimited.

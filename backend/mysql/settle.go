@@ -233,8 +233,8 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 	return had, nil
 }
 
-// extend prolongs leases. A row that is locked is in its owner's own transaction,
-// or in that of a receiver that has taken it over: it is not waited for.
+// extend prolongs leases. A locked row is in its owner's own transaction, or in that of a receiver
+// that has taken it over. So extend does not wait for it.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	groups, posts := sqlstore.SplitHolds(holds)
 	for _, x := range []struct {

@@ -62,8 +62,8 @@ type transaction struct {
 	turn    string // keeps other migrations away for longer, on a cluster
 }
 
-// setLevel sets the level of the next transaction, and errInProgress is the number of the error
-// (ER_CANT_CHANGE_TX_CHARACTERISTICS) with which it is refused "while a transaction is in progress".
+// setLevel sets the level of the next transaction. errInProgress is the number of its error "while a
+// transaction is in progress" (ER_CANT_CHANGE_TX_CHARACTERISTICS).
 const (
 	setLevel      = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 	errInProgress = 1568
@@ -117,8 +117,8 @@ func (t *transaction) check(ctx context.Context) error {
 	return t.lost
 }
 
-// usable returns an error if the transaction is known to be over, or if the application reads rows: the driver
-// would give the connection up, which cannot be closed before they are.
+// usable returns an error if the transaction is known to be over, or if the application has open rows. With
+// open rows the driver would give the connection up, and could not close it before the rows are closed.
 func (t *transaction) usable() error {
 	switch {
 	case t.over:
@@ -129,9 +129,9 @@ func (t *transaction) usable() error {
 	return t.lost
 }
 
-// saw takes notice of what an error did to the transaction. vtgate rolls back after errors of many kinds, which their
-// numbers do not tell, and takes what follows for statements by themselves. So the transaction is looked at before
-// the next one.
+// saw records what an error did to the transaction. vtgate rolls back after errors of many kinds, which their numbers
+// do not show, and executes later statements outside the transaction. So the transaction is checked before the next
+// statement.
 func (t *transaction) saw(err error) {
 	if err == nil {
 		return

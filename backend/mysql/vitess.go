@@ -77,11 +77,11 @@ func isSharded(ctx context.Context, c *sql.Conn) (bool, error) {
 	return false, rows.Err()
 }
 
-// Errors of vtgate itself. 1317 and 3024 stand there for a connection to MySQL that is gone, for whatever
-// reason: a statement or a transaction took too long or was killed, the primary has changed, or the transaction would
-// have had to cross keyspaces. So a COMMIT that they end may have happened, and there is no telling whether another
-// attempt would help. 1105 is what vtgate has no number for; among statements that it understands, that there is no
-// primary at present.
+// Errors of vtgate itself. 1317 and 3024 mean that a connection to MySQL is gone, whatever the reason. A statement or
+// a transaction took too long or was killed, the primary has changed, or the transaction would have crossed
+// keyspaces. So a COMMIT with such an error may have happened, and another attempt may or may not help. vtgate uses
+// 1105 for everything without a number. For a statement that it understands, it means that there is no primary at
+// present.
 func lostBehind(err error) bool {
 	switch number(err) {
 	case 1317, // ER_QUERY_INTERRUPTED

@@ -47,10 +47,12 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 // cut off unnoticed, which a BEGIN finds out without harm: database/sql takes another connection then.
 const trusted = 2 * time.Second
 
-// known are the driver's connections that posts by themselves have used.
+// known are the driver's connections that posts by themselves have used. A driver does not tell of those that are
+// closed, so they are forgotten when they have not been used for a time.
 type known struct {
-	mu    sync.Mutex
-	conns map[any]*knownConn
+	mu      sync.Mutex
+	conns   map[any]*knownConn
+	doubted time.Time // one was dead, so that no earlier use counts
 }
 
 type knownConn struct {
@@ -58,20 +60,20 @@ type knownConn struct {
 	stmts map[*sqlstore.Stmt]driver.Stmt // only for who has the connection
 }
 
-// mostKnown is how many connections there are before those that are gone are forgotten.
-const mostKnown = 100
+const (
+	mostKnown = 100
+	knownFor  = 10 * time.Minute
+)
 
-// conn returns what is known of a connection of the driver.
-func (k *known) conn(c any) *knownConn {
+// conn returns what is known of a connection of the driver, and takes note of its use.
+func (k *known) conn(c any) (x *knownConn, recently bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	x := k.conns[c]
+	now := time.Now()
+	x = k.conns[c]
 	if x == nil {
-		if len(k.conns)%mostKnown == 0 {
-			maps.DeleteFunc(k.conns, func(c any, _ *knownConn) bool {
-				v, ok := c.(driver.Validator)
-				return ok && !v.IsValid()
-			})
+		if len(k.conns) >= mostKnown {
+			maps.DeleteFunc(k.conns, func(_ any, x *knownConn) bool { return now.Sub(x.used) > knownFor })
 		}
 		if k.conns == nil {
 			k.conns = make(map[any]*knownConn)
@@ -79,18 +81,15 @@ func (k *known) conn(c any) *knownConn {
 		x = &knownConn{stmts: make(map[*sqlstore.Stmt]driver.Stmt)}
 		k.conns[c] = x
 	}
-	return x
+	recently = now.Sub(x.used) < trusted && x.used.After(k.doubted)
+	x.used = now
+	return x, recently
 }
 
-// seen reports whether a connection was used a short time ago, and takes note of it.
+// seen reports whether a connection was used a short time ago.
 func (k *known) seen(conn *sql.Conn) (recently bool) {
 	conn.Raw(func(c any) error {
-		x := k.conn(c)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		now := time.Now()
-		recently = now.Sub(x.used) < trusted
-		x.used = now
+		_, recently = k.conn(c)
 		return nil
 	})
 	return recently
@@ -100,22 +99,31 @@ func (k *known) seen(conn *sql.Conn) (recently bool) {
 func (k *known) doubt() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, x := range k.conns {
-		x.used = time.Time{}
-	}
+	k.doubted = time.Now()
 }
 
 // exec carries out a statement on a connection of one's choice, where it is prepared. database/sql would choose the
 // connection itself, and another one if that breaks, though the server may have carried out the statement by then.
 func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	other := false
 	err = conn.Raw(func(c any) error {
-		x := k.conn(c)
+		x, _ := k.conn(c)
 		if x.stmts[q] == nil {
-			s, err := c.(driver.ConnPrepareContext).PrepareContext(ctx, q.Text)
+			p, ok := c.(driver.ConnPrepareContext)
+			if !ok {
+				other = true
+				return nil
+			}
+			s, err := p.PrepareContext(ctx, q.Text)
 			if err != nil {
 				return err
 			}
 			x.stmts[q] = s
+		}
+		stmt, ok := x.stmts[q].(driver.StmtExecContext)
+		if !ok {
+			other = true
+			return nil
 		}
 		values := make([]driver.NamedValue, len(args))
 		for i, a := range args {
@@ -125,9 +133,12 @@ func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args
 			}
 			values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
 		}
-		res, err = x.stmts[q].(driver.StmtExecContext).ExecContext(ctx, values)
+		res, err = stmt.ExecContext(ctx, values)
 		return err
 	})
+	if other { // the program has wrapped the connection, which can do less now
+		return conn.ExecContext(ctx, q.Text, args...)
+	}
 	return res, err
 }
 

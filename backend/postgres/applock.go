@@ -13,20 +13,19 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Application locks as advisory locks. These have two modes, shared and exclusive. The
-// five of an application lock are made of four keys, of which one is held for each
-// thing that is to be known of a name's holders:
+// Application locks as advisory locks. Advisory locks have two modes, shared and exclusive,
+// application locks have five. So each name has four keys, one for each fact about its holders:
 //
 //	A  an owner has it Shared or for Update
 //	B  an owner has it IntentExclusive
 //	C  an owner has it
 //	D  an owner has it for Update
 //
-// Who has a lock has its keys shared, D exclusively, and for Exclusive C
-// exclusively. Who asks for Shared or Update makes sure by a moment's exclusive B
-// that no owner has IntentExclusive, and the other way round by A. A gate, the
-// fifth key, would keep two from making sure at once and both failing; decisions
-// about a name take turns by the row of its stripe already.
+// An owner holds its keys shared, but D exclusively, and for Exclusive C exclusively. A request for
+// Shared or Update briefly takes B exclusively, to make sure that no owner has IntentExclusive. A
+// request for IntentExclusive does the same with A. A fifth key, as a gate, would keep two requests
+// from testing at once and both failing. It is not needed, because decisions about a name already
+// take turns by the row of its stripe.
 //
 // The keys are 64 bits: a hash of the name, and below it the number of the key. The
 // hash is seeded by the object id of the table of locks, so that two stores in one
@@ -136,12 +135,12 @@ func (p *pool) baseSQL(name string) string {
 	return fmt.Sprintf(`(hashtextextended(%s::text COLLATE "C", '%s%slock'::regclass::oid::bigint) & -8)`, name, dot, p.options.Prefix)
 }
 
-// takeSQL tries the locks of a set one after the other, up to the first that
-// cannot be had, and releases again what was only for the moment, or everything if
-// one was missing or it is a test. It returns whether it got all of them.
+// takeSQL tries the locks of a set one after the other, up to the first that is not free. Then it
+// releases the locks that were only for a moment, or all of them if one was not free or this is a
+// test. It returns whether it got all of them.
 //
-// In a transaction of the caller's, whose end is not known here, what is kept is
-// taken a second time, by the transaction, before the session releases it.
+// The end of a joined transaction is not known here. So the transaction takes the locks that it
+// keeps a second time, before the session releases them.
 //
 // $1 name
 func (p *pool) takeSQL(k keySet, test, joined bool) string {
@@ -367,17 +366,17 @@ func (t *transaction) giveBack() {
 	t.conn.Close()
 }
 
-// sessionSQL is the advisory lock by which others see that the owner o of a lock, a native
-// session, is there. Statements that know of native sessions are the same for a store that
-// has none itself: others on the same tables may.
+// sessionSQL is the advisory lock that shows that the owner o of a lock, a native session, is
+// alive. Statements consider native sessions even in a store that has none, because other stores on
+// the same tables may have some.
 func (p *pool) sessionSQL() string {
 	return fmt.Sprintf("%s | %d", p.baseSQL("o.owner_id"), numberOwner)
 }
 
-// aliveSQL is the time until which the owner o of a lock has it. For a native session
-// that is the end of its lease, or 0 if its connection is gone, and with it the
-// advisory lock that it holds while it is there. A lock that the attempt gets ends with
-// the statement or the transaction, and is in the way of nothing.
+// aliveSQL is the time until which the owner o of a lock has it. For a native session that is the
+// end of its lease. It is 0 if the session's connection is gone, and with it the advisory lock that
+// shows the session's presence. If the attempt gets that lock, it ends with the statement or the
+// transaction, and blocks nothing.
 func (p *pool) aliveSQL() string {
 	return "CASE WHEN o.kind = 2 AND pg_try_advisory_xact_lock_shared(" + p.sessionSQL() + ") THEN 0 ELSE o.until END"
 }

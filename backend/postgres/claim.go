@@ -68,8 +68,8 @@ const (
 	both // or promotions
 )
 
-// look finds what ranks first, by the statement for what the queue holds, if there
-// is one: of a queue that is not known yet both are tried, that for streams first.
+// look finds what ranks first, by the statement for the queue's kind of entries. If the kind is not
+// yet known, it tries both statements, the one for streams first.
 func (p *pool) look(
 	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
 ) (f *found, ok bool, err error) {
@@ -98,12 +98,11 @@ func (p *pool) look(
 	return f, ok, err
 }
 
-// lookBoth finds what ranks first of streams, posts and promotions. The head of one
-// order may be in a receiver's hands, which no snapshot shows, and what comes behind it
-// rank below the other order. Then the other is tried, and the better of both is taken.
-// What was locked on the way is given back by a savepoint. A transaction that is only
-// for this claim has one on queues where this has happened; before, ok is false, and
-// the transaction has to be given up instead.
+// lookBoth finds what ranks first of streams, posts and promotions. A receiver may hold the head of
+// one order, which no snapshot shows, and the next entry may rank below the other order. Then
+// lookBoth tries the other order, and takes the better of both. A rollback to a savepoint releases
+// what was locked on the way. A transaction for a single claim has a savepoint only on queues where
+// this has happened before. Otherwise ok is false, and the transaction has to be given up instead.
 func (p *pool) lookBoth(
 	ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, w *sqlstore.Walk,
 ) (f *found, ok bool, err error) {
@@ -184,8 +183,8 @@ type found struct {
 	streams, promotions bool  // there are some, though they may be in flight
 	waiting             bool  // something is there that is not blocked
 
-	// Where the window ended, if nothing was found and there may be more behind it: that
-	// of the promotions, and if there are no more of these, that of the streams.
+	// Where the window ended, if nothing was found and there may be more behind it. It is the
+	// window of the promotions or, if there are no more of these, that of the streams.
 	promotionsEnd, end sql.NullInt64
 	rest               *sqlstore.Walk // what a walk has left for the next claim
 	more               bool           // found by a walk, which knows nothing of what follows
@@ -230,9 +229,8 @@ func (f *found) nothing() bool {
 	return len(f.groups) == 0 && len(f.walkedPosts) == 0 && len(f.posts) == 0
 }
 
-// find is a claim's first statement. It looks at the head of the order only, and
-// farther back if all of that is in flight, or has been a moment ago, unless there is a
-// walk to go on with.
+// find is a claim's first statement. It looks only at the head of the order. It looks farther if
+// all of the head is in flight, or was a moment ago, unless it continues a walk.
 func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk func(*sqlstore.Stmt) (*found, error)) (*found, error) {
 	n := limit(r.MaxGroups)
 	if r.Walk != nil || p.shortcuts.Has(r.Queue) {
@@ -474,14 +472,12 @@ const (
 	pageWindow = 2000
 )
 
-// limits are the numbers of groups that a claim can ask for. They stand in the
-// text of the statement, which there is once for each, and so does the window: a
-// limit in a parameter is a tenth of the rows to the planner. So with a million
-// rows it plans anew for each execution, or, when it does not, expects the
-// statement to be so costly that it compiles it first (jit_above_cost), which
-// takes half a second; and without a limit it prefers sorting all there is to
-// walking an index. Each text costs the server nearly a megabyte in every session
-// that uses it.
+// limits are the numbers of groups that a claim can ask for. There is a statement for each, with
+// the limit and the window in its text, because the planner takes a limit in a parameter for a
+// tenth of the rows. So with a million rows it plans again for each execution. Or it expects the
+// statement to be so costly that it compiles it first (jit_above_cost), which takes half a second.
+// Without a limit it prefers sorting all rows to walking an index. Each text costs the server
+// nearly a megabyte in every session that uses it.
 var limits = [...]int{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000}
 
 // limit returns which of the limits is the greatest that is not above n.
@@ -490,8 +486,8 @@ func limit(n int) int {
 	return max(i-1, 0)
 }
 
-// mostRead is how many messages of each group a read may be asked for, if it shall not
-// be planned anew each time. With a limit in a parameter the planner expects a tenth of
-// a stream; one of 100,000 messages makes the plan that serves all values so dear that it is
-// never taken. So the parameter is hidden behind a limit that the planner can see.
+// mostRead is how many messages of each group a read may ask for without being planned each time.
+// With a limit in a parameter the planner expects a tenth of a stream. A stream of 100,000 messages
+// then makes the generic plan so expensive that it is never chosen. So the parameter is hidden
+// behind a limit that the planner can see.
 const mostRead = 1000

@@ -51,11 +51,10 @@ type pool struct {
 	preparing sync.Mutex
 }
 
-// probe finds out, once, whether sessions are ours: behind a pooler that gives
-// out servers by the transaction nothing may be left in a session, prepared
-// statements least of all. Two connections of the pool are held, and each is
-// asked for its server's process several times. A pinned connection whose process
-// changes, or is the other's, is not a session.
+// probe finds out, once, whether connections are sessions of their server. Behind a pooler that
+// assigns servers by transaction nothing may be left in a session, least of all prepared
+// statements. probe holds two connections of the pool, and asks each several times for its server's
+// process. A pinned connection whose process changes, or is that of the other, is not a session.
 func (p *pool) probe(ctx context.Context) error {
 	if p.probed.Load() {
 		return nil
@@ -122,11 +121,10 @@ func (p *pool) moves(ctx context.Context) (bool, error) {
 		err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&n)
 		return n, err
 	}
-	// Each question is a transaction of its own: to keep a server with the one
-	// connection while the other waits for a second server would have many stores
-	// that start at once wait for each other. A pooler gives out the server that was
-	// given back last, to the second connection then, or they take turns, so that
-	// the second gets another one the second time.
+	// Each question is a separate transaction. If one connection kept its server while the other
+	// waits for a second one, many stores that start at once would wait for each other. A pooler
+	// either assigns the server that was returned last, which is then that of the other connection.
+	// Or servers take turns, so that the second connection gets another one the second time.
 	var a, b int
 	for range probes {
 		for _, x := range []struct {
@@ -149,10 +147,9 @@ func (p *pool) moves(ctx context.Context) (bool, error) {
 // probes is how often two connections are asked for their servers.
 const probes = 4
 
-// statement returns the prepared form of q, nil if it has none yet. Statements
-// are not prepared inside of transactions, where that would take a second
-// connection from a pool that may have only one: they run unprepared the first
-// time, and are prepared before a later transaction begins.
+// statement returns the prepared form of q, nil if it has none yet. Statements are not prepared
+// inside transactions, because that would take a second connection from a pool that may have only
+// one. They run unprepared the first time, and are prepared before a later transaction begins.
 func (p *pool) statement(q *sqlstore.Stmt) *sql.Stmt {
 	if p.pooled.Load() || p.keeps {
 		return nil
@@ -241,9 +238,9 @@ func (p *pool) check(err error) {
 	}
 }
 
-// reader returns a session that reads what is committed. Behind a pooler that
-// takes a transaction, since a statement with parameters is two messages; so it does
-// inside another transaction, to wait for a connection once and not at each statement.
+// reader returns a session that reads what is committed. Behind a pooler that takes a transaction,
+// because a statement with parameters is two messages. Inside another transaction it takes one,
+// too, in order to wait for a connection once and not at each statement.
 func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	if err := p.probe(ctx); err != nil {
 		return nil, nil, err
@@ -261,9 +258,9 @@ func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 	return t, func() { t.Rollback(ctx) }, nil
 }
 
-// direct runs statements outside of transactions, until one of them needs one: then
-// all that follow run in it, since to ask for a second connection while it has the
-// first might be to wait for others who do the same.
+// direct runs statements outside transactions until one of them needs a transaction. All later ones
+// run in that transaction: a second connection beside the first could wait for others that do the
+// same.
 type direct struct {
 	p  *pool
 	tx *transaction
@@ -320,8 +317,8 @@ func (d *direct) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows 
 	return rows, err
 }
 
-// inTx reports whether a transaction is open on a connection: only inside of one is a savepoint
-// allowed, also not inside of that which a text of several statements is.
+// inTx reports whether a transaction is open on a connection. Only inside a transaction is a
+// savepoint allowed, and not inside the implicit transaction of a text of several statements.
 func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
 	_, err := conn.ExecContext(ctx, "SAVEPOINT parley_there; RELEASE SAVEPOINT parley_there")
 	if sqlState(err) == "25P01" { // no_active_sql_transaction

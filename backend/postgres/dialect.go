@@ -30,19 +30,19 @@ func (p *pool) token(verb, arg string) (string, bool) {
 	column, rest, _ := strings.Cut(arg, " ")
 	switch verb {
 	case "once":
-		// clock_timestamp is volatile: what is compared with it is looked up in no index,
-		// and to find that nothing is due all rows would be read. As a subquery it is
-		// called once.
+		// clock_timestamp is volatile. A comparison with it uses no index, so it would read all
+		// rows to find that nothing is due. As a subquery it is called once.
 		return "(SELECT :now)", true
 	case "due":
-		// Of two indexes that have the order the planner may take the one without the queue,
-		// and pass all that others have. So one of them has it as an expression.
+		// Of two indexes with the same order the planner may take the one without the queue, and
+		// walk through the entries of all queues. So the index with the queue has the time as an
+		// expression (due + 0).
 		return "(" + arg + " + 0)", true
 	case "behind":
 		return p.token("after", "("+column+" + 0) "+rest)
 	case "after":
-		// Of two bounds of a range the planner expects that they leave next to nothing, and
-		// sorts all that is due; of a row that is compared it does not.
+		// From the two bounds of a range the planner expects hardly any rows, and sorts everything
+		// that is due. From a row comparison it does not.
 		i := strings.LastIndex(arg, " ")
 		return "(" + arg[:i] + "," + arg[i:] + ") > (greatest(?::bigint, ?::bigint), ?)", true
 	case "rank": // the place of an entry in an order, as package sqlstore writes it
@@ -56,23 +56,20 @@ func (p *pool) token(verb, arg string) (string, bool) {
 	return "", false
 }
 
-// hot are the statements that do in one trip what package sqlstore does row by
-// row.
+// hot are the statements that do in one round trip what package sqlstore does row by row.
 //
-// They are written so that there is one sensible plan, whatever the planner
-// believes of the tables, which are empty at one moment and hold a hundred
-// thousand rows at the next. A join becomes a LATERAL subquery that the planner
-// cannot merge into the rest (LIMIT, OFFSET 0, or a locking clause in it), so
-// that it is a lookup by key for each row outside; and rows are changed by the
-// ctid that such a lookup found, which holds because they are locked by us. For
-// the same reason the indexes by which tables are walked in order have no column
-// by which rows are looked up: to a planner that expects one row a scan of such
-// an index from end to end is as good as a lookup.
+// They are written so that only one plan is sensible, whatever the planner believes about the
+// tables. These are empty at one moment and have a hundred thousand rows at the next. A join
+// becomes a LATERAL subquery that the planner cannot merge into the rest (LIMIT, OFFSET 0, or a
+// locking clause in it). So it is a lookup by key for each outer row. Rows are changed by the ctid
+// that such a lookup found, which stays valid because we have them locked. For the same reason an
+// index for walking a table in order has no column for looking up rows. A planner that expects one
+// row would take a full scan of such an index for as good as a lookup.
 //
-// Arrays are hidden from the planner in (SELECT $1), as it estimates the rows of
-// a prepared statement by the first arrays that it sees, and plans anew for each
-// execution as long as those are shorter than the ten elements that it expects of
-// any array. Planning these statements takes longer than executing them.
+// Arrays are hidden from the planner in (SELECT $1). Otherwise it estimates the rows of a prepared
+// statement by the first arrays that it sees. It expects ten elements of any array, and plans again
+// for each execution while the actual arrays are shorter. Planning these statements takes longer
+// than executing them.
 type hot struct {
 	Send                                         [2]*sqlstore.Stmt // the second keeps a copy
 	BeginDialogs, SendState, Append, KeyState    *sqlstore.Stmt
@@ -91,8 +88,8 @@ type hot struct {
 	Notify, PostLater                            *sqlstore.Stmt
 }
 
-// walks are the forms of a claim's first statement, by its limit: the near one looks at the
-// head of the order, the deep one walks far.
+// walks are the forms of a claim's first statement, by its limit. The near form looks at the head
+// of the order, the deep form walks far.
 type walks [2][len(limits)]*sqlstore.Stmt
 
 const near, deep = 0, 1

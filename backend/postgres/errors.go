@@ -70,11 +70,11 @@ func classify(err error) error {
 	return nil
 }
 
-// closed reports whether an error is one by which pgx says that it cannot use a connection any
-// more. It says so by a method, that nothing was sent, which cannot be believed: that a connection
-// breaks before the answer to a BEGIN, a COMMIT, or another statement without arguments becomes
-// "conn closed", as it does if that was the case before. "conn busy" wraps nothing: the program uses
-// the connection for something else.
+// closed reports whether pgx says by an error that it can no longer use a connection. The error has
+// a method that says that nothing was sent, which is not reliable. It is "conn closed" if the
+// connection was already broken. But it is the same if the connection breaks before the answer to a
+// BEGIN, a COMMIT, or another statement without arguments. "conn busy" wraps nothing: the program
+// uses the connection for something else.
 func closed(err error) bool {
 	var e interface {
 		error

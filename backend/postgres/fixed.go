@@ -18,14 +18,14 @@ type fixedKey struct {
 	args [3]int64
 }
 
-// fixed returns a claim's statement with the arguments written into it, of which
-// there are few. "If a prepared statement has no parameters, then this is moot and
-// a generic plan is always used" (PREPARE): it is planned once in each session,
-// which takes longer than to run it a hundred times, and not for each of the first
-// five executions, or for all of them when the plan for any arguments looks dearer.
+// fixed returns a claim's statement with its few arguments written into it. "If a prepared
+// statement has no parameters, then this is moot and a generic plan is always used" (PREPARE). So
+// it is planned once in each session, which takes longer than running it a hundred times. With
+// parameters it would be planned for each of the first five executions, or for all of them if the
+// generic plan looks more expensive.
 //
-// The queue comes as a subquery, so that the plan is made for any queue. The planner
-// may know of no rows in this one, but at the time of a claim there are some.
+// The queue is a subquery, so that the plan is made for any queue. The planner may know no rows of
+// this queue, but at the time of a claim there are some.
 func (p *pool) fixed(q *sqlstore.Stmt, args ...int64) (*sqlstore.Stmt, []any) {
 	key := fixedKey{q: q}
 	copy(key.args[:], args)

@@ -85,10 +85,10 @@ func (p *pool) qualified(name string) string {
 
 var concurrently = regexp.MustCompile(`(?s)^CREATE INDEX CONCURRENTLY (\w+) ON (.*)$`)
 
-// online runs the statements of a file, each of which ends at the end of a line,
-// outside of transactions. "If a problem arises while scanning the table, such as a
-// deadlock …, the CREATE INDEX command will fail but leave behind an invalid index":
-// an index that is there is made anew unless it is valid.
+// online runs the statements of a file, each of which ends at the end of a line, outside of
+// transactions. "If a problem arises while scanning the table, such as a deadlock …, the CREATE
+// INDEX command will fail but leave behind an invalid index". So an existing index is rebuilt
+// unless it is valid.
 func (p *pool) online(ctx context.Context, script string, still func(context.Context) (bool, error)) error {
 	return p.beside(ctx, func(conn *sql.Conn) error {
 		if todo, err := still(ctx); err != nil || !todo {

@@ -8,37 +8,35 @@
 //
 // # Isolation and locks
 //
-// Every transaction of the store's is READ COMMITTED, in which each statement has its
-// own snapshot. What a statement locks is looked at in the next one. Rows are locked
-// FOR NO KEY UPDATE, and receivers skip what is locked. Sends, posts and new
-// conversations may join a transaction of any level; what REPEATABLE READ and
-// SERIALIZABLE cannot reconcile fails with backend.ErrSerialization.
+// Every transaction of the store is READ COMMITTED, in which each statement has a separate
+// snapshot. The store first locks rows, and reads them in the next statement. Rows are locked FOR
+// NO KEY UPDATE, and receivers skip locked rows. Sends, posts and new conversations may join a
+// transaction of any level. Conflicts under REPEATABLE READ and SERIALIZABLE fail with
+// backend.ErrSerialization.
 //
 // # Sessions
 //
-// Statements are prepared once per connection. Behind a pooler that gives out servers
-// by the transaction, such as PgBouncer in transaction mode, they are not, and nothing
-// else is left in a session. The store finds that out when it is first used
-// (Options.Pooler). pgx prepares statements by itself; behind such a pooler it has to
-// be told not to (default_query_exec_mode=exec).
+// Statements are prepared once per connection. Behind a pooler that assigns servers by transaction,
+// such as PgBouncer in transaction mode, the store prepares nothing, and leaves nothing else in a
+// session. It detects the pooler at its first use (Options.Pooler). pgx prepares statements itself.
+// Behind such a pooler it must be told not to (default_query_exec_mode=exec).
 //
 // # Application locks
 //
-// They are rows, and with Options.Locks advisory locks as well. The locks of a session
-// are then free as soon as the server has lost its connection, and no other owner is
-// given them before.
+// They are rows, and with Options.Locks advisory locks as well. The locks of a session are then
+// free as soon as the server has lost its connection, and no other owner gets them before that.
 //
 // # Wake-ups
 //
-// LISTEN needs a session. Open listens on a connection of its own by the same
-// name, New on the one of Options.Listen, or, with pgx, on one of the pool's if that
-// has three or more. A store that cannot listen is polled.
+// LISTEN needs a session. Open listens on a separate connection by the same name. New listens on
+// the connection of Options.Listen or, with pgx, on one of the pool if that has three or more.
+// Receivers of a store that cannot listen poll.
 //
 // # Speed
 //
-// With lib/pq, binary_parameters=yes in the data source name spares the server
-// from decoding bodies. On a connection over a network it pays to send and post
-// in batches: each call is one or two round trips, whatever its size.
+// With lib/pq, binary_parameters=yes in the data source name spares the server from decoding
+// bodies. Over a network it pays to send and post in batches: each call is one or two round trips,
+// whatever its size.
 package postgres
 
 import (
@@ -64,9 +62,8 @@ type Options struct {
 	// Schema in which it is; default: the first of the search_path. It must
 	// exist, or the role must be allowed to create it.
 	Schema string
-	// Listen is the data source name for a connection of lib/pq that listens
-	// for wake-ups, not through a transaction pooler. Default: for Open the
-	// name that it is given; for New none.
+	// Listen is the data source name for a connection of lib/pq that listens for wake-ups, not
+	// through a transaction pooler. Default: for Open the name that was passed to it; for New none.
 	Listen string
 	// Pooler says whether a pooler in transaction mode is in between.
 	Pooler Pooler
@@ -80,8 +77,7 @@ type Options struct {
 // Pooler is whether connections are those of a transaction pooler.
 type Pooler int
 
-// The values of Options.Pooler. Auto finds out by two connections, the first
-// time the store is used.
+// The values of Options.Pooler. Auto tests that with two connections at the store's first use.
 const (
 	PoolerAuto Pooler = iota
 	PoolerAlways
@@ -112,10 +108,9 @@ func init() {
 		"postgres", "postgresql")
 }
 
-// Open opens a pool of lib/pq. Besides the driver's parameters the name may have
-// parley_schema, parley_prefix, parley_listen, parley_pooler (auto, always or
-// never), parley_locks (rows or native) and parley_max_conns, which set the options
-// of that name.
+// Open opens a pool of lib/pq. Besides the driver's parameters the name may set options:
+// parley_schema, parley_prefix, parley_listen, parley_pooler (auto, always or never), parley_locks
+// (rows or native) and parley_max_conns.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	dsn, err := opt.take(dsn)
@@ -138,9 +133,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// prompt bounds how long connecting takes, unless the name or the environment does:
-// lib/pq waits without limit for a server that accepts and never answers, whatever the
-// context is.
+// prompt limits how long connecting takes, unless the name or the environment does. lib/pq ignores
+// the context, and waits without limit for a server that accepts and never answers.
 func prompt(dsn string) string {
 	if c, err := pq.NewConfig(dsn); err != nil || c.ConnectTimeout > 0 {
 		return dsn

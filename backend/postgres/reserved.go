@@ -1,7 +1,7 @@
 package postgres
 
-// reserved are the key words that no schema can be called without quotes: those that the manual's
-// appendix "SQL Key Words" calls reserved, and the names of the server's own schemas.
+// reserved are the words that cannot name a schema without quotes. They are reserved in the
+// manual's appendix "SQL Key Words", or name the server's own schemas.
 const reserved = `
 	all analyse analyze and any array as asc asymmetric authorization binary both case cast check
 	collate collation column concurrently constraint create cross current_catalog current_date

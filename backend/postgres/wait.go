@@ -24,9 +24,9 @@ func channelName(schema, prefix string) string {
 	return name[:min(len(name), 63)]
 }
 
-// Listen implements backend.Listener. It needs a connection of its own that is
-// not behind a transaction pooler: by Options.Listen, or the name that Open was
-// given, or a connection of the pool if its driver is pgx.
+// Listen implements backend.Listener. It needs a separate connection that is not behind a
+// transaction pooler. The connection is that of Options.Listen, or of the name that was passed to
+// Open, or one of the pool if its driver is pgx.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	if s.pool.listen == "" && !s.pool.canWait(ctx) {
 		if err := ctx.Err(); err != nil {
@@ -84,8 +84,8 @@ func (p *pool) roomy(ctx context.Context) bool {
 	return ok
 }
 
-// maxConns is how many connections the pool can have for transactions and calls: one less than it may open where it
-// listens on one of them.
+// maxConns is how many connections the pool can have for transactions and calls. If the store listens on one of
+// them, it is one less than the pool may open.
 func (p *pool) maxConns() int {
 	n := p.db.Stats().MaxOpenConnections
 	if p.listen == "" && n >= listenFrom && isPGX(p.db.Driver()) && !p.pooled.Load() {
@@ -211,10 +211,10 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if err := s.pool.probe(ctx); err != nil {
 		return s.Classify(err)
 	}
-	// A command is neither planned nor answered with a row, and without parameters
-	// both are one message and one transaction, also for a pooler. It writes to the
-	// log, and listeners are told when that has reached the disk: which they need not
-	// wait for, since what they are told of has.
+	// A command is neither planned nor answered with a row, and without parameters both are one
+	// message and one transaction, also for a pooler. It writes to the log, and by default
+	// listeners are told only when that has reached the disk. They need not wait for that, because
+	// the messages that they are told of are already on the disk.
 	_, err := s.pool.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(s.pool.channel)+", '"+payload(queues)+"'")
 	return s.Classify(err)
 }

@@ -60,9 +60,9 @@ func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
 	}
 }
 
-// listenDialer opens the connection of a listener, and can cut it. The listener waits
-// without limit for what the server says, and keeps a lock meanwhile that its Close
-// needs: nothing else ends that wait when a connection was dropped silently.
+// listenDialer opens the connection of a listener, and can cut it. The listener waits without limit
+// for what the server says, and holds a lock that its Close needs. If a connection was dropped
+// silently, nothing else ends that wait.
 type listenDialer struct {
 	net.Dialer
 	ctx context.Context

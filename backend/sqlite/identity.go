@@ -11,11 +11,10 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// identity tells whether the path still leads to the file that was opened. An open file
-// that was deleted, or replaced by another one, can be written to as before, and all of
-// that vanishes when it is closed: "if a database file is unlinked or renamed while in
-// use, … behavior is undefined and probably undesirable" (How To Corrupt An SQLite
-// Database File).
+// identity tells whether the path still leads to the file that was opened. An open file that was
+// deleted or replaced can still be written to, and all of that vanishes when it is closed: "if a
+// database file is unlinked or renamed while in use, … behavior is undefined and probably
+// undesirable" (How To Corrupt An SQLite Database File).
 type identity struct {
 	path string
 	was  fs.FileInfo // nil where the database is in no file
@@ -35,9 +34,8 @@ func (p *pool) identify() {
 
 var errReplaced = errors.New("restart the program when the database's file is in its place again")
 
-// same returns an error if it is not that file any more, and does so from then on:
-// connections that are opened later would be those of another database. It costs one
-// call of the operating system.
+// same returns an error if the file is no longer the same, and keeps returning it, because new
+// connections would be to another database. It costs one call of the operating system.
 func (p *pool) same() error {
 	i := &p.identity
 	if i.was == nil {

@@ -9,39 +9,35 @@
 // A SQLite database has one writer at a time, and a transaction that writes is
 // the only one of its kind in all processes. Therefore:
 //
-//   - Groups are held by lease: a claim is a short transaction that writes a
-//     fence and an expiry, the handler runs outside, and its acknowledgement,
-//     together with what it wrote, is a second short transaction.
-//   - The store writes on one connection of its own. Its users queue up for it in
-//     Go, in order; SQLite's own busy handler has no queue and makes them wait
-//     for up to seconds. Other processes, and the application's own
-//     connections, are waited for by the busy timeout.
-//   - A verb that writes outside the transaction that its caller has open would
-//     wait for the caller. Where the context shows it, which a handler's does
-//     after Message.Tx, the verb fails at once with backend.ErrWouldDeadlock.
-//     Any other waits for Options.TurnTimeout, and its error names the function
-//     that opened the transaction. Open a delivery's transaction last, and keep
-//     it short.
-//   - A transaction that is joined should have been begun with BEGIN IMMEDIATE
-//     (_txlock=immediate in the driver's data source name): a transaction that reads
-//     first and then writes fails when another one has written in between.
+//   - Groups are held by lease. A claim is a short transaction that writes a fence and an expiry.
+//     The handler runs outside it. Its acknowledgement, together with what it wrote, is a second
+//     short transaction.
+//   - The store writes on one separate connection. Its users wait for it in a queue in Go; SQLite's
+//     busy handler has no queue, and would make them wait for up to seconds. The store waits for
+//     other processes, and for the application's own connections, by the busy timeout.
+//   - A verb that writes outside its caller's open transaction would wait for the caller. If the
+//     context shows that, as a handler's does after Message.Tx, the verb fails at once with
+//     backend.ErrWouldDeadlock. Otherwise it waits for Options.TurnTimeout, and its error names the
+//     function that opened the transaction. Open a delivery's transaction last, and keep it short.
+//   - Begin a transaction that Parley joins with BEGIN IMMEDIATE (_txlock=immediate in the driver's
+//     data source name). A transaction that reads first and then writes fails if another one has
+//     written in between.
 //
 // # Set-up
 //
-// Migrate puts the database into WAL mode, in which readers and the writer do not wait
-// for each other, and so does opening a database with Parley's tables. A database without
-// them is left as it is. By default it is written with synchronous=NORMAL: "a
-// transaction committed in WAL mode with synchronous=NORMAL might roll back
-// following a power loss or system crash", though not when the program dies, and
-// the database stays consistent. Options.Synchronous "FULL" makes every commit
-// durable at about a fifth of the speed.
+// Migrate, and opening a database with Parley's tables, put the database into WAL mode, in which
+// readers and the writer do not wait for each other. A database without these tables is left
+// unchanged. By default the store writes with synchronous=NORMAL: "a transaction committed in WAL
+// mode with synchronous=NORMAL might roll back following a power loss or system crash". It does not
+// when only the program dies, and the database stays consistent. Options.Synchronous "FULL" makes
+// every commit durable at about a fifth of the speed.
 //
 // Times are the process's clock. Processes on one machine share it.
 //
 // # Wake-ups
 //
-// Processes that share a file notice each other's commits by polling PRAGMA
-// data_version every few milliseconds while a receiver waits.
+// Processes that share a file notice each other's commits by polling PRAGMA data_version every few
+// milliseconds, while a receiver waits.
 package sqlite
 
 import (
@@ -72,12 +68,12 @@ type Options struct {
 	// BusyTimeout is how long to wait for writers in other processes. Default
 	// 10 seconds.
 	BusyTimeout time.Duration
-	// TurnTimeout is how long a transaction waits for another transaction of the
-	// same store that writes, before it fails with an error that names the other's
-	// function. A writer that takes longer is logged. Default 5 seconds.
+	// TurnTimeout is how long a transaction waits for a writing transaction of the same store. Then
+	// it fails with an error that names the function of that transaction. A writer that takes
+	// longer is logged. Default 5 seconds.
 	TurnTimeout time.Duration
-	// PollEvery is how often to look whether another process has written, while
-	// a receiver waits for messages. Zero means 5 milliseconds.
+	// PollEvery is how often the store checks whether another process has written, while a receiver
+	// waits for messages. Zero means 5 milliseconds.
 	PollEvery time.Duration
 }
 
@@ -104,11 +100,10 @@ func init() {
 //go:embed schema/0*.sql
 var schema embed.FS
 
-// Open opens the database "sqlite:path", and makes the file if there is none.
-// What follows a question mark goes to the driver, such as
-// _pragma=foreign_keys(1), which holds for the transactions of deliveries, too;
-// parley_prefix and parley_synchronous set the options of that name. The path ":memory:"
-// stands for a database of its own that vanishes with the store.
+// Open opens the database "sqlite:path", and makes the file if there is none. Parameters after a
+// question mark go to the driver, such as _pragma=foreign_keys(1), which applies to the
+// transactions of deliveries, too. parley_prefix and parley_synchronous set the options of that
+// name. The path ":memory:" stands for a separate database that vanishes with the store.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dsn, "sqlite:"), "//"), "?")
 	params, err := url.ParseQuery(query)
@@ -134,13 +129,12 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// New makes a store of a database that the application has opened with the
-// driver modernc.org/sqlite. It learns the file's name from it and opens
-// connections of its own, with the same synchronous and foreign_keys settings,
-// when it is first used; db is not used otherwise and is not closed. A database
-// in memory, which has no name, cannot be shared in this way: use Open. A handle of another
-// driver, such as github.com/mattn/go-sqlite3, is refused, since two copies of SQLite in one
-// process damage a file.
+// New makes a store of a database that the application has opened with the driver
+// modernc.org/sqlite. At its first use the store asks db for the file's name, and opens separate
+// connections with the same synchronous and foreign_keys settings. It does not use db otherwise,
+// and does not close it. A database in memory has no name and cannot be shared in this way: use
+// Open. The store refuses a handle of another driver, such as github.com/mattn/go-sqlite3, because
+// two copies of SQLite in one process damage a file.
 func New(db *sql.DB, o *Options) *Store {
 	return newStore(&pool{user: db}, *cmp.Or(o, new(Options)), clock)
 }

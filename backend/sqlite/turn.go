@@ -165,8 +165,8 @@ func (t *transaction) start(ctx context.Context) error {
 	return nil
 }
 
-// begun begins a transaction. Rows that the user has left open in the one before are closed in the background:
-// until then they keep the connection at what it has read.
+// begun begins a transaction. Rows that the user left open in the previous transaction are closed in the
+// background. Until then they keep the connection at its old snapshot.
 func (p *pool) begun(ctx context.Context) error {
 	err := p.run(ctx, beginStmt)
 	for end := time.Now().Add(time.Second); outdated(err) && time.Now().Before(end); err = p.run(ctx, beginStmt) {

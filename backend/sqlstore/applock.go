@@ -14,12 +14,11 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Application locks are rows. A decision about a lock first locks the row of its name's
-// stripe, which also draws the next fence, and then looks at who holds the lock and who
-// waits for it. A request that has to wait leaves a row, whose number is its ticket,
-// and asks again and again. Nothing here stays locked but the row of an owner that is a
-// transaction. That transaction locks it on its own connection, so that others can tell
-// by trying whether it is still there.
+// Application locks are rows. A decision about a lock first locks the row of its name's stripe,
+// which also draws the next fence. Then it reads the lock's holders and waiters. A request that has
+// to wait leaves a row, whose number is its ticket, and asks again and again. Nothing here stays
+// locked but the row of an owner that is a transaction. That transaction locks it on its own
+// connection, so that others can tell by trying whether it is still there.
 //
 // A transaction on an engine with one writer needs none of this: no other
 // owner can be granted anything before it ends. It looks, and remembers.
@@ -320,8 +319,8 @@ func (s *Store) worth(ctx context.Context, a *ask, probe bool) (yes bool, err er
 // secondConnection is how long a transaction waits for another connection.
 const secondConnection = 5 * time.Second
 
-// aside is atomically, for what is done while the caller may have a transaction
-// open: connections that all wait for one more would wait for ever.
+// aside is atomically for callers that may have a transaction open. Callers that all wait for a
+// second connection would wait for ever.
 func (s *Store) aside(ctx context.Context, work func(*Tx) error) error {
 	waiting, cancel := context.WithTimeout(ctx, secondConnection)
 	defer cancel()

@@ -10,12 +10,11 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// On an engine with locks of its own an owner may have these beside its rows. The rows
-// say who comes next, count, name and list. What they would grant is granted only when
-// the engine has given its own locks as well, on the owner's connection. No owner ever
-// waits for these in the engine: they are tried under the name's stripe. So two owners
-// that live never have a lock together, whatever becomes of rows, leases and clocks,
-// and what a lost connection had is free at once.
+// On an engine with locks of its own an owner may have these beside its rows. The rows say who
+// comes next, count, name and list. What they would grant is granted only when the engine has given
+// its own locks as well, on the owner's connection. No owner ever waits for these in the engine:
+// they are tried under the name's stripe. So two live owners never have a lock together, whatever
+// happens to rows, leases and clocks. The locks of a lost connection are free at once.
 
 // Locks is how application locks are kept.
 type Locks int

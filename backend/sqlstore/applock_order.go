@@ -23,10 +23,9 @@ type lockRow struct {
 
 func (x *lockRow) over() bool { return x.dead || x.stale }
 
-// against returns what a request has to wait for: locks that other owners hold
-// in modes that it is not compatible with, and, unless its owner holds the lock
-// already, requests of others that came first. The latter is what keeps readers
-// that come and go from starving a writer.
+// against returns what a request has to wait for: locks that other owners hold in incompatible
+// modes. Unless its owner already holds the lock, the request also waits for earlier requests of
+// others. That keeps a succession of readers from starving a writer.
 func against(rows []lockRow, a *ask) (found []lockRow) {
 	conversion := find(rows, a.owner.id, 0).held != nil
 	for _, x := range rows {
@@ -61,8 +60,8 @@ func without(rows []lockRow, gone func(lockRow) bool) []lockRow {
 	return slices.DeleteFunc(slices.Clone(rows), gone)
 }
 
-// victim reports whether a request has to fail: of the requests that wait for each other in
-// a cycle, the last one fails. All of them see the same rows and agree on it, so that only
+// victim reports whether a request has to fail: of the requests that wait for each other in a
+// cycle, the last one fails. All of them see the same rows and choose the same victim, so that only
 // one fails. rows are those of all names with requests, by name and number.
 func victim(rows []lockRow, a *ask) bool {
 	byName := make(map[string][]lockRow)

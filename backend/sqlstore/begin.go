@@ -8,11 +8,11 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// A conversation that a transaction of ours begins is stored with the first message, if
-// nothing else comes before: another verb, a statement of the application's, the commit.
-// Until then it is in the transaction's list. Nothing refers to it and no other transaction
-// can know of it, so storing it later locks nothing in another order. A savepoint remembers the
-// list, and what is rolled back to it has the conversations in the list that were there.
+// A conversation that one of our transactions begins is stored with its first message. It is stored
+// earlier if another verb, a statement of the application or the commit comes first. Until then it
+// is in the transaction's list. Nothing refers to it and no other transaction can know of it, so
+// storing it later locks nothing in another order. A savepoint remembers the list, and what is
+// rolled back to it has the conversations in the list that were there.
 
 // Begun is a conversation that a transaction has begun and not stored.
 type Begun struct {

@@ -59,9 +59,9 @@ func WalkOf(r backend.ClaimRequest) *Walk {
 // thing that it has locked, and that at which the next page begins, if there are such.
 type Page func(at int64, width int) (found, next sql.NullInt64, err error)
 
-// pages walks from a place on, or goes on where the claim before has come to. It ends
-// with the place of what was found, with nothing at the end of the order, or when the time
-// is over: then done is false.
+// pages walks from a place on, or goes on where the claim before has come to. It returns the place
+// of what was found, or nothing at the end of the order. If the time is over before that, done is
+// false.
 func (w *Walk) pages(from int64, page Page) (found sql.NullInt64, done bool, err error) {
 	if !w.begun {
 		w.begun, w.at, w.width = true, from, 0

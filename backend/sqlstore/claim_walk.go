@@ -28,9 +28,8 @@ const (
 	pickPost
 )
 
-// walk finds what to claim: promotions first, then from the head of the ready
-// order or from that of the posts, whichever ranks higher, and if nothing there
-// can be had, from the other.
+// walk finds what to claim. Promotions come first. Then follows the head of the ready order or that
+// of the posts, whichever ranks higher. If nothing is free there, walk tries the other one.
 func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) error) error {
 	state, err := t.claimState(ctx, r)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // answers would otherwise keep its caller, and a place in the pool, forever.
 const connectTime = 10 * time.Second
 
-// bounded is a connector that gives up after a time, or when the caller's context ends, even if
-// its driver does not: lib/pq looks at neither while it waits for the server's first answer.
+// bounded is a connector that gives up after a time, or when the caller's context ends, even if its
+// driver does not. lib/pq checks neither while it waits for the server's first answer.
 type bounded struct {
 	driver.Connector
 	limit time.Duration

@@ -14,13 +14,13 @@ type Dialect struct {
 	// Texts are the engine's own statements. Where it has none of a name, the portable one
 	// of the folder sql is used. They name tables with the prefix parley_.
 	Texts Texts
-	// Own is a pointer to a struct with further statements, for the engine's own operations: a
-	// field of type *Stmt is the statement of that name in Texts. An array has one for each
-	// value of the statement's axis; Axes says what the values put into the text.
+	// Own is a pointer to a struct with the engine's further statements. A field of type *Stmt is
+	// the statement of that name in Texts. An array has one for each value of the statement's axis;
+	// Axes says what the values put into the text.
 	Own  any
 	Axes map[string][]*strings.Replacer
-	// Lock is the clause that locks rows at the end of a statement; empty where Token has the
-	// locks, or where nothing has to be locked.
+	// Lock is the clause at the end of a statement that locks rows. It is empty if Token has the
+	// locks, or if the engine needs none.
 	Lock string
 	// Token writes what stands for {verb arg} in a statement; see defaultToken for what there
 	// is. It may be nil.
@@ -85,22 +85,21 @@ type Dialect struct {
 	// the engine takes several statements at once.
 	Script func(ctx context.Context, tx backend.Execer, script string) error
 
-	// Hasten limits how long a statement of the transaction waits for a lock, after which
-	// it fails with ErrSerialization, until undo is called; nil where there is a limit
-	// anyway.
+	// Hasten limits how long statements of the transaction wait for a lock, until undo is called.
+	// After that time a statement fails with ErrSerialization. Nil if there is a limit anyway.
 	Hasten func(ctx context.Context, tx backend.Execer) (undo func(), err error)
 
-	// Online runs a file outside of transactions, statement by statement, if that is
-	// still to be done when no other process does it, and Rebuild makes an index anew;
-	// ErrSerialization while another process is at it. Nil where there is no need.
+	// Online runs a file outside of transactions, statement by statement, if no other process has
+	// done so in the meantime. Rebuild rebuilds an index. Both fail with ErrSerialization while
+	// another process works on it. Nil if the engine does not need them.
 	Online  func(ctx context.Context, script string, still func(context.Context) (bool, error)) error
 	Rebuild func(ctx context.Context, index string) error
-	// Drain waits until each transaction has ended that has sent or claimed something
-	// and had begun before the call; nil where a migration's transaction does so.
+	// Drain waits for the end of all transactions that began before the call and have sent or
+	// claimed something. Nil if a migration's transaction does so.
 	Drain func(ctx context.Context) error
 
-	// PrintFirst comes before the printed schema, and PrintAlone is the form of a
-	// statement that uses what has just been made; empty where there is no need.
+	// PrintFirst precedes the printed schema. PrintAlone is the form of a statement that uses what
+	// was just created. Both are empty if the engine does not need them.
 	PrintFirst, PrintAlone string
 
 	// Exclude makes processes that migrate take turns, in the transaction.
@@ -177,9 +176,9 @@ type Dialect struct {
 	// JoinPosts moves delayed posts without key to their queues, without those that another
 	// transaction has locked, and returns how many it has moved. Without it they are moved one by one.
 	JoinPosts func(ctx context.Context, tx *Tx, ids []backend.ID) (moved int64, err error)
-	// PostValues says that a user's transaction may be at a level at which an INSERT …
-	// SELECT locks what it reads until the end: there even a single post is inserted as
-	// values, by PostPlain, after what it depends on has been read.
+	// PostValues says that a joined transaction may be at a level at which INSERT … SELECT locks
+	// what it reads until the end. There, even a single post is inserted as values, by PostPlain,
+	// after a separate read of what it depends on.
 	PostValues bool
 	// PostKeyed adds a post with a key, and does nothing if something refuses it.
 	PostKeyed func(ctx context.Context, tx *Tx, version int64, p backend.Posting) (done bool, err error)
@@ -196,15 +195,15 @@ type Dialect struct {
 	// ended, and hears of it by a message. It returns the other side's queue and what was removed for
 	// this one, or zero if it has changed nothing, but perhaps locked the guard.
 	EndFirst func(ctx context.Context, tx *Tx, end backend.End) (queue int64, unread []Unread, err error)
-	// EndGuards takes the guard of a side, and without waiting that of the other one.
+	// EndGuards takes the guard of a side, and, without waiting, that of the other side.
 	EndGuards func(ctx context.Context, tx *Tx, handle, far backend.ID) (farLocked bool, err error)
 	// DropUnread removes what a side has not read, and the streams that were made for one message.
 	DropUnread func(ctx context.Context, tx *Tx, group, handle backend.ID) ([]Unread, error)
 	// RemoveSides removes both sides of a conversation, whose guards are ours, unless messages
 	// are there.
 	RemoveSides func(ctx context.Context, tx *Tx, handle, far backend.ID) (removed bool, err error)
-	// EndSides writes the ends of sides: that the other sides are told, and hear of it by the last message of
-	// the stream, and that these have ended. Without it each is written at once.
+	// EndSides writes the ends of sides: that these sides have ended, and that the last message of the stream
+	// tells the other sides. Without EndSides each end is written at once.
 	EndSides func(ctx context.Context, tx *Tx, list []SideEnd) error
 	// RemoveQuiet removes what is left of a conversation that both sides have ended, whose
 	// guards are ours.
@@ -255,8 +254,8 @@ type Transaction interface {
 type Resting interface{ Rest() }
 
 // Pointing is implemented by transactions that set, leave and return to savepoints in a way of
-// their own. On SQLite that is without a context that may end: where a statement can be done and be
-// called cancelled, it would be unknown whether the savepoint is still there.
+// their own. On SQLite that context never ends. A statement there can succeed and still be reported
+// as cancelled, so it would be unknown whether the savepoint still exists.
 type Pointing interface {
 	Point(ctx context.Context, text string) error
 }

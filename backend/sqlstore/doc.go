@@ -10,8 +10,8 @@
 // # Lock, then look
 //
 // Every operation that depends on a row that others may be changing first locks that
-// row in a statement of its own. Then it reads the row, and what hangs on it, in a new
-// one. A statement that does both sees the lock's row as it is now but everything else
+// row in a separate statement. Then it reads the row, and what depends on it, in a new
+// one. A statement that does both sees the locked row as it is now, but everything else
 // as it was when the statement began. So the statements that lock return nothing but
 // ids, and an engine that has one writer at a time leaves them empty.
 //
@@ -22,8 +22,8 @@
 //     transaction that writes to the stream. It holds the stream's next number
 //     and its home: the group, queue and endpoint that receive from it.
 //   - The entry of a stream in the ready order (table ready, "marker") is
-//     changed only under the guard, and, but for senders, only where the guard
-//     could be had without waiting.
+//     changed only under the guard. All but senders take the guard only if it is
+//     free, without waiting.
 //   - A post without key is all of this in one row (table post).
 //
 // Group, then guard, then inserts; guards that a receiver needs come last and

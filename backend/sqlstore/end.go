@@ -30,8 +30,8 @@ func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, err
 			return backend.Ended{Queue: queue, Dropped: t.noteUnread(end.Handle, unread)}, err
 		}
 	}
-	// The guard comes first: a sender that waits for it sees the stream closed, and
-	// what we read now is not older than what the last sender wrote.
+	// The guard comes first. A sender that waits for it will see the stream closed, and what we
+	// read now includes what the last sender wrote.
 	farLocked, err := t.endGuards(ctx, end.Handle, far)
 	if err != nil {
 		return done, err
@@ -166,8 +166,8 @@ func (t *Tx) lockFar(ctx context.Context, e *side) (bool, error) {
 	return s == nil, err
 }
 
-// tellPeer leaves word for the other side, by rows of its own, so that it waits
-// for nothing there, and returns the queue in which a message went.
+// tellPeer tells the other side by separate rows, so that it waits for nothing there. It returns
+// the queue of the message.
 func (t *Tx) tellPeer(ctx context.Context, e *side, end backend.End) (queue int64, err error) {
 	kind, code, text := ClosingEnd, any(nil), any(nil)
 	switch end.Kind {
@@ -177,7 +177,7 @@ func (t *Tx) tellPeer(ctx context.Context, e *side, end backend.End) (queue int6
 		kind = closingCleanup
 	}
 	_, err = t.Exec(ctx, t.s.q.ClosingInsert, e.far, end.MessageID, kind, true, code, text)
-	// A side that is in error has been told all it needs to know.
+	// A side that is in error already knows all it needs.
 	if err != nil || end.Kind == backend.EndCleanup || e.farErrored {
 		return 0, err
 	}
@@ -240,8 +240,8 @@ func (t *Tx) closeSide(ctx context.Context, e *side, end backend.End, farGone bo
 	return err
 }
 
-// hears reports whether the transaction has in hand what tells a side that the other one has
-// ended, or of an error, and returns the stream of an end.
+// hears reports whether the transaction holds the message that tells a side of the other side's end
+// or error. It returns the stream of an end.
 func (t *Tx) hears(handle backend.ID) (far backend.ID, hears bool) {
 	for _, h := range t.holds {
 		for _, m := range h.Messages {
@@ -256,8 +256,8 @@ func (t *Tx) hears(handle backend.ID) (far backend.ID, hears bool) {
 	return far, hears
 }
 
-// endGuards takes the guard of a side, for which it waits, and without waiting that of the other
-// side, if it is known to have ended: then no sender needs it.
+// endGuards takes the guard of a side, and waits for it. If the other side is known to have ended,
+// no sender needs its guard, and endGuards takes that without waiting.
 func (t *Tx) endGuards(ctx context.Context, handle, far backend.ID) (farLocked bool, err error) {
 	if far.IsZero() || t.s.d.EndGuards == nil {
 		if t.sent[handle] {
@@ -369,8 +369,8 @@ func (t *Tx) streamsOf(ctx context.Context, group, handle backend.ID) (streams [
 	return streams, err
 }
 
-// dropMessages removes the messages of a stream that we can see, each by its
-// key: a range would wait for the next one's sender on some engines.
+// dropMessages removes the visible messages of a stream, each by its key. On some engines a range
+// would wait for the sender of the next message.
 func (t *Tx) dropMessages(ctx context.Context, id backend.ID) (keys []messageKey, err error) {
 	var ids []backend.ID
 	err = t.Rows(ctx, func(rows *sql.Rows) error {

@@ -8,10 +8,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// An end in a transaction of ours is decided at once, under the side's guard, and in the ordinary
-// case written later: when the transaction settles, or before the next thing that could miss it.
-// So the ends of a worker's batch are written together. A savepoint remembers those that are
-// not written, and what is rolled back to it has them again.
+// An end in one of our transactions is decided at once, under the side's guard. In the ordinary
+// case it is written later: when the transaction settles, or before the next verb that could miss
+// it. So the ends of a worker's batch are written together. A savepoint remembers the ends that are
+// not yet written, and a rollback to it restores them.
 
 // SideEnd is the end of a side, whose guard is ours, that is to be written.
 type SideEnd struct {
@@ -25,8 +25,9 @@ type SideEnd struct {
 	inHand      []Unread
 }
 
-// endLater has the end of a side written later, if it is an ordinary one: the other side is
-// there and hears of it by a message, and what is removed is in the transaction's hands.
+// endLater postpones writing the end of a side, if it is an ordinary one. Then the other side
+// exists and hears of the end by a message, and the transaction holds all messages that are
+// removed.
 func (t *Tx) endLater(e *side, end backend.End) bool {
 	s, l := e.stream, e.receives
 	if t.s.d.EndSides == nil || l == nil || t.unseen() || end.Kind != backend.EndPlain ||

@@ -11,11 +11,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// The end of a transaction of ours is in our hands. An application's statement that ends
-// it would have every later statement carried out by itself, and the commit report that
-// all is done. A text that is such a statement is refused. A text that may have such a
-// statement further on, such as a CASE with its END, is not understood here: the engine
-// asks the server afterwards.
+// The end of a transaction of ours is in our hands. An application's statement that ends it would
+// have every later statement carried out by itself, and the commit report that all is done. A text
+// that is such a statement is refused. A text that may contain such a statement later on, such as a
+// CASE with its END, is not parsed here: the engine asks the server afterwards.
 
 var (
 	firstWords = regexp.MustCompile(`^(?:\s|;|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)*(\w*)\s*(\w*)\s*(\w*)`)

@@ -48,10 +48,9 @@ func (r run) group(ctx context.Context, id backend.ID) (*group, error) {
 	return &g, nil
 }
 
-// take locks a group without waiting and then reads it: nil if there is none,
-// and locked false if another receiver has it, in a transaction or by lease. A
-// token that an expired lease left behind is taken away, so that its owner
-// cannot acknowledge any more.
+// take locks a group without waiting and then reads it. It returns nil if there is none, and locked
+// false if another receiver holds it, in a transaction or by lease. A token that an expired lease
+// left behind is taken away, so that its owner cannot acknowledge any more.
 func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, err error) {
 	locked, err = t.TryLock(ctx, t.s.q.GroupFree, id)
 	if err != nil {
@@ -235,10 +234,9 @@ func (s *Store) Extend(ctx context.Context, holds []*backend.Hold, d time.Durati
 	return err
 }
 
-// extend prolongs one lease. A row that is locked while the lease has not expired
-// is in the owner's own transaction, which needs no lease, or locked for a
-// moment: it counts as extended, and the next heartbeat comes long before the
-// end.
+// extend prolongs one lease. A row that is locked before the lease expires counts as extended. It
+// is in the owner's own transaction, which needs no lease, or locked for a moment; the next
+// heartbeat comes long before the end.
 func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool, error) {
 	try, extend := t.s.q.GroupTry, t.s.q.GroupExtend
 	if heldOf(h).post {
@@ -323,17 +321,17 @@ func (p *Post) Hold(r backend.ClaimRequest) *backend.Hold {
 // isPost reports whether a hold is of a post without key.
 func isPost(h *backend.Hold) bool { return heldOf(h).post }
 
-// sortPosts puts posts in the order in which they are received. Engines return them
-// in that of their time already, or nearly.
+// sortPosts sorts posts in the order in which they are received. Engines return them already sorted
+// by time, or nearly so.
 func sortPosts(posts []*Post) {
 	slices.SortFunc(posts, func(a, b *Post) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Since, b.Since), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 }
 
-// HoldPosts makes holds of posts that are locked, in their order, as many as the claim
-// r has room for. It returns as well whose leases are to be written: those of all posts for a
-// claim by lease, and else the tokens that expired ones have left behind.
+// HoldPosts makes holds of locked posts, in their order, as many as the claim r has room for. It
+// also returns the posts whose leases must be written. For a claim by lease these are all posts,
+// otherwise those with an expired lease.
 func HoldPosts(r backend.ClaimRequest, posts []*Post) (holds []*backend.Hold, leases []backend.ID) {
 	sortPosts(posts)
 	size := 0

@@ -64,8 +64,8 @@ func (t *Tx) removeClosed(ctx context.Context, handle backend.ID) (bool, error) 
 	return t.removeConversation(ctx, handle, mine.peer)
 }
 
-// maintainGroups removes groups and keys that nothing refers to, by a slow walk, and with
-// each of its passes the promotions of posts that are gone. The walk also finds messages that no marker leads to.
+// maintainGroups removes unreferenced groups and keys by a slow walk. With each pass it also removes the
+// promotions of posts that are gone. The walk also finds messages that no marker leads to.
 func (s *Store) maintainGroups(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
 	moved, next, err = s.walk(ctx, backend.JobGroups, s.q.GroupsAfter, limit,
 		func(tx *Tx, id backend.ID) (bool, error) {

@@ -180,8 +180,8 @@ func (m *migration) online(ctx context.Context, x step) error {
 	}))
 }
 
-// alone does work in a transaction while no other process migrates, in which no lock
-// wait is long enough to be noticed by those that wait behind it.
+// alone does work in a transaction while no other process migrates. No lock wait in it is long
+// enough to delay transactions behind it noticeably.
 func (m *migration) alone(ctx context.Context, work func(*Tx) error) error {
 	return m.s.whole(ctx, func(tx *Tx) error {
 		if m.s.d.Hasten != nil {
@@ -198,8 +198,8 @@ func (m *migration) alone(ctx context.Context, work func(*Tx) error) error {
 	})
 }
 
-// announce has the programs that a step leaves behind stop at their next send or
-// claim, for which the catalog that they know is too old then.
+// announce stops the programs that a step would break at their next send or claim: it makes the
+// catalog that they know too old.
 func (m *migration) announce(ctx context.Context, tx *Tx, st state, x step) error {
 	if st.minProgram >= x.needs() {
 		return nil
@@ -209,8 +209,8 @@ func (m *migration) announce(ctx context.Context, tx *Tx, st state, x step) erro
 	return err
 }
 
-// finish has programs older than this one stop, waits for what they have in hand, and
-// then notes that none of them is left.
+// finish stops programs older than this one, waits for what they have in hand, and then records
+// that none of them is left.
 func (m *migration) finish(ctx context.Context) error {
 	if !m.o.Finish {
 		return nil
@@ -252,9 +252,9 @@ func (m *migration) tell(ctx context.Context, q *Stmt) error {
 	})
 }
 
-// await waits for what older programs may have in hand: first their transactions, in
-// which a lease may begin, and then all leases that began before the last of these
-// was over.
+// await waits for what older programs may have in hand. It waits first for their transactions, in
+// which a lease may begin. Then it waits for all leases that began before the last of these
+// transactions ended.
 func (m *migration) await(ctx context.Context) error {
 	limited, cancel := context.WithDeadline(ctx, m.until)
 	defer cancel()

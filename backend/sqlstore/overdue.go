@@ -8,9 +8,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// falling is something that falls due. firsts returns the queues in which it may
-// happen, with the time until the first of each is due. page returns the rows of one
-// queue that are due, behind a place. move has them happen.
+// falling is a kind of rows that fall due. firsts returns the queues that may have some, with the
+// time until the first of each is due. page returns the due rows of one queue behind a place. move
+// carries them out.
 type falling struct {
 	job    backend.Job
 	firsts *Stmt
@@ -28,9 +28,9 @@ type dueRow struct {
 	key string
 }
 
-// overdue is a walk through what is due, queue by queue, in the order in which it is
-// due. It goes on behind what others have locked, also from one call to the next, so
-// that those rows hide nothing and are tried once in a walk.
+// overdue is a walk through due rows, queue by queue, in the order in which they are due. It
+// continues behind rows that others have locked, also from one call to the next. So those rows hide
+// nothing, and are tried once in a walk.
 type overdue struct {
 	queues []dueQueue   // in turn
 	busy   map[Key]bool // keys of which a post could not join: the later ones wait

@@ -14,9 +14,9 @@ func patiently[T any](ctx context.Context, s *Store, acquire func(context.Contex
 	return backend.Patiently(ctx, s.conns(), acquire)
 }
 
-// conns is how many connections there are for transactions and reads, 0 for any
-// number: what the pool may open, without those that the store keeps for itself, on
-// which it listens or has the locks of sessions.
+// conns is how many connections there are for transactions and reads, 0 for any number. It is the
+// limit of the pool without the connections that the store keeps for itself, to listen on or for
+// the locks of sessions.
 func (s *Store) conns() int {
 	if s.d.MaxConns == nil {
 		return 0

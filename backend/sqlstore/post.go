@@ -34,8 +34,8 @@ func (t *Tx) Post(ctx context.Context, version int64, posts []backend.Posting) (
 	return t.postMany(ctx, version, posts)
 }
 
-// postMany adds the posts that engines add many at a time together, those with a
-// key after the others, and the rest, which are rarer, one by one.
+// postMany adds posts. Those that the engine can add many at a time are added together, posts with
+// a key after the others. The rest, which are rarer, are added one by one.
 func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Posting) ([]backend.Posted, error) {
 	posted := make([]backend.Posted, len(posts))
 	if x := posts[0]; t.s.d.PostKeyed != nil && len(posts) == 1 && x.Key != "" && x.Unique == "" && x.Delay <= 0 && !x.Raise {

@@ -46,8 +46,8 @@ const (
 	untilEmpty
 )
 
-// usePromotion removes the promotion that a hold came by, which is not sticky, when it has come to its end,
-// unless it has been replaced or is being replaced: a delete would wait for that.
+// usePromotion removes the promotion that a hold came by, which is not sticky, when it has come to its end.
+// It does not if the promotion was replaced or is being replaced: a delete would wait for that.
 func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 	version := heldOf(h).version
 	locked, err := t.TryLock(ctx, t.s.q.PromotionTry, h.Group, version)

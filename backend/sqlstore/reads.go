@@ -71,9 +71,9 @@ func (r *Reads) Close() {
 	}
 }
 
-// reading is a context that knows what is derived from it. Package context asks a context of a type that it does not
-// know for AfterFunc, and stops what it has asked for when the derived context ends. The context of rows does when
-// they are closed.
+// reading is a context that knows what is derived from it. Package context calls AfterFunc of a context whose type
+// it does not know, and stops that function when the derived context ends. The context of rows does when they are
+// closed.
 type reading struct {
 	context.Context
 	reads *Reads

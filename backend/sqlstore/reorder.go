@@ -8,9 +8,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Guards of many streams are taken in slices: senders wait for them until the
-// transaction ends. sliceTime is how long a slice may take, after its first stream,
-// where streams are looked at one by one.
+// Guards of many streams are taken in slices, because senders wait for them until the transaction
+// ends. Where streams are looked at one by one, sliceTime is how long a slice may take after its
+// first stream.
 const (
 	slice     = 100
 	sliceTime = 10 * time.Millisecond
@@ -31,16 +31,14 @@ func briefly(ids []backend.ID, f func(backend.ID) error) (rest []backend.ID, err
 	return nil, nil
 }
 
-// unblock makes a group that we hold ready again, and puts a slice of its streams to
-// where they belong in the ready order. It returns the streams that are left and
-// whether a guard was busy; in both cases the group is marked for another look
-// (JobDeferred).
+// unblock makes a group that we hold ready again, and puts a slice of its streams in their places
+// in the ready order. It returns the streams that are left and whether a guard was busy; in both
+// cases the group is marked for another look (JobDeferred).
 //
-// A marker that we can see cannot go while we hold the group, and a stream without
-// messages gets one from its next sender. So only streams with messages are looked at
-// that have no marker, or the marker of a later message. A stream whose guard cannot be
-// had has a sender in flight that may or may not have made a marker, and may yet roll
-// back. To insert markers blindly would wait for that sender.
+// A marker that we can see cannot go while we hold the group, and a stream without messages gets
+// one from its next sender. So it looks only at streams with messages that have no marker, or the
+// marker of a later message. If a stream's guard is busy, a sender is in flight that may have made
+// a marker, and may yet roll back. Inserting markers blindly would wait for that sender.
 func (t *Tx) unblock(ctx context.Context, g *group) (rest []backend.ID, busy bool, err error) {
 	rest, err = t.IDs(ctx, t.s.q.MarkersAstray, g.id)
 	if err != nil {
@@ -76,9 +74,9 @@ func (t *Tx) restore(ctx context.Context, g *group, streams []backend.ID) (rest 
 	return rest, busy, err
 }
 
-// reopen makes a group ready that is due, and puts all its streams to their places, in
-// transactions that hold the guards of a slice each. A receiver that takes the group
-// meanwhile is left alone: the group stays marked for another look.
+// reopen makes a due group ready, and puts all its streams in their places, in transactions that
+// each hold the guards of one slice. A receiver that takes the group meanwhile is left alone: the
+// group stays marked for another look.
 func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error) {
 	var rest []backend.ID
 	busy, again := false, true

@@ -22,9 +22,9 @@ type verb struct {
 	torn  error // it was cancelled in the middle: the transaction can only be rolled back
 }
 
-// steady lets a verb that has begun to change things go on to its end though
-// ctx is cancelled: on some engines the transaction would still be usable, with
-// half a verb in it. A verb takes what it may have to wait for before that.
+// steady lets a verb that has begun to change rows finish even if ctx is cancelled. Otherwise, on
+// some engines, the transaction would still be usable, with half a verb in it. A verb acquires
+// everything that it may have to wait for before that.
 func (r run) steady(ctx context.Context) context.Context {
 	if r.verb != nil && r.verb.wrote {
 		return context.WithoutCancel(ctx)

@@ -40,10 +40,10 @@ func (d *idDest) parse(s string) error {
 	return err
 }
 
-// Witness makes a number a destination for Scan that is never NULL. MySQL and MariaDB may end a statement that
-// they interrupt without an error, and answer NULL for each subquery that has not begun by then
-// (Item_subselect::exec). So a NULL of a subquery alone does not prove that something is absent. It does if a
-// later subquery of the row, which always finds something, has found it: the row's witness.
+// Witness makes a number a destination for Scan that is never NULL. MySQL and MariaDB may end an interrupted
+// statement without an error. Then each subquery that has not begun is NULL (Item_subselect::exec). So a NULL
+// of a subquery alone does not prove that something is absent. It does if a later subquery of the row, which
+// always finds something, has found it: the row's witness.
 func Witness[T int | int64](n *T) any { return witnessDest[T]{n} }
 
 type witnessDest[T int | int64] struct{ n *T }

@@ -399,9 +399,8 @@ func (t *Tx) usePromotions(ctx context.Context, s *Settlement) error {
 	return nil
 }
 
-// finish puts the ready order right for the streams that messages were taken
-// from. A guard that cannot be had has a sender in flight, which relies on the
-// marker that it saw: the marker stays, and again is true.
+// finish corrects the ready order of streams from which messages were taken. If a guard is busy, a
+// sender in flight relies on the marker that it saw: the marker stays, and again is true.
 func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 	t.touched = slices.DeleteFunc(t.touched, t.Vanished)
 	streams := SortIDs(t.touched)

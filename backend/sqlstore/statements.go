@@ -103,10 +103,10 @@ type Statements struct {
 	WalkStep, // unless another process was faster
 	LostPromotions *Stmt
 
-	// Application locks. LockTurn locks a stripe of names and draws the next
-	// fence; OwnerTry locks an owner without waiting. OwnerEnd ends the connection
-	// of a native session whose lease is over; OwnerExpire of an engine that has these
-	// removes one only when its connection is gone.
+	// Application locks. LockTurn locks a stripe of names and draws the next fence; OwnerTry locks
+	// an owner without waiting. OwnerEnd ends the connection of a native session whose lease is
+	// over. On an engine with native sessions, OwnerExpire removes a session only when its
+	// connection is gone.
 	LockTurn, LockFence, LockRows, LockInsert, LockChange, LockWait, LockDelete, LockDrop, LockGraph,
 	OwnerInsert, OwnerRead, OwnerTouch, OwnerHold, OwnerRenew, OwnerTry, OwnerEnd, OwnerExpire, OwnerDelete,
 	OwnersExpired,
@@ -126,9 +126,9 @@ type Statements struct {
 	RecurringInsert, // nothing if it exists
 	RecurringUpdate, RecurringLook, RecurringTry, RecurringLock, RecurringRead, RecurringList *Stmt
 
-	// Records of readers. WorkerAttend is a change and a read in one, in a
-	// transaction of its own whose commit need not wait for the disk; without it
-	// WorkerUpdate, WorkerInsert and WorkerOthers are used.
+	// Records of readers. WorkerAttend changes and reads in one statement, in a separate
+	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
+	// WorkerInsert and WorkerOthers.
 	WorkerAttend, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
 	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 

@@ -10,10 +10,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Schedules. A submission to a schedule, or a claim from it, locks its row
-// first, so that a claim that opens a phase and a submission to an earlier one
-// see each other. What ends a task touches the task's row only: no handler, and
-// nothing that waits for one, is in the way of a claim.
+// Schedules. A submission to a plan, or a claim from it, locks the plan's row first. So a claim
+// that opens a phase and a submission to an earlier phase see each other. What ends a task touches
+// the task's row only: no handler, and nothing that waits for one, is in the way of a claim.
 
 // The values of the column state, in order.
 var taskStates = [...]backend.TaskState{

@@ -159,8 +159,8 @@ func (t *Tx) startFresh(ctx context.Context, c backend.TaskClaim, schedule backe
 	return t.s.d.StartTasks(ctx, t, c, ids)
 }
 
-// startTask starts a task that has been in a worker's hands, unless it still is:
-// locked by a worker whose lease has ended, but not its transaction.
+// startTask starts a task that a worker had in hand. It does not if that worker, whose lease has
+// ended, still has the task locked by its transaction.
 func (t *Tx) startTask(ctx context.Context, d dueTask, c backend.TaskClaim) (bool, error) {
 	had, err := t.TryLock(ctx, t.s.q.TaskTry, d.id)
 	if err != nil || !had {

@@ -112,8 +112,8 @@ func (t *Tx) usable(ctx context.Context) error {
 	return t.s.compare(st)
 }
 
-// look returns where to read what the transaction need not have to itself: in a
-// transaction that begins at its first statement, and has not, outside of it.
+// look runs reads that need no lock. If the transaction begins at its first statement, and has not
+// begun, they run outside it.
 func (t *Tx) look(ctx context.Context, work func(run) error) error {
 	if l, ok := t.sess.(lazy); ok && !l.Begun() {
 		return t.s.reading(ctx, work)

@@ -107,8 +107,8 @@ func (v *versions) known() error {
 	return nil
 }
 
-// lookEvery is how often a program that neither sends nor claims messages, and so
-// never reads the catalog again, looks whether it has become too old.
+// lookEvery is how often a program checks whether it has become too old. That matters for programs
+// that neither send nor claim messages, and so never read the catalog again.
 const lookEvery = 5 * time.Second
 
 // Admitted reports whether the schema has been found to be there.
@@ -143,8 +143,8 @@ func (s *Store) check(ctx context.Context) error {
 // Check implements backend.Backend.
 func (s *Store) Check(ctx context.Context) error { return s.check(ctx) }
 
-// fenced is the error of a lease that could not be taken back, which says so if the
-// schema has left this program behind: then no lease is.
+// fenced is the error of a lease that could not be taken back. If the schema has become too new for
+// this program, no lease can be, and the error says so.
 func (t *Tx) fenced(ctx context.Context) error {
 	st, err := t.meta(ctx)
 	if err == nil && st.schema > t.s.program()+1 {

@@ -8,10 +8,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// A slow walk goes through a whole table by id, a page at a time, to find the few rows
-// that are over. All processes share a pass: each goes on where the last has stopped.
-// One of them, whose turn it is, goes on soon, and the others at their own times, so
-// that the load does not grow with their number.
+// A slow walk goes through a whole table by id, a page at a time, to find the few rows that are
+// over. All processes share a pass: each goes on where the last has stopped. The process whose turn
+// it is continues soon, and the others at their usual times. So the load does not grow with their
+// number.
 //
 // With n rows a pass takes n/walkSize pauses. A pause is walkPace, or longer where a
 // page takes long: then looking takes one part in walkShare of the time.
@@ -25,8 +25,8 @@ const (
 	walkTurn = 10 * time.Second
 )
 
-// walk looks at the next page of a maintenance job's table and removes what q marks. It returns
-// in how long to go on: zero at the end of a pass, and if it is another's turn.
+// walk looks at the next page of a maintenance job's table and removes what q marks. It returns the
+// time until the next page: zero at the end of a pass, and if it is another process's turn.
 func (s *Store) walk(ctx context.Context, job backend.Job, q *Stmt, limit int,
 	remove func(tx *Tx, id backend.ID) (bool, error),
 ) (moved int, next time.Duration, err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Records of readers: one row each, with the ids of the messages in hand one
-// after another in one value, since they are written with every batch.
+// Each reader has a record of one row. It is written with every batch, so the ids of the messages
+// in hand are one value, one after the other.
 
 // PutReader implements backend.Backend.
 func (s *Store) PutReader(ctx context.Context, a backend.ReaderRecord) (traces []backend.Trace, err error) {

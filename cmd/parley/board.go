@@ -15,8 +15,8 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// board is the interactive top: a table of queues, of the groups of one, or of the messages of
-// a group, looked at again and again.
+// board is the interactive top: a table of queues, of a queue's groups, or of a group's messages,
+// refreshed at intervals.
 type board struct {
 	ctx    context.Context
 	watch  *watch

@@ -170,8 +170,8 @@ func (c *call) named() error {
 	return nil
 }
 
-// existing returns an error if the name is that of a SQLite file that is not there:
-// to open it would make it, and a mistyped path look like an empty database.
+// existing returns an error if the name is that of a missing SQLite file. Opening it would create
+// it, and a mistyped path would look like an empty database.
 func existing(db string) error {
 	path, ok := strings.CutPrefix(db, "sqlite:")
 	path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?")

@@ -15,9 +15,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// The command's JSON has one style, whatever type a value has in Go: names in snake_case,
-// times by RFC 3339, what is absent as null, lists never null. Durations are numbers of
-// seconds in "…_seconds". Bytes are text, or base64 in "…_base64" if they are not UTF-8.
+// The command's JSON has one style, whatever type a value has in Go. Names are in snake_case, times
+// in RFC 3339. Absent values are null; lists are never null. Durations are numbers of seconds in
+// "…_seconds". Bytes are text, or base64 in "…_base64" if they are not UTF-8.
 
 // field is one of an object, whose fields keep their order.
 type field struct {

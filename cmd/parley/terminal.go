@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the only way in which what a database says reaches a terminal.
-// Reasons, handlers' errors and names come from anywhere, and a terminal obeys what
-// it is shown: it sets titles and the clipboard, moves the cursor, hides text.
+// All text from a database reaches a terminal through this file. Anyone can write reasons,
+// handlers' errors and names, and a terminal obeys control sequences: it sets titles and the
+// clipboard, moves the cursor, hides text.
 
-// shown makes text safe to print in one cell or line: what is not graphic is written
-// as in a Go string. That is every control character, newlines and tabs with which a
-// row could be forged, what changes the direction of writing, and invalid UTF-8.
+// shown makes text safe to print in one cell or line: it escapes non-graphic characters as in a Go
+// string. These are control characters, newlines and tabs that could forge a row, characters that
+// change the direction of writing, and invalid UTF-8.
 func shown(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
 		return s
@@ -37,13 +37,13 @@ func shown(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a rune may do something to a terminal besides being seen.
-// unicode.IsPrint leaves out the formatting characters, among them those of
-// bidirectional text, and all spaces but the ASCII one.
+// hidden reports whether a rune may affect a terminal beyond being displayed. unicode.IsPrint
+// excludes formatting characters, among them those of bidirectional text, and all spaces except the
+// ASCII one.
 func hidden(r rune) bool { return !unicode.IsPrint(r) }
 
-// plain writes each line of what it is given as shown does, and keeps the newlines:
-// for errors, of which several may be joined by lines, and help.
+// plain writes each line as shown does, and keeps the newlines. It is for help, and for errors,
+// several of which may be joined by newlines.
 type plain struct{ w io.Writer }
 
 // Write implements io.Writer. A rune that is cut in two by the end of p is shown as

@@ -211,8 +211,9 @@ func (tx *Tx) messages(l *look, g group, id backend.ID, r reading) (list []*back
 	return list, discarded
 }
 
-// compareReceipt orders conversations by priority and then by age, each in one piece; in each of
-// them timers, then errors, then the rest as it was sent.
+// compareReceipt orders conversations by priority and then by age, and keeps the messages of each
+// together. Within a conversation timers come first, then errors, then the rest in the order of
+// sending.
 func compareReceipt(a, b found) int {
 	class := func(m found) backend.Kind { return min(m.Kind, backend.KindUser) }
 	return cmp.Or(
@@ -284,8 +285,8 @@ func (tx *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	})
 }
 
-// own makes sure that a hold is this transaction's: one of a transaction if it was claimed here, a
-// leased one if its fence is still the group's.
+// own makes sure that this transaction owns a hold. It owns a hold of a transaction if it was
+// claimed here, and a leased one if its fence is still the group's.
 func (tx *Tx) own(l *look, hold *backend.Hold) error {
 	if mine := tx.holds[hold.Group]; mine != nil && mine.Fence == hold.Fence {
 		return nil

@@ -62,8 +62,8 @@ func (n *named) of(p *party) *grant {
 	return nil
 }
 
-// against returns whom a request waits for: other owners of modes that do not go with it, and,
-// unless its owner has the lock already, those that came first and want such modes.
+// against returns the owners that a request waits for: other owners that hold an incompatible mode.
+// Unless its owner already has the lock, it also waits for earlier requests of incompatible modes.
 func (n *named) against(q *request) (found []*party) {
 	for _, g := range n.held {
 		if g.party != q.party && !q.mode.Compatible(g.mode) {

@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// plan is a set of tasks in phases, with what is known of its progress, so that looking costs
-// the same however many tasks there are.
+// plan is a set of tasks in phases, with its progress, so that the cost of reading the progress
+// does not depend on the number of tasks.
 type plan struct {
 	ID      backend.ID
 	Options backend.PlanOptions

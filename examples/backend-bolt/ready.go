@@ -88,8 +88,8 @@ func (l *look) takeAll(t table[message], id backend.ID) (n int) {
 	return n
 }
 
-// mark puts a stream where it belongs in the ready order: under its oldest message, or nowhere
-// if it has none or its group is hidden. In a store with many writers this wants the guard of
+// mark puts a stream in its place in the ready order, that of its oldest message. A stream without
+// messages, or of a hidden group, has none. In a store with many writers this wants the guard of
 // the stream; here a transaction that writes has all guards.
 func (l *look) mark(id backend.ID) {
 	s, ok := get(l, streams, key(id))

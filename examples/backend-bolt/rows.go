@@ -116,8 +116,8 @@ func get[V any](l *look, t table[V], k []byte) (row V, ok bool) {
 	return row, true
 }
 
-// encode and decode leave bytes as they are: bodies may be large. bbolt keeps what it is given until
-// the commit, and the caller's bytes are the caller's.
+// encode and decode do not convert bytes to JSON, because bodies may be large. They copy bytes:
+// bbolt keeps its arguments until the commit, and the caller's bytes belong to the caller.
 func encode[V any](row V) ([]byte, error) {
 	if b, ok := any(row).([]byte); ok {
 		return bytes.Clone(b), nil

@@ -21,9 +21,8 @@ type source struct {
 	off time.Time // nothing to be had until then: the queue is disabled
 }
 
-// look claims from the first of the queues that has something, beginning with
-// the one whose turn it is. more tells that there was something that could not be
-// had.
+// look claims from the first queue that has a free group, beginning with the queue whose turn it
+// is. more says that there are groups, but none was free.
 func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
 	queues := c.inTurn()
 	for round := range 2 {

@@ -2,16 +2,16 @@ package consumer
 
 import "context"
 
-// A claimLimiter limits how many of a worker's claims run at once. Each claim passes over what
-// the others have locked and not yet removed, which is more work than to claim if claims
-// are many or large.
+// A claimLimiter limits how many of a worker's claims run at once. Each claim has to skip what the
+// others have locked and not yet removed. If claims are many or large, that is more work than
+// claiming.
 type claimLimiter struct {
 	all   chan struct{}
 	large chan struct{}
 }
 
-// largeClaim is how many groups make a claim a large one, of which two at a time keep
-// a server busy.
+// largeClaim is the number of groups from which on a claim is large. Two large claims at a time
+// keep a server busy.
 const largeClaim = 100
 
 func newClaimLimiter(n int) *claimLimiter {

@@ -1,6 +1,6 @@
 // Package consumer is the engine of a Worker: it fetches batches of messages, hands them to
-// handlers, and settles them. It knows the store, and nothing of the program but a Host, which
-// calls handlers and decides about failures, and Work, a transaction of the program's.
+// handlers, and settles them. It knows the store. Of the program it knows only a Host, which calls
+// handlers and decides about failures, and Work, a transaction of the program.
 package consumer
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Host is the program that a Consumer works for.
 type Host interface {
-	// Check returns why nothing more can be done: the program has closed the store.
+	// Check returns an error if the program has closed the store, so that nothing more can be done.
 	Check() error
 	// Begin begins a transaction.
 	Begin(ctx context.Context) (Work, error)
@@ -27,13 +27,13 @@ type Host interface {
 	// catalog is out of date.
 	Queue(ctx context.Context, name string, f func(version int64, q backend.Queue) error) error
 
-	// Messages makes what the handler gets of messages of one group. open returns the
-	// transaction in which they are acknowledged, or ErrOver when they are out of hand.
+	// Messages makes the handler's view of messages of one group. open returns the transaction in
+	// which they are acknowledged, or ErrOver if they are no longer held.
 	Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages
 
-	// Due makes due what is due, and reports whether that was anything.
+	// Due does the maintenance that is due, and reports whether there was any.
 	Due(ctx context.Context) (moved bool, err error)
-	// Soon has that done again after a time.
+	// Soon makes that happen again after a time.
 	Soon(d time.Duration)
 	// Disable disables a queue.
 	Disable(ctx context.Context, queue string) error
@@ -54,14 +54,13 @@ type Messages interface {
 	Handle(ctx context.Context) error
 	// Handled tells observers of the call.
 	Handled(ctx context.Context, start time.Time, err error)
-	// Decide decides what becomes of the first message, which was not handled.
+	// Decide decides the outcome of the first message, which was not handled.
 	Decide(ctx context.Context, err error) Decision
 	// End ends the conversation of the first message with an error.
 	End(ctx context.Context, code int, text string) error
 }
 
-// Work is a transaction of the program's, or the part of it in which one call of a handler
-// works.
+// Work is a transaction of the program, or the part of it that one handler call uses.
 type Work interface {
 	Store() backend.Tx
 	Commit(ctx context.Context) error
@@ -69,8 +68,8 @@ type Work interface {
 
 	// Part returns the part for a call of a handler, which has a group in hand.
 	Part(group backend.ID) Work
-	// Close ends a part: what keeps it cannot use it any more. It returns why it could not be
-	// used before that.
+	// Close ends a part: code that still refers to it can no longer use it. It returns the error if
+	// the part was unusable before that.
 	Close() error
 	// Merge takes over what a part wants done after the commit, and returns the handles of
 	// conversations that were ended in it.

@@ -2,15 +2,15 @@ package consumer
 
 import "time"
 
-// convoy finds out whether handlers wait for each other's row locks without a deadlock. A
-// batch has the locks of all its handlers until it commits. So the longer batches are,
-// the longer handlers of other batches wait, and a message takes longer in a batch than
-// by itself. The database does not tell what its sessions have waited for, so the pace
-// compares: now and then it takes single messages for a while.
+// convoy finds out whether handlers wait for each other's row locks without a deadlock. A batch
+// holds the locks of all its handlers until it commits. So the longer batches are, the longer
+// handlers of other batches wait, and a message takes longer in a batch than alone. The database
+// does not report what its sessions have waited for, so the pace compares: now and then it takes
+// single messages for a while.
 //
-// It does so only where handlers take longer than claims and settles. There single messages
-// take at most twice the time, and only there batches can be slower than them: a single
-// message has a claim and a settle of its own.
+// It does so only where handlers take longer than claims and settles. There, single messages take
+// at most twice the time, because each needs a separate claim and settle. Only there can batches be
+// slower than single messages.
 type convoy struct {
 	many, single time.Duration // for a message with its share of claim and settle, of late
 	slow         int           // long batches in a row that it took longer to handle than to claim and settle
@@ -24,8 +24,8 @@ const (
 	// grows with each trial that finds nothing.
 	firstPatience = 16
 	lastPatience  = 4096
-	// trialLength is how many single messages are tried. The first of them wait for the
-	// batches of other readers, and weigh little in the end.
+	// trialLength is how many single messages are tried. The first of them still wait for batches
+	// of other readers, but have little weight at the end.
 	trialLength = 32
 )
 

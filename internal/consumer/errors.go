@@ -7,24 +7,24 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Is reports whether an error is one of a kind of the store's, also if it is one of
-// a handler's own statements, which comes as the driver made it.
+// Is reports whether an error is of a kind of the store's errors. The error may come from a
+// handler's own statement, as the driver made it.
 func Is(can backend.Capabilities, err, kind error) bool {
 	return errors.Is(err, kind) || can.Classify != nil && errors.Is(can.Classify(err), kind)
 }
 
-// Unavailable reports whether an error says that the store takes nothing at present,
-// whatever is written: it is full, or read-only. A connection that broke does not
-// say so; that the next one cannot be opened does.
+// Unavailable reports whether an error means that the store accepts no writes at present, because
+// it is full, read-only or cannot be reached. A broken connection does not mean that; failing to
+// open the next one does.
 func Unavailable(can backend.Capabilities, err error) bool {
 	return Is(can, err, backend.ErrReadOnly) || Is(can, err, backend.ErrNoSpace) || Is(can, err, backend.ErrReplaced) ||
 		errors.Is(err, backend.ErrNotBegun)
 }
 
-// Transient reports whether an error says nothing about the message: its
-// transaction lost against another one, or the hold or the connection was lost.
-// Errors of the handler's own statements are looked at as well. A broken
-// connection counts only if it was Parley's, since a handler may talk to others.
+// Transient reports whether an error says nothing about the message: its transaction lost a
+// conflict with another one, or the hold or the connection was lost. That includes errors of the
+// handler's own statements. A broken connection counts only if it was Parley's, because a handler
+// may use others.
 func Transient(can backend.Capabilities, err error) bool {
 	return errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrNotBegun) || errors.Is(err, backend.ErrConnection) ||
 		errors.Is(err, backend.ErrFenced) || Is(can, err, backend.ErrSerialization)

@@ -69,10 +69,10 @@ func (f *fetcher) rouse() {
 	}
 }
 
-// found takes note of a look that has found a batch, and reports whether to wait for news.
-// While handlers are quick the batch is soon over, and its reader looks for what it left: a
-// second one would share with it what comes meanwhile, and each message would be claimed,
-// acknowledged and committed with fewer others.
+// found records that a look has found a batch, and reports whether to wait for news. While handlers
+// are fast the batch is soon over, and its reader looks for what it left. A second reader would
+// take a share of the messages that arrive until then. Each claim, acknowledgement and commit would
+// then serve fewer messages.
 func (f *fetcher) found(t *batch) (wait bool) {
 	f.looking--
 	f.handling++
@@ -97,7 +97,7 @@ func (f *fetcher) found(t *batch) (wait bool) {
 	return false
 }
 
-// long takes note that a batch is over, or takes longer than was thought.
+// long records that a batch is over, or takes longer than expected.
 func (f *fetcher) long(t *batch) {
 	if t.outlook.brief {
 		t.outlook.brief = false

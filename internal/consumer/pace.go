@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pace judges from recent batches how many messages fit into the time that a
-// batch may take. It begins with one message and doubles while batches are full, or grows
-// tenfold while that is far within the limit. A handler that turns out to be slow
-// keeps the others waiting for no longer than a batch may take.
+// pace estimates from recent batches how many messages fit into the time that a batch may take. It
+// begins with one message and doubles while batches are full, or grows tenfold while that is far
+// below the limit. An unexpectedly slow handler delays the others for no longer than a batch may
+// take.
 type pace struct {
 	mu      sync.Mutex
 	most    int           // messages in a batch
@@ -31,9 +31,9 @@ func newPace(most int, d time.Duration) *pace {
 	return &pace{most: most, time: d, size: 1, density: 1, convoy: convoy{patience: firstPatience}}
 }
 
-// budget is how long a batch may take: its time, or as long as it takes to claim
-// and settle one if that is more. On a store that is overloaded or far away
-// shorter ones would be little but claims and settles.
+// budget is how long a batch may take: its time, or the time to claim and settle one if that is
+// longer. On an overloaded or distant store, shorter batches would consist mostly of claims and
+// settles.
 func (p *pace) budget() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,9 +43,9 @@ func (p *pace) budget() time.Duration {
 // atLeast is d or the cost of a batch, within bounds. p.mu is held.
 func (p *pace) atLeast(d time.Duration) time.Duration { return max(d, min(p.cost, 10*p.time)) }
 
-// next says how many groups the next claim asks for, and how many messages of
-// each. While other readers are idle a batch is kept so short that its last
-// message would not be done much sooner by one of them.
+// next returns how many groups the next claim asks for, and how many messages of each. While other
+// readers are idle, it keeps batches short: another reader could not finish the last message much
+// sooner.
 func (p *pace) next(idle bool) (groups, messages int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,9 +56,9 @@ func (p *pace) next(idle bool) (groups, messages int) {
 	return max(1, int(float64(n)/p.density)), max(n, 1)
 }
 
-// brief reports whether handling a batch of n messages will take next to no time beside
-// what it takes to claim and settle one. It also returns how long all of that may take
-// before it counts as long after all.
+// brief reports whether handling a batch of n messages will take much less time than claiming and
+// settling one. It also returns how long all of that may take before the batch counts as long after
+// all.
 func (p *pace) brief(n int) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *pace) fit(d time.Duration) int {
 	return min(max(int(d/p.each), 1), p.most)
 }
 
-// paced is what has become of a batch.
+// paced describes a batch that is over.
 type paced struct {
 	asked, groups, messages, handled int
 	more                             bool // there were more, which the claim could not take along
@@ -88,8 +88,8 @@ type paced struct {
 	full                             bool // its transaction could not do more
 }
 
-// did takes note of a batch: what was asked for, what came, and what has been
-// handled of it in how long, and what it cost besides.
+// did records a batch: what was asked for, what came, how much of it was handled in what time, and
+// the cost of claiming and settling it.
 func (p *pace) did(b paced) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,10 +147,10 @@ const (
 	forgiven  = time.Minute
 )
 
-// collided is for a batch that lost against another transaction. A batch has the row
-// locks of all its handlers until it commits, so handlers that meet at the same rows
-// deadlock in long batches and not in short ones. Batches become single messages, and
-// grow the more slowly the more often this happens.
+// collided is for a batch that lost a conflict with another transaction. A batch holds the row
+// locks of all its handlers until it commits. So handlers that use the same rows deadlock in long
+// batches, and not in short ones. Batches become single messages; the more often this happens, the
+// more slowly they grow.
 func (p *pace) collided() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/parleymq/parley/internal/wait"
 )
 
-// A message may kill the process that handles it. Nothing that its transaction
-// wrote outlives that, so before a batch is handled, what is in hand is recorded
-// outside of it; a lease records it by itself. A reader that receives a
-// message with such a trace handles it alone, one suspect at a time, and says so in the
-// record, so that the next death tells which message it was.
+// A message may kill the process that handles it. Nothing that its transaction wrote survives that.
+// So the messages in hand are recorded outside the transaction before a batch is handled; a lease
+// is such a record by itself. A reader that receives a message with such a trace handles it alone,
+// one suspect at a time. It notes that in the record, so that the next death shows which message it
+// was.
 
-// quarantine is what a batch knows of receivers that died with its messages in hand.
+// quarantine is what a batch knows about receivers that died with its messages in hand.
 type quarantine struct {
 	slot     backend.ID // of its record
 	recorded bool       // there may be one; the batch's mu guards it
@@ -134,9 +134,9 @@ func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error)
 // recordWait is how long a batch that has a connection waits for another one.
 const recordWait = time.Second
 
-// record is attend for a batch that may have a connection. If no other one can be had
-// in time, the batch goes on by lease, which needs neither a record nor a connection:
-// were it to wait on, it might wait for others that wait for its own.
+// record is attend for a batch that may have a connection. If it cannot get another one in time,
+// the batch continues by lease, which needs neither a record nor a connection. A longer wait could
+// be for readers that wait for this batch's connection.
 func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
 	if t.lease {
 		return t.attend(ctx, alone)
@@ -156,7 +156,7 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 	return nil, t.lean(ctx)
 }
 
-// lean commits the claim, and has the batch keep its holds by leases.
+// lean commits the claim, and makes the batch keep its holds by lease.
 func (t *batch) lean(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,9 +209,9 @@ func (t *batch) suspect(m *backend.Message) {
 // elsewhere are the messages that other workers' records have in hand.
 type elsewhere map[backend.ID]struct{}
 
-// lookElsewhere reads other workers' records. Workers that hold by lease go by these
-// where they can, since each claim of theirs would else take another round trip; they
-// ask anew only about a message that they find there.
+// lookElsewhere reads other workers' records. Workers that hold by lease rely on this copy, which
+// saves each of their claims a round trip. They ask the store again only about a message that they
+// find in it.
 func (c *Consumer) lookElsewhere(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, aliveFor/3)
 	defer cancel()
@@ -236,8 +236,8 @@ func (c *Consumer) looksElsewhere() bool {
 	return c.Can.HoldsInTransaction && c.leases.Load() && !c.Consume
 }
 
-// findTraces asks for traces of receivers that died with what a batch held by lease has
-// in hand, if the last look at the records gives reason to.
+// findTraces is for a batch held by lease. It asks for traces of receivers that died with its
+// messages, if the last look at the records found one of them.
 func (t *batch) findTraces(ctx context.Context) (err error) {
 	found := t.c.elsewhere.Load()
 	if found == nil {
@@ -253,8 +253,8 @@ func (t *batch) findTraces(ctx context.Context) (err error) {
 	return nil
 }
 
-// clearSuspects leaves in the batch what may be handled together: everything but the
-// suspects, or one of these. The others are given back, for afterwards.
+// clearSuspects leaves in the batch what may be handled together: everything except suspects, or
+// one suspect. The others are given back, to be handled afterwards.
 func (t *batch) clearSuspects(ctx context.Context) (err error) {
 	if t.c.Consume {
 		return nil

@@ -100,8 +100,8 @@ func (t *batch) leaves(outcomes []backend.Outcome) bool {
 	return false
 }
 
-// settleEach settles groups one by one: some of the leases are lost, and what
-// was in them comes again. Nothing has been written.
+// settleEach settles groups one by one, because some of the leases are lost, and their messages
+// come again. Nothing has been written.
 func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) error {
 	var first error
 	for _, o := range outcomes {
@@ -119,10 +119,9 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 	return first
 }
 
-// recover sees to a batch that could not be settled: its groups are given back
-// and handled again, one at a time. Alone already, the message is charged, whatever
-// the cause: with an attempt for what its handler did to the transaction, or with a
-// tenth of one.
+// recover handles a batch that could not be settled: its groups are given back and handled again,
+// one at a time. If a message was already alone, it is charged whatever the cause: with an attempt
+// if its handler broke the transaction, otherwise with a tenth of one.
 func (t *batch) recover(next int, err error) {
 	t.mu.Lock()
 	if !t.lease {

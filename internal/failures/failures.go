@@ -9,10 +9,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Count counts how often messages or tasks have failed through no fault of their own, by an
-// error of their handlers or because they could not be acknowledged. Such a failure
-// does not count by itself, since losing against another transaction says nothing
-// about a message. A message that always loses would be tried for ever.
+// Count counts failures that are not the fault of a message or task: an error of its handler, or an
+// acknowledgement that failed. A single such failure does not count as an attempt, because losing a
+// conflict with another transaction says nothing about a message. But a message that always loses
+// must not be tried for ever.
 type Count struct {
 	some atomic.Bool
 	mu   sync.Mutex
@@ -28,10 +28,10 @@ type failure struct {
 // Charged is how many such failures count as one attempt.
 const Charged = 10
 
-// Add counts a failure of a message's, and reports how many there are by now.
+// Add counts a failure of a message, and returns how many there are by now.
 func (s *Count) Add(m backend.ID, err error) int { return s.count(m, 1, err) }
 
-// Charge has the message charged by the reader that gets it next.
+// Charge makes the next reader of the message charge it.
 func (s *Count) Charge(m backend.ID, err error) { s.count(m, Charged, err) }
 
 func (s *Count) count(m backend.ID, times int, err error) int {
@@ -46,9 +46,9 @@ func (s *Count) count(m backend.ID, times int, err error) int {
 	return times
 }
 
-// Due returns why a message is to be charged instead of being handled, nil if it is
-// not, and begins to count anew. It has the text of the failure only: of whatever kind
-// that was, it counts.
+// Due returns the reason if a message is to be charged instead of being handled, otherwise nil, and
+// restarts the count. The reason has only the text of the failure, so that it counts whatever its
+// kind was.
 func (s *Count) Due(m backend.ID) error {
 	if !s.some.Load() {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// Backend is a handle whose connections can break: what its transactions have done
-// is rolled back, as a store does when it loses a client, and every call fails.
-// A Backend that is dead is a process that died.
+// Backend is a handle whose connections can break. Then its transactions are rolled back, as when a
+// store loses a client, and every call fails. A Backend that is dead is a process that died.
 type Backend struct {
 	backend.Backend
 	dead atomic.Bool

@@ -1,6 +1,5 @@
-// Package guard keeps what the application's functions do wrong from Parley's own work:
-// panics, goroutines that they end, errors whose methods panic, texts that no store can
-// keep.
+// Package guard protects Parley from faulty functions of the application. They panic, end their
+// goroutine, or return errors whose methods panic or whose texts no store can keep.
 package guard
 
 import (

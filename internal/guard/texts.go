@@ -49,8 +49,8 @@ func String(err error) (text string) {
 	return err.Error()
 }
 
-// Sound returns err, or what can be worked with in its place if its methods panic,
-// as those of a nil pointer in an error do.
+// Sound returns err, or a usable error in its place if its methods panic, as those of a nil pointer
+// in an error do.
 func Sound(err error) (safe error) {
 	if err == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package lease has what batches of a worker, deliveries and running tasks do alike with what they hold by lease: they
-// prolong it, and take it into a transaction.
+// Package lease has what batches of a worker, deliveries and running tasks have in common. They prolong their leases,
+// and take what they hold into a transaction.
 package lease
 
 import (

@@ -51,10 +51,10 @@ func (r *resource) grantOf(p *party) *grant {
 	return nil
 }
 
-// against returns whom a request has to wait for: other holders of the lock in
-// modes that it is not compatible with, and, unless the owner holds the lock
-// already, other owners whose requests are ahead of it. The latter is what
-// keeps readers that come and go from starving a writer.
+// against returns the owners that a request has to wait for: other holders of the lock in
+// incompatible modes. Unless its owner already holds the lock, the request also waits for earlier
+// requests of other owners. The latter is what keeps readers that come and go from starving a
+// writer.
 func (r *resource) against(q *request) []*party {
 	var found []*party
 	for _, g := range r.granted {

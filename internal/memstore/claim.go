@@ -283,9 +283,9 @@ func (s *Store) read(tx *Tx, g group, id backend.ID, r reading) (messages []*bac
 	return messages, discarded
 }
 
-// compareReceipt orders the messages of a group: conversations by priority and
-// then by age, each in one piece; in each of them timers, then errors, then the
-// rest as it was sent.
+// compareReceipt orders the messages of a group. Conversations are ordered by priority and then by
+// age, and the messages of each stay together. Within a conversation timers come first, then
+// errors, then the rest in the order of sending.
 func (s *Store) compareReceipt(a, b placed) int {
 	if s.fault == FaultMixesConversations {
 		return cmp.Compare(a.Seq, b.Seq)
@@ -421,8 +421,8 @@ func (tx *Tx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	return nil
 }
 
-// own makes sure that a hold is this transaction's: a transaction's hold is if
-// it was claimed here, a leased one if its fence is still the group's.
+// own makes sure that this transaction owns a hold. It owns a hold of a transaction if it was
+// claimed here, and a leased one if its fence is still the group's.
 func (tx *Tx) own(hold *backend.Hold) error {
 	s := tx.store
 	if mine := tx.holds[hold.Group]; mine != nil && mine.Fence == hold.Fence && tx.holdsLock(groupLock(hold.Group)) {

@@ -173,8 +173,8 @@ func (s *Store) state(tx *Tx, e endpoint) (backend.State, *backend.DialogError) 
 	}
 }
 
-// alone reports whether there is no other side: it never came into being and
-// nothing that waits could bring it about, or it was cleaned up.
+// alone reports whether there is no other side. It was never created and no waiting message could
+// create it, or it was cleaned up.
 func (s *Store) alone(tx *Tx, e endpoint) bool {
 	if s.endpoints.has(tx, e.FarHandle) {
 		return false
@@ -258,8 +258,8 @@ func (tx *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, er
 	return done, nil
 }
 
-// tell sends the last message of a side, whose guard is held, and returns the
-// queue that got it, or zero if it has to wait behind others or for the queue.
+// tell sends the last message of a side whose guard is held. It returns the queue that got the
+// message, or zero if the message has to wait behind others or for the queue.
 func (s *Store) tell(tx *Tx, e endpoint, peer endpoint, m message) int64 {
 	out, _ := s.streams.get(tx, e.Handle)
 	m.Type = m.Kind.Type()

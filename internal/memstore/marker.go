@@ -11,9 +11,9 @@ import (
 // in rank order and look at nothing else, so a message without a marker is
 // stranded.
 //
-// A sender that finds the marker there leaves it alone. Therefore no transaction
-// may take a marker away, or judge that it is not needed, without holding the
-// guard (rule R-B): a sender that has not committed may rely on it.
+// A sender that finds the marker there leaves it alone. A sender that has not committed may rely on
+// a marker. Therefore no transaction may remove a marker, or decide that it is not needed, without
+// holding the guard (rule R-B).
 type marker struct {
 	queue    int64
 	priority int

@@ -1,6 +1,5 @@
-// Package memstore is a backend that keeps everything in memory: the worked
-// example for people who write one, and the store that the conformance suite
-// tests itself with.
+// Package memstore is a backend that keeps everything in memory. It is the worked example for
+// authors of backends, and the conformance suite tests itself with it.
 //
 // It has what a database has and nothing more: tables of row versions, an undo log, and
 // locks that a transaction holds until it ends. A transaction sees what is committed

@@ -205,9 +205,8 @@ func (s *Store) unblock(tx *Tx, id backend.ID) (done bool) {
 	return !g.again
 }
 
-// putBack puts streams of a group that have messages into the ready order, as many
-// as one transaction may keep from their senders, and reports whether it could do so
-// with all.
+// putBack puts streams of a group that have messages into the ready order, as many as one
+// transaction may lock against their senders. It reports whether it could do so with all.
 func (s *Store) putBack(tx *Tx, id backend.ID) bool {
 	all, guards, most := true, 0, 100
 	if s.fault == FaultUnblocksAll {

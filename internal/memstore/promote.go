@@ -7,9 +7,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// promotion raises a group. It has a table of its own, so that it neither waits
-// for nor disturbs the group's senders and receivers, and it outlives a time in
-// which the group is locked or empty.
+// promotion raises a group. It has a separate table, so that it neither waits for nor disturbs the
+// group's senders and receivers. It stays while the group is locked or empty.
 type promotion struct {
 	queue  int64
 	level  int

@@ -13,9 +13,8 @@ import (
 // holds its lock until the end and takes the next number from here. So no other
 // transaction can write a later message that is committed earlier.
 //
-// The stream of a side of a conversation has that side's handle as its id, the
-// stream of a key its group's, a post without key and a notice one of their
-// own.
+// The id of a stream is the handle of the sending side of a conversation, or the id of a key's
+// group. A post without key and a notice have a separate id.
 type stream struct {
 	next     int64      // the number of the next message
 	reader   backend.ID // the endpoint that receives; zero: posts
@@ -117,8 +116,8 @@ func (s *Store) seal(tx *Tx, m backend.Outgoing) {
 	}
 }
 
-// lockGuards locks the guards of all streams of a call, in one order for all
-// callers, so that two of them cannot wait for each other.
+// lockGuards locks the guards of all streams of a call, in one order for all callers, so that no
+// two callers wait for each other.
 func (tx *Tx) lockGuards(ctx context.Context, messages []backend.Outgoing) error {
 	var streams []backend.ID
 	for _, m := range messages {
@@ -181,8 +180,8 @@ func outgoing(m backend.Outgoing) message {
 	return message{ID: m.ID, Kind: m.Kind, Type: m.Type, Body: bytes.Clone(m.Body), Headers: m.Headers}
 }
 
-// append adds a message to the end of a stream, whose guard is held, and puts
-// the stream into the ready order if it is not there yet.
+// append adds a message to the end of a stream whose guard is held. It puts the stream into the
+// ready order if it is not there yet.
 func (s *Store) append(tx *Tx, id backend.ID, m message) int64 {
 	out, _ := s.streams.get(tx, id)
 	n := s.takeNumber(tx, id, &out)

@@ -136,8 +136,8 @@ func (s *Store) bury(tx *Tx, queue int64, m backend.Message, reason string) {
 	s.dead.put(tx, s.serial, deadLetter{queue, m, reason, s.now()})
 }
 
-// finish puts the ready order right for streams from which messages were taken:
-// an empty one leaves it, the others move to where their oldest message belongs.
+// finish corrects the ready order of streams from which messages were taken. An empty stream leaves
+// it, and the others move to the place of their oldest message.
 //
 // Rule R-B: the guard first, then a new look. A sender that has not committed
 // may have seen the marker and relied on it; whether there is one, only its

@@ -9,10 +9,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// A table is a list of row versions, ordered by key. A version that another
-// transaction may be looking at is never overwritten: a transaction that changes
-// a row hides the version it saw and adds its own. Others go on seeing the old
-// one until the commit.
+// A table is a list of row versions, ordered by key. A version that another transaction may be
+// reading is never overwritten. A transaction that changes a row hides the version that it saw and
+// adds a new one. Others go on seeing the old one until the commit.
 type table[K, V any] struct {
 	compare  func(a, b K) int
 	versions []*version[K, V]

@@ -96,8 +96,9 @@ func (p *Proxy) CutAt(answered bool, texts ...string) {
 	}
 }
 
-// Watch has f called for whatever a client is about to send, with the server's number of the connection:
-// that of the process on PostgreSQL, that of the thread on MySQL and MariaDB. f must not block.
+// Watch makes the proxy call f with everything that a client is about to send, and with the server's
+// number of the connection. That is the process on PostgreSQL, the thread on MySQL and MariaDB. f must
+// not block.
 func (p *Proxy) Watch(f func(id int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

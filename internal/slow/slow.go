@@ -1,9 +1,9 @@
 // Package slow has the bounds of tests that wait for something.
 //
-// A bound is half of what would happen otherwise: a wake-up that competes with a poll of 30
-// seconds may take 15, and a call that would wait for ever may take 30. It is never a measure of
-// speed. On a machine that is much slower than the one on which a bound was chosen, or much
-// busier, a factor makes it longer.
+// A bound is half of the time in which the event would happen otherwise. A wake-up that competes
+// with a poll of 30 seconds may take 15, and a call that would wait for ever may take 30. It is
+// never a measure of speed. On a machine that is much slower than the one on which a bound was
+// chosen, or much busier, a factor makes it longer.
 package slow
 
 import (
@@ -32,18 +32,17 @@ var Factor = sync.OnceValue(func() float64 {
 // Clamp returns the nearest factor that there is.
 func Clamp(f float64) float64 { return min(max(f, 1), 10) }
 
-// By makes a time longer by the factor: a bound against "for ever", or a bound together with its
-// alternative, as with a poll or a lease. A bound alone that competes with a time that stays as it
-// is would prove nothing.
+// By multiplies a time by the factor. Use it for a bound against "for ever", or for a bound
+// together with its alternative, such as a poll or a lease. A bound alone that competes with a time
+// that stays as it is would prove nothing.
 func By(d time.Duration) time.Duration { return time.Duration(float64(d) * Factor()) }
 
-// Expired begins the line of a test that has waited in vain. A runner may try such a test again,
-// when the machine has nothing else to do; nothing else that a test says is a matter of time.
+// Expired begins the line of a test that has waited in vain. A runner may repeat such a test when
+// the machine is idle; no other failure of a test depends on time.
 const Expired = "expired: "
 
 // Eventually waits until f reports true, for d at most, which is longer on a slow machine. If it does
-// not, the test ends with what f has said of the state at last: a value, or a func() any that
-// makes one.
+// not, the test ends with the last state that f reported: a value, or a func() any that makes one.
 func Eventually(t testing.TB, d time.Duration, what string, f func() (state any, is bool)) {
 	t.Helper()
 	if state, is, took := Poll(By(d), f); !is {

@@ -8,12 +8,12 @@
 //	go run ./internal/testservers matrix [-logs folder] [names]
 //	go run ./internal/testservers own LABEL VERB NAME
 //
-// exec runs a command with one environment variable per server
-// (PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER, PARLEY_TEST_MARIADB,
-// PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA or PARLEY_TEST_VITESS if -only names it), passes
-// signals on to it and returns its exit code. It starts what is not running, and the last exec that
-// uses a server stops it again. start keeps servers up until stop, which makes
-// every exec in between quicker; it prints export lines for a shell's eval.
+// exec runs a command, passes signals on to it and returns its exit code. The command has one
+// environment variable per server: PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER,
+// PARLEY_TEST_MARIADB, PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA or PARLEY_TEST_VITESS if -only
+// names it. It starts servers that are not running, and the last exec that uses a server stops it
+// again. start keeps servers up until stop, which makes every exec in between faster. It prints
+// export lines for a shell's eval.
 //
 // A server comes from the first of these that can be had:
 //
@@ -26,15 +26,14 @@
 //  5. nowhere: the variable stays unset, and a line on standard error says
 //     what is missing and that its tests will be skipped.
 //
-// test runs parts of the project's tests, each on servers of which it says the versions first, and
-// explains what failed in its last lines. parts.go lists the parts.
+// test runs parts of the project's tests, each on servers whose versions it prints first. Its last
+// lines explain what failed. parts.go lists the parts.
 //
-// Older versions come from Debian's packages alone, and only for those who ask for
-// them by name (exec -only postgres-15): they have the same variables. matrix runs
-// the backends' tests on each version, one after the other.
+// Older versions come only from Debian's packages, and only by name (exec -only postgres-15); they
+// have the same variables. matrix runs the backends' tests on each version, one after the other.
 //
-// own gives a test a server that only it uses, and that it may kill, restart and fail
-// over: it starts beside the others, whatever the variables say.
+// own gives a test a separate server, which the test may kill, restart and fail over. It starts
+// beside the others, whatever the variables say.
 //
 // These environment variables change that:
 //

@@ -75,8 +75,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Wait returns when one of the topics is announced after the ticket, after pause, when
-// ctx ends, or when something comes on end, which it reports.
+// Wait returns when one of the topics is announced after the ticket, after pause, or when ctx ends.
+// It also returns, and reports that, when end receives.
 func (h *Hub) Wait(ctx context.Context, ticket uint64, topics []int64, pause time.Duration, end <-chan time.Time) (ended bool) {
 	woken, forget := h.Watch(ticket, topics...)
 	defer forget()

@@ -18,19 +18,17 @@ ON DUPLICATE KEY UPDATE level = VALUES(level), since = VALUES(since), sticky = V
        version = greatest(version + 1, VALUES(version))
 
 -- name: Head
--- A place in the order as one number: what comes first is less. An instant has 16
--- digits.
+-- A place in the order as one number: earlier places are less. A time has 16 digits.
 --
--- What a claim finds first, without locking: the catalog's version and whether the
--- queue is on; whether there are promotions; the places of the first stream and
--- the first post that are not held by lease; and whether there is anything that is
--- not blocked.
+-- What a claim reads first, without locking: the catalog's version, whether the queue is on, and
+-- whether there are promotions. It also reads the places of the first stream and the first post
+-- that are not held by lease, and whether any entry is not blocked.
 --
--- A subquery that asks for the first message of a stream asks for its type as well.
--- MySQL expects to read all of the stream, whatever the LIMIT, and has InnoDB read ahead
--- as many rows as fit into 128 KiB with the columns that are asked for: thousands with
--- numbers alone, and two hundred with the type, which has room for 512 bytes. And it has
--- to be told the index: it would read a table whole that its statistics take for small.
+-- A subquery for the first message of a stream also selects its type. MySQL expects to read all of
+-- the stream, whatever the LIMIT, and makes InnoDB read ahead as many rows as fit into 128 KiB.
+-- With only numbers selected, these are thousands. With the type, which has room for 512 bytes,
+-- they are two hundred. MySQL must also be told the index: it would read a whole table that its
+-- statistics take for small.
 --
 -- queue, six times
 SELECT v.catalog_version, q.enabled,
@@ -77,9 +75,9 @@ SELECT p.group_id, (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id LIM
  LIMIT ?
 
 -- name: Walk
--- Groups in ready order, locked, of streams that do not come after a place. What the
--- walk passes by costs least as a row of a join, whose conditions stand in the CASE:
--- beside it they would be looked at after it, when the lock is taken.
+-- Groups in ready order, locked, of streams that do not come after a place. A skipped entry costs
+-- least as a row of a join with its conditions inside the CASE. Outside the CASE they would be
+-- checked after it, when the lock is taken.
 --
 -- queue, place, at most
 SELECT r.group_id
@@ -95,9 +93,9 @@ SELECT r.group_id
  LIMIT ?
 
 -- name: Flow
--- The same for a queue in which there are neither posts nor promotions, with the
--- state of the catalog and the queue. If there are, nothing comes back. What it says of
--- the queue comes as numbers, so that it is worked out once and not for each entry.
+-- The same for a queue without posts and promotions, with the state of the catalog and the queue.
+-- If there are posts or promotions, nothing comes back. The conditions on the queue are numbers, so
+-- that they are evaluated once and not for each entry.
 --
 -- queue, queue, queue, queue, at most
 SELECT r.group_id,
@@ -117,11 +115,10 @@ SELECT r.group_id,
  LIMIT ?
 
 -- name: Posts
--- Posts in their order, locked, that do not come after a place. It is a subquery that
--- locks here, too, and not the walk: MariaDB would leave the posts locked that a walk
--- through an index passes by. It looks whether what can change of a post is still as
--- the walk has read it; if not, the post is passed by like a post in a receiver's hands.
--- What it says of the queue comes as numbers, as in flowSQL.
+-- Posts in their order, locked, that do not come after a place. A subquery locks here, too, and not
+-- the walk: MariaDB would leave posts locked that a walk through an index skips. The subquery
+-- checks that the changeable columns of a post are still as the walk read them. If not, the post is
+-- skipped like a post that a receiver holds. The conditions on the queue are numbers, as in Flow.
 --
 -- queue, place, at most
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
@@ -138,8 +135,8 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
  LIMIT ?
 
 -- name: PostsOnly
--- The same for a queue in which there are neither streams nor promotions, with the
--- state of the catalog and the queue. If there are, nothing comes back.
+-- The same for a queue without streams and promotions, with the state of the catalog and the queue.
+-- If there are streams or promotions, nothing comes back.
 --
 -- queue, queue, queue, queue, at most
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
@@ -179,8 +176,7 @@ SELECT p.urgency * 10000000000000000 + p.since
  ORDER BY p.queue_id, p.blocked, p.urgency, p.since LIMIT 1
 
 -- name: ClaimOne
--- The group of a claim for one group or endpoint, if there is something in it for
--- us.
+-- The group of a claim for one group or endpoint, if it has something for us to claim.
 --
 -- group, endpoint, group, queue, queue
 SELECT v.catalog_version, q.enabled, g.group_id
@@ -202,11 +198,10 @@ SELECT group_id FROM parley_grp
    FOR UPDATE SKIP LOCKED
 
 -- name: Read
--- What there is in groups that are locked: their streams, with what is known of the
--- endpoint, and the first message of each. A new statement, so it sees what was
--- committed before the locks. How far a stream goes is told by its next number. The
--- rows are sorted when they are read: to sort a join with bodies MariaDB makes a table
--- on the disk.
+-- The contents of locked groups: their streams, with the data of the endpoint, and the first
+-- message of each. This is a new statement, so it sees everything that was committed before the
+-- locks. The next number of a stream shows where it ends. The rows are sorted by their reader,
+-- because MariaDB sorts a join with bodies in a table on the disk.
 --
 -- groups
 SELECT {ReadColumns}
@@ -215,7 +210,7 @@ SELECT {ReadColumns}
 
 -- name: ReadTwo
 -- The same for one group with the second message of each stream, such as the end of a conversation behind its last
--- message, unless it is long: who asks for few bytes may not want it.
+-- message. It is left out if it is long, because a claim of few bytes may not want it.
 --
 -- group
 SELECT {ReadColumns},
@@ -259,8 +254,7 @@ SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.si
  ORDER BY m.stream_id, m.seq
 
 -- name: LeaseGroups
--- Groups and posts that are locked become held by lease, or lose the token that an
--- expired lease has left behind.
+-- Locked groups and posts become held by lease, or lose the token of an expired lease.
 UPDATE parley_grp
    SET fence = fence + 1, lease_until = :now + ?, held_since = :now, owner = ?
  WHERE group_id IN (?)

@@ -7,8 +7,8 @@ SELECT v.catalog_version,
   FROM parley_meta v
  WHERE v.id = 1
 -- name: BeginGroups
--- New groups, unless the catalog has another version or one of the queues is off. In a transaction that may be at REPEATABLE
--- READ it would lock what it reads.
+-- New groups, unless the catalog has another version or one of the queues is off. In a transaction at REPEATABLE READ
+-- it would lock what it reads.
 --
 -- groups, version, queues, how many
 INSERT INTO parley_grp (group_id, queue_id, service, name)
@@ -24,8 +24,8 @@ INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far
 -- id, kind, group, queue, endpoint, priority, number, closed, held, time
 INSERT INTO parley_stream (stream_id, kind, group_id, queue_id, endpoint, priority, next_seq, closed, held, touched) VALUES ?
 -- name: StreamRead
--- What a transaction of the application's reads with a lock is the stream alone: a
--- queue that is read in a subquery is not locked.
+-- A joined transaction reads only the stream with a lock: a queue that is read in a subquery is not
+-- locked.
 SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed, s.held,
        (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = s.queue_id),
        (SELECT count(*) FROM parley_closing c WHERE c.handle = s.stream_id),
@@ -33,8 +33,8 @@ SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.clo
   FROM parley_stream s
  WHERE s.stream_id = ?
 -- name: EndUnread
--- EndRead with what waits for the side: its streams and their messages, in each row one. The last count is 1 if the
--- other side receives one stream in which nothing waits; it is asked for by the first parameter.
+-- EndRead with what waits for the side: its streams and their messages, one in each row. The last count is 1 if the
+-- other side receives one stream in which nothing waits; the first parameter asks for it.
 --
 -- whether the other one's guard is ours, handle
 SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
@@ -61,8 +61,8 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
   LEFT JOIN parley_failure f FORCE INDEX (PRIMARY) ON f.message_id = m.message_id
  WHERE e.handle = ?
 -- name: EndGuards
--- The guards of both sides of a conversation of which one has ended. The other one's, which sends no more, is
--- tried behind ours.
+-- The guards of both sides of a conversation of which one has ended. The guard of the ended side, which sends
+-- no more, is tried after ours.
 --
 -- the other one's handle, handle
 SELECT s.stream_id,

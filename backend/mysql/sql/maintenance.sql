@@ -1,6 +1,6 @@
 -- name: TimerFirsts
--- The kind comes from a derived table: beside a constant the server prefers a range of all timers of the kind to a
--- look at those of each queue.
+-- The kind comes from a derived table. With a constant the server prefers a range of all timers of the kind to a
+-- lookup for each queue.
 SELECT f.queue_id,
        (SELECT t.due FROM parley_timer t FORCE INDEX (place)
          WHERE t.kind = f.kind AND t.queue_id = f.queue_id AND t.due < 9223372036854775807

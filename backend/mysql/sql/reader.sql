@@ -1,6 +1,6 @@
 -- name: QueueStatus
--- A table in FROM cannot depend on the rest of the statement, so what is counted
--- up to a bound is counted if there are not more rows than that.
+-- A table in FROM cannot depend on the rest of the statement. So the statement counts rows only if
+-- there are not more of them than the bound.
 SELECT q.queue_id, q.name, q.enabled,
        CASE WHEN (SELECT 1 FROM parley_ready r
                    STRAIGHT_JOIN parley_message m ON m.stream_id = r.stream_id

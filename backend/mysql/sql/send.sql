@@ -1,7 +1,7 @@
 -- name: Advance
--- A send is three statements. The first takes the guard, and the message's number
--- comes back as the LAST_INSERT_ID. Without the hint MariaDB may find the row by the
--- index held, and locks its entry first, which others lock last.
+-- A send is three statements. The first takes the guard, and returns the message's number as the
+-- LAST_INSERT_ID. Without the hint MariaDB may find the row by the index held. Then it locks that
+-- index entry first, which others lock last.
 --
 -- from
 UPDATE parley_stream FORCE INDEX (PRIMARY)
@@ -9,8 +9,8 @@ UPDATE parley_stream FORCE INDEX (PRIMARY)
  WHERE stream_id IN (?, '') AND kind = 2 AND closed = 0 AND held = 0 AND queue_id IS NOT NULL
 
 -- name: Insert
--- The second inserts the message if nothing is in its way, and returns the queue
--- as the LAST_INSERT_ID.
+-- The second inserts the message unless something refuses it, and returns the queue as the
+-- LAST_INSERT_ID.
 --
 -- number, message id, kind, type, body, headers, from, catalog version
 INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
@@ -30,9 +30,9 @@ SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
   FROM parley_stream s WHERE s.stream_id = ?
 
 -- name: States
--- The guards of a batch, locked in the order of their ids, and what else a sender
--- depends on. The columns of the stream are those of the locked row; the rest is as
--- of the statement's beginning, which is no older than the caller could know of.
+-- The guards of a batch, locked in the order of their ids, and what else a sender depends on. The
+-- columns of the stream are those of the locked row. The rest is as of the statement's beginning,
+-- which is recent enough: the caller cannot know of later changes.
 --
 -- streams
 SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
@@ -46,8 +46,8 @@ SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.ne
    FOR UPDATE
 
 -- name: Next
--- Streams whose guards are ours get their next numbers and their ranks. Without the
--- hint a small table is read whole, and at REPEATABLE READ locked.
+-- Streams whose guards are ours get their next numbers and their ranks. Without the hint a small
+-- table is read completely, and at REPEATABLE READ locked.
 --
 -- numbers by stream, ranks by stream, streams
 UPDATE parley_stream FORCE INDEX (PRIMARY)
@@ -67,10 +67,10 @@ INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since) VALUES ?
 
 -- name: NewKey
--- A key that is new. Of two who make it at once the second waits, and inserts nothing. It
--- waits in the subquery: a transaction that waits in an INSERT for a row that is then rolled
--- back gets a lock on the gap, and with another such one a deadlock. From 8.0.17 on MySQL makes a
--- join, by which it may read whole tables, of a NOT EXISTS but not of this.
+-- A new key. If two transactions make it at once, the second waits, and inserts nothing. It waits
+-- in the subquery. In an INSERT it would get a lock on the gap if the first rolls back, and two
+-- such transactions would deadlock. From 8.0.17 on MySQL turns a NOT EXISTS, but not this form,
+-- into a join, which may read whole tables.
 --
 -- queue, name, id, queue, name
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
@@ -79,10 +79,10 @@ SELECT ?, ?, ?
  WHERE (SELECT 1 FROM parley_key k WHERE k.queue_id = ? AND k.name = ? FOR UPDATE) IS NULL
 
 -- name: NewKeysFree
--- Several keys at once, if none of them is in another transaction's hands. Else it fails, and does not wait.
--- The subquery meets the locks on rows that are not committed. It counts no row, since no stream has that id: so it
--- keeps no lock on keys that are there, behind which others would wait in another order. A NULL, of an interrupted
--- statement, only lets the INSERT wait.
+-- Several keys at once, if no other transaction is making one of them. Otherwise it fails without waiting. The
+-- subquery meets the locks on uncommitted rows. It counts no row, because no stream has that id. So it keeps no
+-- lock on existing keys, for which others would wait in another order. A NULL of an interrupted statement only lets
+-- the INSERT wait.
 --
 -- keys, keys
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id)
@@ -92,8 +92,8 @@ SELECT k.queue_id, k.name, k.stream_id
                   WHERE x.stream_id = '' AND ? FOR UPDATE NOWAIT), 0) = 0
 
 -- name: NewKeys
--- Keys that are new, in the order in which all transactions make them, for a transaction that may be at
--- REPEATABLE READ: there to look with a lock for what is not there locks the gap at once. So the wait is in the INSERT.
+-- New keys, in the order in which all transactions make them, for a transaction that may be at REPEATABLE READ. At that
+-- level a locking read of a missing row locks the gap at once. So the wait is in the INSERT.
 --
 -- queue, name, id
 INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES ?

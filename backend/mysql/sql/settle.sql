@@ -1,5 +1,5 @@
 -- name: Probe
--- A row by which the level of a transaction is found out.
+-- A row that reveals the level of a transaction.
 SELECT 1 FROM parley_probe WHERE probe_id = ?
 -- name: Probed
 INSERT INTO parley_probe (probe_id) VALUES (?)
@@ -10,10 +10,10 @@ DELETE FROM parley_probe WHERE probe_id = ?
 -- Delivered messages, by their keys: a range would wait for the next one's sender.
 -- The number removed must be that of the keys.
 --
--- A DELETE with a list of keys reads the whole table where that is said to be
--- small, and waits for every row that another transaction has locked, whatever index it
--- is told to use. A join looks up one key after the other. With sql_safe_updates
--- MariaDB, which alone reads the comment, takes it for a DELETE without a key.
+-- A DELETE with a list of keys reads the whole table if its statistics say that it is small,
+-- whatever the index hint. Then it waits for every row that another transaction has locked. A join
+-- looks up one key after the other. With sql_safe_updates MariaDB, which alone reads the comment,
+-- takes it for a DELETE without a key.
 --
 -- keys; posts
 {safely}
@@ -25,7 +25,7 @@ DELETE x FROM (?) k STRAIGHT_JOIN parley_post x FORCE INDEX (PRIMARY)
  WHERE x.post_id = k.post_id
 
 -- name: Guards
--- The guards of streams, where they can be had without waiting.
+-- The guards of streams that are free, without waiting.
 --
 -- streams
 SELECT stream_id FROM parley_stream FORCE INDEX (PRIMARY)
@@ -33,9 +33,9 @@ SELECT stream_id FROM parley_stream FORCE INDEX (PRIMARY)
    FOR UPDATE SKIP LOCKED
 
 -- name: Look
--- What has become of streams whose guards are ours. It must not be one with the
--- statement that takes the guards: that sees what was committed when it began, and
--- not the message of a sender that it has just waited for.
+-- The state of streams whose guards are ours. This must be separate from the statement that takes
+-- the guards. That statement sees what was committed when it began, and not the message of a sender
+-- for which it has just waited.
 --
 -- The last column is a witness: see sqlstore.Witness.
 --
@@ -51,8 +51,8 @@ SELECT s.stream_id, s.kind, s.group_id, r.since,
  WHERE s.stream_id IN (?)
 
 -- name: Clear
--- Rows of several tables, by their keys, of which each row of k has one. What is NULL there is looked up in no table.
--- See Remove. The ready order is put right by it; a stream that was made for one message goes with it.
+-- Rows of several tables are removed by their keys, one key in each row of k. A NULL there is looked up in no table.
+-- See Remove. This corrects the ready order; a stream that was made for a single message is removed with it.
 --
 -- messages, numbers, groups of markers, their streams, streams
 {safely}
@@ -66,8 +66,8 @@ UPDATE parley_ready FORCE INDEX (PRIMARY) SET since = ?
  WHERE ?
 
 -- name: Belong
--- What belongs in the ready order of a group, of streams whose guards are ours, with a
--- witness as in Look; and its rows, which replace those that have another time.
+-- The entries that a group's streams should have in the ready order, with a witness as in Look. The
+-- guards of the streams are ours. The rows replace those with another time.
 --
 -- group, streams; queue, group, stream, priority, time
 SELECT s.queue_id, s.stream_id, s.priority,
@@ -106,7 +106,7 @@ SELECT p.post_id, p.queue_id, '', p.type, p.body, p.headers, :now + ?
  WHERE p.post_id IN (?)
 
 -- name: ReclaimGroups
--- Leases are taken into the transaction, where they can be had without waiting.
+-- Leases are taken into the transaction if their rows are free, without waiting.
 --
 -- ids and fences; ids
 SELECT group_id FROM parley_grp FORCE INDEX (PRIMARY)
@@ -124,8 +124,8 @@ UPDATE parley_grp FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE gr
 UPDATE parley_post FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE post_id IN (?)
 
 -- name: ExtendGroups
--- Leases that are locked are prolonged. Of the others, those that are still there
--- as committed are in their owner's transaction.
+-- Locked leases are extended. Of the others, those that still exist in the committed state are in
+-- their owner's transaction.
 --
 -- how long, ids; ids and fences
 UPDATE parley_grp FORCE INDEX (PRIMARY) SET lease_until = :now + ? WHERE group_id IN (?)

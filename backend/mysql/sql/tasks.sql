@@ -20,9 +20,8 @@ SELECT s.name
  ORDER BY s.served, s.name
  LIMIT 64
 -- name: TasksCancel
--- What is changed is found by values that are equal to the first columns of an
--- index: a scan of the table, or of a range, would wait for tasks beside it whose
--- workers have them locked.
+-- The rows are found by equality with the first columns of an index. A scan of the table, or of a
+-- range, would wait for neighbouring tasks that workers have locked.
 UPDATE parley_task FORCE INDEX (state)
    SET state = 5, live = 0, ended = :now
  WHERE schedule_id = ? AND state IN (0, 2) AND (1 = ? OR task_id = ?)
@@ -40,8 +39,8 @@ UPDATE parley_task FORCE INDEX (state)
 INSERT INTO parley_task (task_id, schedule_id, n, phase, type, body, caller, submitted) VALUES ?
 
 -- name: Start
--- Tasks that were never claimed. They are found by their ids and not, as elsewhere,
--- by a range of numbers: it would wait for the task behind it.
+-- Tasks that were never claimed. They are found by their ids and not, as in other statements, by a
+-- range of numbers, which would wait for the task behind it.
 --
 -- owner, how long, ids
 UPDATE parley_task
@@ -50,16 +49,15 @@ UPDATE parley_task
  WHERE task_id IN (?) AND live = 1 AND due = 0
 
 -- name: HoldTasks
--- Tasks that are held still. The order in which they are locked is the same for all
--- who end many.
+-- Tasks that are still held. All transactions that end many tasks lock them in the same order.
 --
 -- ids and fences
 SELECT task_id, fence FROM parley_task FORCE INDEX (PRIMARY)
  WHERE ? AND state = 1 ORDER BY task_id FOR UPDATE
 
 -- name: FinishTasks
--- What became of tasks that are locked. No value is made of another column's, which
--- may or may not have changed by then.
+-- The outcomes of locked tasks. No value depends on another column, which may or may not have
+-- changed by then.
 --
 -- states, whether they are live, when due, attempts to be taken back, errors, ids
 UPDATE parley_task

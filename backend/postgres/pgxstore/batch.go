@@ -21,11 +21,11 @@ import (
 //		return err
 //	})
 //
-// Posts without key, delay and unique value go with the batch. Any other verb of tx needs an answer of the database. Then f
-// is called once more, in an ordinary transaction: the verbs of tx work in it at once, and the batch is sent before the
-// commit. That is also done when the catalog has changed since this process read it. So f may be called twice, with a new
-// batch, and does nothing but to fill it. An error of f leaves nothing behind. An error of the connection says nothing of
-// whether the transaction was committed.
+// Posts without key, delay and unique value go with the batch. Any other verb of tx needs an answer of the database.
+// Then f is called once more, in an ordinary transaction. The verbs of tx then take effect at once, and the batch is
+// sent before the commit. That is also done when the catalog has changed since this process read it. So f may be called
+// twice, with a new batch, and does nothing but to fill it. An error of f leaves nothing behind. An error of the
+// connection says nothing of whether the transaction was committed.
 func InBatch(ctx context.Context, b *parley.Broker, pool *pgxpool.Pool, f func(batch *pgx.Batch, tx *parley.Tx) error) error {
 	l := &batched{batch: new(pgx.Batch)}
 	if err := f(l.batch, b.Join(l)); err != nil && !l.asked {

@@ -59,9 +59,9 @@ func New(pool *pgxpool.Pool, o *postgres.Options) *Store {
 	return &Store{postgres.New(db, o), db}
 }
 
-// acquiring distinguishes two waits: for a connection that is being opened, perhaps to a server
-// that does not answer, and for a connection that others use. The pool opens connections in the
-// background, and returns the context's error for both.
+// acquiring distinguishes two waits. One is for a connection that is being opened, perhaps to a
+// server that does not answer. The other is for a connection that others use. The pool opens
+// connections in the background, and returns the context's error for both.
 type acquiring struct {
 	driver.Connector
 	pool *pgxpool.Pool

@@ -24,10 +24,9 @@ SELECT 1
                  LIMIT 1) p) IS NOT NULL
 
 -- name: NotLeased
--- What a claim that walks far passes over at once: to look up every group that is
--- held costs it three times as much as the rest of the walk. If there are more of
--- them than the limit, which keeps the planner from comparing each with each, the
--- others are looked up.
+-- Groups that a deep claim skips without a lookup. To look up every held group would cost three
+-- times as much as the rest of the walk. The limit keeps the planner from comparing each with each;
+-- if there are more groups, the others are looked up.
          e.group_id NOT IN (
            SELECT g.group_id FROM parley_grp g
             WHERE g.queue_id = $1 AND g.lease_until <> 0 AND g.lease_until > (SELECT now FROM t)
@@ -36,29 +35,26 @@ SELECT 1
 
 -- name: Claims
 -- axis: depth limit
--- A claim's first statement: what there is to claim, locked.
+-- A claim's first statement: it finds what there is to claim, and locks it.
 --
--- Promotions come first, one at a time: a group and a post locked together could
--- not be returned together. If there are more of them than the window and none in it is
--- free, the statement looks no further, unless $3 says that all have been looked at
--- (add 4). Then one of two orders, that of the streams and that of
--- the posts without key: the one whose head, locked or not, ranks higher, or the
--- one that $3 prefers (1 streams, 2 posts); and if nothing in it can be locked,
--- the other. What comes before the head of the streams is not looked at again: it
--- is blocked, held by lease, or without a message. Posts are one row each, and a
--- locking clause returns that row as it is when the lock is granted, so they come
--- with their bodies, up to $2 bytes, counted in the order of the walk: to sort them
--- once more would take as long as to lock them. Groups come without messages:
--- these are read by a new statement (rule R-A). Beside what was found the rows say what the heads
--- of both orders are, and whether there are streams and promotions; and if there is
--- nothing to claim, where the window ended, of the promotions or of the streams, if there
--- may be more behind it, and whether something is there that is not blocked. Where all
--- streams in the window are in flight no post is taken: behind it a stream that ranks
--- higher may be free.
+-- Promotions come first, one at a time: a group and a post locked together could not be returned
+-- together. If there are more promotions than the window and none in it is free, the statement
+-- stops. But $3 can say that all of them have been checked (add 4). Then follows one of two orders,
+-- that of the streams or that of the posts without key. It is the order whose head, locked or not,
+-- ranks higher, or the one that $3 prefers (1 streams, 2 posts). If nothing in it can be locked,
+-- the other order follows. Entries before the head of the streams are not checked again: they are
+-- blocked, held by lease, or without a message. A post is one row, and a locking clause returns
+-- that row as it is when the lock is granted. So posts come with their bodies, up to $2 bytes,
+-- counted in the order of the walk. Sorting them once more would take as long as locking them.
+-- Groups come without messages, which a new statement reads (rule R-A). The rows also have the
+-- heads of both orders, and say whether there are streams and promotions. If there is nothing to
+-- claim, they say whether there is an entry that is not blocked. If there may be more behind the
+-- window, they say where it ended, that of the promotions or that of the streams. If all streams in
+-- the window are in flight, no post is taken, because a stream behind it that ranks higher may be
+-- free.
 --
--- $1 queue, $2 bytes at most, $3 which order is preferred; :limit groups at most,
--- :window how far to walk, :few how far through the promotions, :passable what is left
--- out of the window
+-- $1 queue, $2 bytes at most, $3 preferred order; :limit groups at most, :window how far to walk,
+-- :few how far through the promotions, :passable what the window leaves out
 WITH t AS MATERIALIZED (SELECT :now AS now),
 promotions AS MATERIALIZED (
   SELECT x.group_id, {rank x.level} AS place FROM parley_promotion x
@@ -186,7 +182,7 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN found f ON true
 
 -- name: Promoted
--- Promotions, p, with what can be had of them: the group g or the post o, locked.
+-- Promotions, p, each with its group g or post o, locked if that is free.
 LEFT JOIN LATERAL (
 	           SELECT g.group_id, g.blocked = 0 AND g.lease_until < (SELECT now FROM t) AS free
 	             FROM parley_grp g
@@ -207,11 +203,10 @@ LEFT JOIN LATERAL (
 
 -- name: StreamClaims
 -- axis: depth limit
--- A claim of a queue in which there are nothing but streams: the same for half.
--- Without posts there are no heads to compare. If there is a promotion, or a post
--- that could be claimed, it returns no rows. The walk through the order is written out
--- where it is needed, since one WITH query for all would keep each row that it passes;
--- the others are carried out when nothing is found.
+-- A claim of a queue with only streams, at half the cost. Without posts there are no heads to
+-- compare. If there is a promotion, or a post that could be claimed, it returns no rows. The walk
+-- through the order is repeated where it is needed, because a single WITH query would keep each row
+-- that it skips. The repeated walks run only if nothing is found.
 --
 -- $1 queue; :limit, :window and :passable as above
 WITH t AS MATERIALIZED (SELECT :now AS now),
@@ -262,9 +257,8 @@ SELECT v.catalog_version, q.enabled,
 
 -- name: PostClaims
 -- axis: limit
--- A claim of a queue in which there are nothing but posts. If there is something
--- else, it returns no rows. If there is nothing to claim, it says whether there is
--- a post that is not blocked.
+-- A claim of a queue with only posts. If there is anything else, it returns no rows. If there is
+-- nothing to claim, it says whether there is a post that is not blocked.
 --
 -- $1 queue, $2 bytes at most; :limit posts at most
 WITH other AS MATERIALIZED (
@@ -300,12 +294,12 @@ SELECT v.catalog_version, q.enabled,
 
 -- name: Pages
 -- axis: width
--- A page of a walk beyond that: streams and posts from a place on, in one order, locked.
--- Where one of them goes on behind the page, the other ends there as well. A page with
--- posts in it gives one thing only, as a promotion does: what would have to be given back
--- cannot be. Rows say what was found (0 a group, 1 a post, 3 a group in vain), and where;
--- and where the next page begins, if there is one, and if nothing was found, whether
--- something is there that is not blocked.
+-- A page of a walk beyond the window: streams and posts from a place on, in one order, locked. If
+-- one of them continues behind the page, the other ends there as well. A page with posts returns a
+-- single group or post, as a promotion does, because a surplus lock could not be released. Rows say
+-- what was found (0 a group, 1 a post, 3 a group without a claimable message), and where. They say
+-- where the next page begins, if there is one. If nothing was found, they say whether there is an
+-- entry that is not blocked.
 --
 -- $1 queue, $2 priority and $3 since of the place, $4 groups at most; :window how far
 WITH t AS MATERIALIZED (SELECT :now AS now),
@@ -372,8 +366,8 @@ SELECT p.ends,
 
 -- name: Promotions
 -- axis: width
--- A page of the walk through promotions, of which the first that is free is locked.
--- Columns are those of a page.
+-- A page of the walk through promotions, which locks the first free one. The columns are those of a
+-- page.
 --
 -- $1 queue, $2 level and $3 since of the place; :window how far
 WITH t AS MATERIALIZED (SELECT :now AS now),
@@ -399,9 +393,8 @@ SELECT (SELECT p.place FROM promotions p OFFSET :window - 1), NULL, f.what, f.id
   LEFT JOIN found f ON true
 
 -- name: ClaimOne
--- A claim's first statement when it is for one group: $2, or that of endpoint
--- $3. What stands in the way is told apart: there is the group (seen), and it
--- has something to claim for us (group_id).
+-- A claim's first statement if it is for one group: $2, or that of endpoint $3. It distinguishes
+-- two cases: the group exists (seen), and it has something for us to claim (group_id).
 --
 -- $1 queue, $2 group, $3 handle
 SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
@@ -424,18 +417,16 @@ SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
 
 -- name: Read
 -- axis: most
--- A claim's second statement: the messages of groups that are locked, in the
--- order in which they are received, read with a snapshot that is younger than
--- the locks; and what is known of the groups. Bodies beyond $3 bytes stay where
--- they are. With a lease the groups that have messages are marked as held; a
--- token that an expired lease left behind is taken away.
+-- A claim's second statement: the messages of locked groups, in the order in which they are
+-- received, and the state of the groups. Its snapshot is younger than the locks. Bodies beyond $3
+-- bytes are not read. With a lease the groups that have messages are marked as held, and the token
+-- of an expired lease is removed.
 --
--- What is known of a stream's endpoint comes with the first of its messages
--- only. A group with several streams may come with more than $2 messages. The rows
--- are not sorted once more, which would cost a third of the statement: they are in
--- the order of the window, and that is looked at when they are read. Streams that
--- cannot be received come without messages: those for an endpoint that has ended
--- (state 1), or that is in another group by now (2).
+-- Only the first message of a stream has the data of its endpoint. A group with several streams may
+-- come with more than $2 messages. The rows are not sorted once more, which would cost a third of
+-- the statement. They are in the order of the window, and their reader checks that. Streams that
+-- cannot be received come without messages. Their endpoint has ended (state 1), or is now in
+-- another group (2).
 --
 -- $1 groups, $2 messages of each, $3 bytes, $4 handle, $5 lease, $6 owner,
 -- $7 whether to lock only; :most messages of each at most

@@ -1,7 +1,7 @@
 -- name: BeginDialogs
--- Conversations with their targets and messages, which no other transaction knows of yet: nothing is
--- locked, and nothing can be in the way. Nothing comes back, and nothing is done, if the catalog
--- is another one, or if the queue of a target that has messages is off.
+-- Conversations with their targets and messages, which no other transaction knows yet, so there is
+-- nothing to lock or to wait for. The statement does and returns nothing if the catalog is another
+-- one, or if the queue of a target with messages is off.
 --
 -- $1 catalog version
 -- conversations: $2 handles, $3 conversations, $4 handles of the targets, $5 services, $6 far services,
@@ -65,11 +65,11 @@ SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
  ORDER BY s.stream_id, m.seq
 
 -- name: EndFirst
--- The side of a conversation that ends first, whose group is ours, in the ordinary case: its target is
--- there, takes messages, has not ended, and neither side has been told of an error. Nothing comes back if
--- it is not so. What waited for the guard checks the stream again as it is then. The messages
--- for the side that can be seen are removed, and what was made for one message with it; they come
--- back with the target's queue, or one row without a message.
+-- The side of a conversation that ends first, whose group is ours, in the ordinary case. Its target
+-- exists, accepts messages and has not ended, and neither side has been told of an error. Otherwise
+-- nothing comes back. After a wait for the guard the conditions are checked again on the current row of
+-- the stream. The visible messages for the side are removed, and with them streams that were made for a
+-- single message. They come back with the target's queue, or as one row without a message.
 --
 -- $1 handle, $2 message id, $3 message type
 WITH s AS (
@@ -104,7 +104,7 @@ SELECT s.queue_id, m.stream_id, m.kind, m.seq
  ORDER BY m.stream_id, m.seq
 
 -- name: Unread
--- What a side, whose handle and group are the row of the query side, has not read, is removed.
+-- The unread messages of a side are removed; the row of the query side has its handle and group.
 streams AS MATERIALIZED (
   SELECT e.group_id, x.stream_id, x.kind, x.tid
     FROM side e
@@ -134,8 +134,8 @@ markers AS (
                      WHERE z.group_id = x.group_id AND z.stream_id = x.stream_id AND x.kind < 2 LIMIT 1) r)))
 
 -- name: EndGuards
--- The guards of both sides of a conversation of which one has ended. The other one's, which sends no more, is
--- tried behind ours.
+-- The guards of both sides of a conversation of which one has ended. The guard of the ended side, which sends
+-- no more, is tried after ours.
 --
 -- $1 handle, $2 the other one's
 WITH own AS MATERIALIZED (
@@ -147,7 +147,8 @@ SELECT 1
            FOR NO KEY UPDATE SKIP LOCKED) x
 
 -- name: DropUnread
--- What a side has not read is removed. Its streams come back with the messages, and without.
+-- The unread messages of a side are removed. Its streams come back with their messages, and also
+-- without any.
 --
 -- $1 group, $2 handle
 WITH side AS MATERIALIZED (SELECT $1::uuid AS group_id, $2::uuid AS handle),
@@ -158,10 +159,10 @@ SELECT x.stream_id, x.kind, m.seq
  ORDER BY x.stream_id, m.seq
 
 -- name: RemoveSides
--- Both sides of a conversation that they have ended, whose guards are ours, and the group of the one
--- that has ended last. Its messages are gone. Nothing comes back, and nothing is done, if there are
--- messages that the other side's receiver may have in hand. It must not be one with the
--- statement that takes the guards.
+-- Both sides of a conversation that both have ended, whose guards are ours, and the group of the
+-- side that ended last. Its messages are gone. The statement does and returns nothing if there are
+-- messages that the other side's receiver may hold. It must be separate from the statement that
+-- takes the guards.
 --
 -- $1 handle, $2 the other one's
 WITH streams AS MATERIALIZED (

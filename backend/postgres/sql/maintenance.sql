@@ -10,11 +10,10 @@ SELECT r.stream_id, r.group_id, g.blocked
                       WHERE m.stream_id = r.stream_id LIMIT 1) m ON true
  WHERE coalesce(g.blocked, 1) <> 0 OR m.yes IS NULL
 -- name: EndpointsAfter
--- The walks over whole tables are along an index even when the planner believes
--- that next to none of the rows belong to a queue, since the limit comes first;
--- and what they ask for each row is asked by an index, since NOT EXISTS may be
--- answered by reading the whole of the other table once. The rows that are there
--- for the planner alone have the lowest ids.
+-- The walks over whole tables use an index even if the planner believes that hardly any of the rows
+-- belong to a queue, because the limit comes first. Their subqueries for each row are written to
+-- use an index, because the planner may answer NOT EXISTS by reading all of the other table once.
+-- Rows that exist only for the planner have the lowest ids.
 SELECT e.handle,
        CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
              AND (p.handle IS NULL AND NOT EXISTS (

@@ -1,8 +1,7 @@
 -- name: Send
 -- axis: copy
--- A send is one statement. A statement that waited for the guard checks its
--- conditions again on the row as it is then. Nothing comes back if the message is
--- refused; sendState says why.
+-- A send is one statement. After a wait for the guard its conditions are checked again on the
+-- current row. Nothing comes back if the message is refused; sendState says why.
 --
 -- $1 from, $2 message id, $3 type, $4 body, $5 kind, $6 catalog version, $7 headers
 WITH s AS (
@@ -30,10 +29,9 @@ c AS (
   SELECT s.stream_id, s.stream_id, s.seq, 1, $2, $5, $3, $4, $7, :now, :now FROM s),
 
 -- name: SendState
--- The guards of a batch, locked in the order of $1, and what else a sender
--- depends on. The columns of the stream are those of the locked row; the counts
--- of closings are as of the statement's beginning, which is no older than the
--- caller could know of.
+-- The guards of a batch, locked in the order of $1, and what else a sender depends on. The columns
+-- of the stream are those of the locked row. The counts of closings are as of the statement's
+-- beginning, which is recent enough: the caller cannot know of later ones.
 --
 -- $1 streams
 SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
@@ -47,8 +45,8 @@ SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.ne
  ORDER BY k.n
 
 -- name: KeyState
--- The streams of keys, locked in the order of the arrays, and none of them if one of the
--- keys is not there: what makes that one comes first.
+-- The streams of keys, locked in the order of the arrays. If a key is missing, none of them comes
+-- back, because it has to be made first.
 --
 -- $1 queues, $2 names
 WITH k AS MATERIALIZED (
@@ -67,9 +65,9 @@ SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
  ORDER BY k.n
 
 -- name: PostKeyed
--- A post with a key that has been used before, as a send is one statement.
--- Nothing comes back if the key is new or swept, the catalog is another one, or
--- the queue is off: then postNewKeySQL is tried, and after that the way of many.
+-- A post with an existing key is one statement, like a send. Nothing comes back if the key is new
+-- or removed, the catalog is another one, or the queue is off. Then PostNewKey is tried, and after
+-- that the statements for several posts.
 --
 -- $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version, $8 headers
 WITH s AS (
@@ -89,8 +87,8 @@ r AS (
 SELECT s.seq FROM s
 
 -- name: PostNewKey
--- A post with a key that is new. Nothing comes back if another transaction has made it,
--- or for what postKeyedSQL returns nothing, too.
+-- A post with a new key. Nothing comes back if another transaction has made the key, or if
+-- PostKeyed would also return nothing.
 --
 -- $1 queue, $2 key, $3 message id, $4 type, $5 body, $6 rank, $7 catalog version,
 -- $8 id of the key's group and stream, $9 headers
@@ -116,8 +114,8 @@ r AS (
 SELECT k.stream_id FROM k
 
 -- name: NewKeys
--- Keys that are new, with their groups and streams. Of two who make the same at once
--- the second waits here, and gets nothing for it.
+-- New keys, with their groups and streams. If two transactions make the same key at once, the
+-- second waits here, and gets no row for it.
 --
 -- $1 queues, $2 names, $3 ids
 WITH k AS (
@@ -162,7 +160,7 @@ UPDATE parley_stream x
           CROSS JOIN LATERAL (SELECT z.ctid FROM parley_stream z WHERE z.stream_id = s.id LIMIT 1) y))
 
 -- name: PostMany
--- Posts without key, delay or unique value; their queues have been looked at.
+-- Posts without key, delay or unique value; their queues have been checked.
 --
 -- $1 ids, $2 queues, $3 ranks, $4 types, $5 bodies, $6 headers
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since)
@@ -172,8 +170,8 @@ SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), :now
        WITH ORDINALITY k(id, queue_id, priority, type, body, headers, n)
  ORDER BY k.n
 -- name: PostLater
--- PostOne in a batch that commits before anything is known of it. Where PostOne adds nothing, because the catalog is another
--- one or the queue is off, this fails, and the batch with it: division_by_zero.
+-- PostOne in a batch that commits before its results are read. If the catalog is another one or the queue is off,
+-- PostOne adds nothing. PostLater then fails with division_by_zero, and the batch with it.
 --
 -- $1 message id, $2 rank, $3 type, $4 body, $5 headers, $6 queue, $7 catalog version
 WITH p AS (
@@ -187,8 +185,8 @@ SELECT 1 / (SELECT count(*) FROM p)
 -- name: Notify
 SELECT pg_notify($1, $2)
 -- name: JoinPosts
--- Delayed posts move to their queues, in the order in which they are due. A row of a delayed post
--- is never changed, so what is locked is what was read.
+-- Delayed posts move to their queues, in the order in which they are due. The row of a delayed post
+-- never changes, so the locked row is the row that was read.
 --
 -- $1 ids
 WITH l AS MATERIALIZED (

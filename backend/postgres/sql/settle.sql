@@ -1,7 +1,7 @@
 -- name: Remove
--- Delivered messages are removed by their keys, and the guards of their streams
--- are taken, where they can be had without waiting. The number removed must be
--- that of the keys, but of those that END has removed.
+-- Delivered messages are removed by their keys, and the guards of their streams are taken if they
+-- are free, without waiting. The number of removed messages must be that of the keys, except for
+-- those that END has removed.
 --
 -- $1 streams, $2 seqs, $3 guards, in their order; $4 1 for each message that END has removed, else 0
 WITH k AS MATERIALIZED (
@@ -22,7 +22,7 @@ SELECT (SELECT count(*) FROM d) - (SELECT coalesce(sum(k.dropped), 0) FROM k), s
                      FOR NO KEY UPDATE SKIP LOCKED) x) s ON true
 
 -- name: Guards
--- The guards of streams, where they can be had without waiting.
+-- The guards of streams that are free, without waiting.
 --
 -- $1 streams
 SELECT x.stream_id FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
@@ -36,10 +36,10 @@ DELETE FROM parley_post y
           CROSS JOIN LATERAL (SELECT z.ctid FROM parley_post z WHERE z.post_id = k.id LIMIT 1) x))
 
 -- name: Finish
--- The ready order is put right for streams whose guards are ours. It must not
--- share a statement with the one that takes the guards: it would look with a
--- snapshot from before, and remove the marker of a message that a sender has
--- just committed. A stream that was made for one message goes with it.
+-- The ready order is corrected for streams whose guards are ours. This must be separate from the
+-- statement that takes the guards. In the same statement the snapshot would be older than the
+-- guards, and the marker of a message that a sender has just committed would be removed. A stream
+-- that was made for a single message is removed with it.
 --
 -- $1 streams
 WITH h AS MATERIALIZED (
@@ -71,9 +71,8 @@ UPDATE parley_ready y
                             WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))
 
 -- name: Restore
--- Streams of a group whose guards are ours get the places of their first messages
--- in the ready order. It must not share a statement with the one that takes the
--- guards, either.
+-- Streams of a group whose guards are ours get the places of their first messages in the ready
+-- order. This, too, must be separate from the statement that takes the guards.
 --
 -- $1 streams, $2 group
 INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
@@ -118,9 +117,9 @@ SELECT p.post_id, p.queue_id, '', p.type, p.body, p.headers, :now + $2
  CROSS JOIN LATERAL (SELECT x.* FROM parley_post x WHERE x.post_id = k.id LIMIT 1) p
 
 -- name: Extend
--- Leases are prolonged, of groups and posts. A row that is locked is in its
--- owner's own transaction, or in that of a receiver that has taken it over: it is
--- not waited for. Those whose row, as committed, has another fence are lost.
+-- Leases of groups and posts are extended. A locked row is in its owner's own transaction, or in
+-- that of a receiver that has taken it over, so the statement does not wait for it. A lease is lost
+-- if the committed row has another fence.
 --
 -- groups: $1 ids, $2 fences; posts: $3 ids, $4 fences; $5 how long
 WITH g AS MATERIALIZED (
@@ -155,7 +154,7 @@ SELECT (SELECT count(*) FROM g
                             WHERE z.post_id = p.id AND z.fence = p.fence AND z.lease_until > :now))
 
 -- name: Reclaim
--- Leases are taken into the transaction, where they can be had without waiting.
+-- Leases are taken into the transaction if their rows are free, without waiting.
 --
 -- groups: $1 ids, $2 fences; posts: $3 ids, $4 fences
 WITH g AS (

@@ -1,7 +1,7 @@
 -- name: TasksDue
--- The planner takes a limit in a parameter for a tenth of all rows, and would
--- sort a million of them to find the first. The inner limit has it walk the
--- index; it is more than is ever asked for at once.
+-- The planner takes a limit in a parameter for a tenth of all rows, and would sort a million of
+-- them to find the first. The inner limit makes it walk the index; it is higher than any requested
+-- limit.
 SELECT t.task_id, t.n, t.type, t.body, t.state, t.due, t.attempts, t.fence
   FROM (SELECT y.task_id, y.due, y.n
           FROM (SELECT task_id, due, n
@@ -22,7 +22,7 @@ SELECT x.id, $1::uuid, $2::bigint + x.ord - 1, x.phase, x.type, x.body, $3::text
        WITH ORDINALITY AS x (id, phase, type, body, ord)
 
 -- name: FinishTasks
--- A task that is given back has been due since 1, see Portable.
+-- A released task has been due since 1, see Portable.
 UPDATE parley_task t
    SET state = x.state, live = x.live, due = CASE x.state WHEN 0 THEN 1 ELSE :now + x.delay END,
        attempts = CASE x.state WHEN 0 THEN t.attempts - 1 ELSE t.attempts END,

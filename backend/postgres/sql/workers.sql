@@ -1,6 +1,6 @@
 -- name: WorkerAttend
--- The commit of a record need not wait for the disk: it has to survive the
--- death of its process, not that of the machine.
+-- The commit of a record need not wait for the disk. The record has to survive the death of its
+-- process, not a crash of the machine.
 WITH quick AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true)),
 put AS (

@@ -5,8 +5,9 @@ ON CONFLICT (group_id) DO UPDATE
    SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
        version = max(version + 1, excluded.version)
 -- name: ClaimState
--- What a claim looks at before it walks: the catalog's version and whether the queue is on; whether there are
--- promotions, and streams that an expired lease keeps out of the order; and the place of the first post.
+-- What a claim reads before it walks: the catalog's version, whether the queue is on, and the place of the
+-- first post. It also reads whether there are promotions, and streams that an expired lease keeps out of the
+-- order.
 SELECT v.catalog_version, q.enabled,
        EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free

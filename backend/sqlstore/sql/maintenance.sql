@@ -31,8 +31,8 @@ SELECT f.queue_id,
          ORDER BY t.kind, t.queue_id, {due t.due} {limit 1}) - :now
   FROM (SELECT q.queue_id FROM parley_queue q {read wait} WHERE q.enabled = 1 UNION ALL SELECT 0) f
 -- name: DueGroups
--- The second condition is for SQLite, which looks for the one of the partial
--- index word by word, and reads the whole table if it isn't there.
+-- The second condition is for SQLite. It compares conditions with that of the partial index word by
+-- word, and without a match reads the whole table.
 SELECT group_id FROM parley_grp WHERE resweep = 1
  UNION ALL
 SELECT group_id FROM parley_grp
