@@ -382,8 +382,10 @@ func (b *Broker) check() error {
 
 // InTx runs f in a transaction of Parley's and commits it if f returns nil. Any
 // error, or a panic, rolls it back. It never runs f twice: Retry does.
-func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error {
-	tx, err := b.begin(ctx)
+func (b *Broker) InTx(ctx context.Context, f func(tx *Tx) error) error { return b.inTx(ctx, ctx, f) }
+
+func (b *Broker) inTx(ctx, begin context.Context, f func(tx *Tx) error) error {
+	tx, err := b.begin(begin)
 	if err != nil {
 		return fail("begin", "", err)
 	}
@@ -410,7 +412,7 @@ const Retries = 10
 // other error at once, and the last error when the tries or ctx are over. A commit whose connection
 // broke may have happened, so Retry returns its ErrConnection too.
 func (b *Broker) Retry(ctx context.Context, f func(tx *Tx) error) error {
-	return b.retry(ctx, f, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
+	return b.retry(ctx, func() error { return b.InTx(ctx, f) }, func(err error) bool { return IsRetryable(err) || consumer.Is(b.caps, err, ErrSerialization) })
 }
 
 // aloneFor is how long a verb by itself begins again. After a wait for a lock that the store has given up, it does not.
@@ -420,13 +422,14 @@ const aloneFor = 5 * time.Second
 // when its transaction has lost a conflict with another one.
 func (b *Broker) alone(ctx context.Context, verb func(tx *Tx) error) error {
 	begun := time.Now()
-	return b.retry(ctx, verb, func(err error) bool { return errors.Is(err, ErrSerialization) && time.Since(begun) < aloneFor })
+	return b.retry(ctx, func() error { return b.inTx(ctx, backend.Alone(ctx), verb) },
+		func(err error) bool { return errors.Is(err, ErrSerialization) && time.Since(begun) < aloneFor })
 }
 
-func (b *Broker) retry(ctx context.Context, f func(tx *Tx) error, again func(error) bool) error {
+func (b *Broker) retry(ctx context.Context, f func() error, again func(error) bool) error {
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
-		err := b.InTx(ctx, f)
+		err := f()
 		if err == nil || !again(err) || try == Retries || wait.Sleep(ctx, wait.Jitter(pause)) != nil {
 			return err
 		}

@@ -229,7 +229,7 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 }
 
 // Post puts one message into a queue in a transaction of its own, which begins again if it loses against
-// another one.
+// another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
 	err = b.alone(ctx, func(tx *Tx) error {
 		id, err = tx.Post(ctx, queue, p, o...)

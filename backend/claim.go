@@ -17,8 +17,9 @@ type Claims interface {
 type TxClaims interface {
 	// Claim finds groups with messages, locks them, and then, in a new look at the store, reads
 	// their messages (rule R-A). See ClaimRequest. Nothing to claim is no error. It waits for no
-	// lock. Within a group, conversations are ordered by priority, and those of equal priority in
-	// any order. The messages of a conversation stay together, ordered by Kind.
+	// lock. Within a group the conversations come by priority, and those of one priority by their
+	// oldest message. In any other order a busy conversation, which always has more than MaxMessages,
+	// would keep the others waiting. The messages of a conversation stay together, ordered by Kind.
 	Claim(ctx context.Context, r ClaimRequest) (Claim, error)
 
 	// More reads messages of a group beyond those in hold.Messages, in each stream, and adds them

@@ -49,6 +49,16 @@ func TokensFrom(ctx context.Context) iter.Seq[any] {
 	}
 }
 
+type aloneKey struct{}
+
+// Alone marks the context of a Begin whose transaction is for one verb, which Commit follows at once if it
+// succeeds. Where the verb is one statement the backend may carry it out without a transaction around it, and
+// has committed when the verb returns.
+func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
+
+// IsAlone reports whether ctx is marked.
+func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
+
 type readKey struct{}
 
 // ReadIn marks a context for reads of a verb that is at work in a transaction. A store that

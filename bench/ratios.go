@@ -37,6 +37,7 @@ var bars = []bar{
 	over("postgres.both.river", 1.5, "postgres", "both", "parley", "river"),
 	over("postgres.both.watermill", 1, "postgres", "both", "parley", "watermill"),
 
+	flat("postgres.dialog-new.kept", 0.6, "postgres", "dialog-new", "dialog-kept"),
 	within("postgres.latency-p50", 2, "postgres", "latency2", false),
 	within("postgres.latency-p99", 10, "postgres", "latency2", true),
 
@@ -54,6 +55,8 @@ var bars = []bar{
 	flat("mariadb.flat-million", flatBar, "mariadb", "claim1m", "claim1k"),
 	flat("mariadb.flat-locked", flatBar, "mariadb", "locked1000", "claim1k"),
 	flat("mariadb.flat-hot", flatBar, "mariadb", "hot100k", "hot1k"),
+	over("mariadb.send-key-16.send", 0.6, "mariadb", "send16", "parley-key", "parley"),
+	flat("mariadb.dialog-new.kept", 0.6, "mariadb", "dialog-new", "dialog-kept"),
 	within("mariadb.latency-processes-p50", 15, "mariadb", "latency2", false),
 	within("mariadb.idle", 0.5, "mariadb", "idle", false),
 	over("mysql.drain.watermill", 3, "mysql", "drain", "parley", "watermill"),
@@ -62,12 +65,16 @@ var bars = []bar{
 	flat("mysql.flat-locked", flatBar, "mysql", "locked1000", "claim1k"),
 	flat("mysql.flat-hot", flatBar, "mysql", "hot100k", "hot1k"),
 
+	over("mysql.send-key-16.send", 0.6, "mysql", "send16", "parley-key", "parley"),
+	flat("mysql.dialog-new.kept", 0.6, "mysql", "dialog-new", "dialog-kept"),
 	within("mysql.latency-processes-p50", 15, "mysql", "latency2", false),
 	within("mysql.idle", 0.5, "mysql", "idle", false),
 	over("sqlite.send-1.backlite", 0.7, "sqlite", "send1", "parley", "backlite"),
 	over("sqlite.send-1.goqite", 1.3, "sqlite", "send1", "parley", "goqite"),
 	over("sqlite.send-16.backlite", 0.7, "sqlite", "send16", "parley", "backlite"),
 	over("sqlite.send-16.goqite", 1.3, "sqlite", "send16", "parley", "goqite"),
+	over("sqlite.send-key-16.send", 0.6, "sqlite", "send16", "parley-key", "parley"),
+	flat("sqlite.dialog-new.kept", 0.6, "sqlite", "dialog-new", "dialog-kept"),
 	over("sqlite.drain.backlite", 2.5, "sqlite", "drain", "parley", "backlite"),
 	over("sqlite.drain-row.goqite", 3, "sqlite", "drainrow", "parley", "goqite"),
 	over("sqlite.both.backlite", 1.2, "sqlite", "both", "parley", "backlite"),

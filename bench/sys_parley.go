@@ -144,17 +144,15 @@ func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 		defer back() // not before the commit: the next one would wait for it
 		handle = h
 	}
-	return q.b.InTx(ctx, func(tx *parley.Tx) error {
-		switch {
-		case q.how.dialog:
-			return tx.Conversation(handle).Send(ctx, "Job", body)
-		case q.how.key:
-			_, err := tx.Post(ctx, "jobs", payload(body), parley.Key(fmt.Sprint("key-", numberOf(body)%1000)))
-			return err
-		}
-		_, err := tx.Post(ctx, "jobs", payload(body))
-		return err
-	})
+	if q.how.dialog {
+		return q.b.InTx(ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).Send(ctx, "Job", body) })
+	}
+	var o []parley.PostOption
+	if q.how.key {
+		o = append(o, parley.Key(fmt.Sprint("key-", numberOf(body)%1000)))
+	}
+	_, err := q.b.Post(ctx, "jobs", payload(body), o...)
+	return err
 }
 
 // dialog lends a conversation that no other sender has, as programs that send at

@@ -255,6 +255,7 @@ func init() {
 			end p
 			gone d p
 		`),
+		check{ID: "E08", Name: "a cleanup leaves nothing withheld in the store", Run: checkCleanupDrops},
 		check{ID: "E09", Name: "sent, ended, refused", Run: checkLossRecorded},
 		scripted("E10", "removed at once", `
 			each one, other: d, d.peer | d.peer, d

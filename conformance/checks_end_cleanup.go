@@ -72,6 +72,35 @@ func checkLossRecorded(e *env) {
 	}
 }
 
+// checkCleanupDrops looks for the messages themselves: a side that is gone is in no list, whether
+// its messages are gone or not.
+func checkCleanupDrops(e *env) {
+	s := invUnder(e.idle())
+	for _, to := range []string{s.Server, e.Name("late")} {
+		var h parley.ID
+		s.Tx(func(tx *parley.Tx) error {
+			c, err := tx.Begin(e.Ctx, s.Client, to, &parley.DialogOptions{Contract: s.Contract})
+			if err != nil {
+				return err
+			}
+			h = c.Handle()
+			return c.Send(e.Ctx, s.Any, []byte("hello")) // which is withheld as well if there is no target
+		})
+		messages := []backend.Outgoing{{Type: s.Any}, {Type: s.Any}}
+		s.withhold(h, messages...)
+		find := func(want parley.ID, refused error) {
+			for _, m := range messages {
+				if at, err := s.B.Backend().Find(e.Ctx, m.ID); at != want || !errors.Is(err, refused) {
+					e.Errorf("a message to %s that was withheld is found at %v, %v; want %v, %v", to, at, err, want, refused)
+				}
+			}
+		}
+		find(h, nil)
+		s.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).Cleanup(e.Ctx) })
+		find(parley.ID{}, parley.ErrNotPending)
+	}
+}
+
 func checkRemovedLater(e *env) {
 	const keep = 700 * time.Millisecond
 	w := e.WorldOn(e.Broker(&parley.Options{KeepClosed: keep}))

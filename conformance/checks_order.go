@@ -134,6 +134,53 @@ func init() {
 		`, alone),
 		check{ID: "O08", Name: "a message of a receiver that crashed comes again first", Run: checkOrdCrash},
 		check{ID: "O08", Name: "a message of a process that was killed comes again first", Run: checkOrdKilled},
+		scripted("O10", "a busy conversation and the others of its group", `
+			group g
+			each d: busy | other | quiet
+				begin $d group g "hello"
+			drain SQ
+			each hold: every hold
+				each busy, rest: busy, other | quiet, busy // begun first, and last
+					send $busy.peer "0" "1" "2"
+					pause 2ms // for stores whose clock is coarse
+					send $rest.peer "rest 0" "rest 1"
+					pause 2ms
+					receive CQ $hold max 2 as r -> "0", "1"
+					send $busy.peer "3" "4" // it always has more than a receive takes
+					ack r
+					receive CQ $hold max 2 as r -> "2", "3" // of which the first is older than what waits behind
+					send $busy.peer "5" "6"
+					rollback r
+					receive CQ $hold max 1 as r -> "2"
+					ack r
+					receive CQ $hold max 2 as r -> "rest 0", "rest 1"
+					ack r
+					receive CQ $hold max 1 as r -> "3"
+					send other.peer "error" // behind those that wait
+					ack r
+					take CQ -> "4", "5", "6", "error"
+		`, alone),
+		scripted("O10", "a conversation to which a sender is always writing", `
+			needs many writers
+			broker second
+			group g
+			each d: busy | other
+				begin $d group g "hello"
+			drain SQ
+			each hold: every hold
+				each d, body: busy, 0 | other, other | busy, 1
+					send $d.peer "$body"
+					pause 2ms
+				transaction t on second
+				t: send busy.peer "2"
+				receive CQ $hold max 1 as r -> "0"
+				ack r // while the stream is the sender's
+				receive CQ $hold max 1 as r -> "other"
+				ack r
+				take CQ -> "1"
+				commit t
+				take CQ -> "2"
+		`, alone),
 	)
 }
 

@@ -90,6 +90,7 @@ var sections = []section{
 		{"O07", "A receive returns at most as many messages as asked for, all of one group, and the rest stays."},
 		{"O08", "After a receiver has crashed its message is received again, and nothing has overtaken it."},
 		{"O09", "A message that is released before the work is gone when its handler begins, and the next of its conversation can be received at once; a handler that fails loses it."},
+		{"O10", "Among conversations of equal priority in a group, the one with the oldest waiting message is received first."},
 	}},
 	{"Group lock", []Sentence{
 		{"G01", "A receiver that asks for the next group while another holds one gets a different group or nothing, and does not wait for the holder."},
@@ -138,7 +139,7 @@ var sections = []section{
 		{"E05", "Ending with an error drops what was withheld of this side's messages; a plain end lets it be delivered, followed by EndDialog."},
 		{"E06", "A side whose peer has ended tells it nothing, whichever way it ends."},
 		{"E07", "A message that arrives for a side that has ended is removed without an error and does not bring the conversation back."},
-		{"E08", "A cleanup removes this side and tells the peer nothing; when the peer sends, it gets an Error with code -8462."},
+		{"E08", "A cleanup removes this side and what was withheld of its messages, and tells the peer nothing; when the peer sends, it gets an Error with code -8462."},
 		{"E09", "What is lost because its sender ended before the target refused it is recorded as a dead letter."},
 		{"E10", "A conversation that both sides have ended is removed after the set time, whichever ended first."},
 	}},

@@ -112,7 +112,9 @@ func (p *Plan) NextTx(ctx context.Context, tx *parley.Tx) (t *TaskStatus, err er
 	return t, fail("next", p.name, err)
 }
 
-// Run works on the plan with a separate Pool until Wait returns, and returns the result of Wait.
+// Run works on the plan with a separate Pool until Wait returns, and returns the result of Wait: nil
+// means that all tasks are over. When ctx ends first, Run returns its error, and the tasks go on in
+// another process or in the next Run. When the pool can go on no more, Run returns the pool's error.
 func (p *Plan) Run(ctx context.Context, handlers Handlers, o *PoolOptions) error {
 	var opt PoolOptions
 	if o != nil {
@@ -125,10 +127,13 @@ func (p *Plan) Run(ctx context.Context, handlers Handlers, o *PoolOptions) error
 	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- pool.Run(running) }()
-	err = p.Wait(ctx)
+	go func() {
+		defer stop() // nothing is waited for that the pool does not do
+		ended <- pool.Run(running)
+	}()
+	err = p.Wait(running)
 	stop()
-	if poolErr := <-ended; err == nil {
+	if poolErr := <-ended; poolErr != nil && (err == nil || ctx.Err() == nil && errors.Is(err, context.Canceled)) {
 		err = poolErr
 	}
 	return err

@@ -78,7 +78,7 @@ func (x texts) system(t *testing.T, versions bool) *system {
 	if bounded {
 		to = func(x *party) int8 { return x.last }
 	}
-	read := access{lock: get(x.read, "message", 1), scan: true, to: to, seen: func(w *world, p, row int, v int8) {
+	read := access{lock: get(x.read, "message", 2 /* 1 is for the order alone */), scan: true, to: to, seen: func(w *world, p, row int, v int8) {
 		k := row - rowMessage
 		if v != 1 || bounded && int8(k) > w.at[p].last {
 			return

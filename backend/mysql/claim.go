@@ -1,8 +1,6 @@
 package mysql
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"math"
@@ -250,17 +248,14 @@ type stream struct {
 	kind     int64
 	facts    backend.Message // what its messages have in common
 	next     int64           // no message has this number or a greater one
+	since    int64           // the time of the first message
 	messages []message
 }
 
-// received is the order in which the streams of a group are received.
-func received(a, b *stream) int {
-	return cmp.Or(
-		cmp.Compare(b.facts.Priority, a.facts.Priority),
-		bytes.Compare(a.facts.Handle[:], b.facts.Handle[:]),
-		cmp.Compare(a.kind, b.kind),
-		bytes.Compare(a.facts.Stream[:], b.facts.Stream[:]),
-	)
+func turnOf(s *stream) sqlstore.Turn {
+	return sqlstore.Turn{
+		Priority: s.facts.Priority, Since: s.since, Handle: s.facts.Handle, Kind: s.kind, Stream: s.facts.Stream,
+	}
 }
 
 type message struct {
@@ -379,7 +374,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 			return nil
 		}
 		f.Group, f.Priority = g.id, int(priority.Int64)
-		s.kind, s.next = streamKind.Int64, next.Int64
+		s.kind, s.next, s.since = streamKind.Int64, next.Int64, m.since
 		s.add(m)
 		if second.seq.Valid {
 			s.add(second)
@@ -389,7 +384,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 	}, q, groups)
 	for _, id := range groups {
 		if c := byID[id]; c != nil {
-			slices.SortFunc(c.streams, received)
+			sqlstore.SortByTurn(c.streams, turnOf)
 			list = append(list, c)
 		}
 	}

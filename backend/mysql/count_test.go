@@ -67,12 +67,14 @@ func TestDialogStatements(t *testing.T) {
 		db, count := counted(t, server, nil)
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
 		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
-			"begin and send":                       5,
-			"receive, reply and end":               13,
-			"receive the reply and end":            6,
-			"begin and send on twenty dialogs":     7,
-			"a worker's batch of requests":         108,
-			"a worker's batch of replies and ends": 65,
+			"begin and send":                                     5,
+			"receive, reply and end":                             13,
+			"receive the reply and end":                          6,
+			"a post by itself, with BEGIN and COMMIT":            1,
+			"a post by itself with a key, with BEGIN and COMMIT": 6,
+			"begin and send on twenty dialogs":                   7,
+			"a worker's batch of requests":                       108,
+			"a worker's batch of replies and ends":               65,
 		})
 	})
 }

@@ -38,8 +38,9 @@ var subqueries = map[string]string{
 	"ConversationCounts": shown, "GroupDetail": shown, "ListPosts": shown, "ListPostsAfter": shown,
 	"ListPromoted": shown, "ListPromotedAfter": shown, "ListPromotions": shown, "ListReady": shown, "ListReadyAfter": shown,
 	"ListTasks": shown, "ListWithheld": shown, "QueueStatus": shown,
-	"DueTimers": "a timer of a queue that is disabled fires all the same: its message waits there",
-	"Insert":    "a message for a conversation that is ending is stored, and removed with it: its sender is not told",
+	"GroupStreams": "the conversation comes with the next receive, as if it had waited for less long",
+	"DueTimers":    "a timer of a queue that is disabled fires all the same: its message waits there",
+	"Insert":       "a message for a conversation that is ending is stored, and removed with it: its sender is not told",
 }
 
 // subquery matches one whose place may be NULL. What FROM and JOIN read is no such place.

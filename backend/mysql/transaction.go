@@ -13,6 +13,13 @@ import (
 
 // begin starts a transaction.
 func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
+	if backend.IsAlone(ctx) {
+		return p.beginAlone(ctx)
+	}
+	return p.beginWhole(ctx)
+}
+
+func (p *pool) beginWhole(ctx context.Context) (*transaction, error) {
 	for n := 1; ; n++ {
 		c, s, err := p.conn(ctx)
 		if err != nil {
@@ -35,6 +42,8 @@ type transaction struct {
 	conn *sql.Conn
 	s    *session
 	lastID
+
+	sqlstore.Alone
 
 	// ending keeps the end, which may come from Close, apart from statements: a
 	// statement after the end would be carried out by itself.
@@ -141,6 +150,12 @@ func (t *transaction) saw(err error) {
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if res, done, err := t.byItself(ctx, q, args); done {
+		return res, err
+	}
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
 	t.ending.RLock()
 	defer t.ending.RUnlock()
 	if err := t.check(ctx); err != nil {
@@ -163,6 +178,9 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 
 // Query implements sqlstore.Session.
 func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
 	t.ending.RLock()
 	defer t.ending.RUnlock()
 	if err := t.check(ctx); err != nil {
@@ -182,6 +200,9 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
+	if t.Unbegun() {
+		return t.conn.Close()
+	}
 	t.ending.RLock()
 	err := t.check(ctx)
 	t.ending.RUnlock()
@@ -194,6 +215,9 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(ctx context.Context) error {
+	if t.Unbegun() {
+		return t.conn.Close()
+	}
 	t.reads.Close() // else the connection could not be closed, or a statement would be waited for
 	err := t.end(ctx, "ROLLBACK")
 	if t.p.lost(err) {
@@ -233,7 +257,12 @@ func (t *transaction) end(ctx context.Context, how string) error {
 func (t *transaction) discard() { sqlstore.Discard(t.conn) }
 
 // SQL implements sqlstore.Transaction.
-func (t *transaction) SQL() backend.Execer { return application{t} }
+func (t *transaction) SQL() backend.Execer {
+	if err := t.enter(context.Background()); err != nil {
+		return sqlstore.Failing(err)
+	}
+	return application{t}
+}
 
 // application runs the application's statements.
 type application struct{ t *transaction }

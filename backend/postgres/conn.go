@@ -29,6 +29,8 @@ type pool struct {
 	store   *sqlstore.Store
 	hot     hot
 
+	alive alive // for posts by themselves
+
 	probing sync.Mutex
 	probed  atomic.Bool
 	pooled  atomic.Bool // a transaction pooler is in between

@@ -120,11 +120,13 @@ func TestDialogStatements(t *testing.T) {
 	db, count := backendtest.Count(connector)
 	t.Cleanup(func() { db.Close() })
 	backendtest.Dialogs(t, open(t, db, postgres.Options{}), count, []string{"BEGIN", "COMMIT"}, map[string]int{
-		"begin and send":                       1,
-		"receive, reply and end":               7,
-		"receive the reply and end":            8,
-		"begin and send on twenty dialogs":     3,
-		"a worker's batch of requests":         66,
-		"a worker's batch of replies and ends": 55,
+		"begin and send":                                     1,
+		"receive, reply and end":                             7,
+		"receive the reply and end":                          8,
+		"a post by itself, with BEGIN and COMMIT":            1,
+		"a post by itself with a key, with BEGIN and COMMIT": 1,
+		"begin and send on twenty dialogs":                   3,
+		"a worker's batch of requests":                       66,
+		"a worker's batch of replies and ends":               55,
 	})
 }

@@ -26,10 +26,9 @@ func server(t testing.TB) string {
 func schema(t testing.TB, db *sql.DB) string {
 	t.Helper()
 	name := backendtest.Name()
-	t.Cleanup(func() {
-		if _, err := db.Exec("DROP SCHEMA IF EXISTS " + name + " CASCADE"); err != nil {
-			t.Error(err)
-		}
+	backendtest.DropSchema(t, name, func(query string) error {
+		_, err := db.Exec(query)
+		return err
 	})
 	return name
 }

@@ -109,15 +109,13 @@ func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, ids []backend.ID)
 
 // postKeyed adds one post in one statement if its key is known, and in two if not.
 func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (done bool, err error) {
-	var seq int64
-	done, err = tx.Row(ctx, []any{&seq}, p.hot.PostKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version,
-		sqlstore.NullText(x.Headers))
-	if err != nil || done {
-		return done, err
+	n, err := tx.Exec(ctx, p.hot.PostKeyed, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version, sqlstore.NullText(x.Headers))
+	if err != nil || n > 0 {
+		return true, err
 	}
-	var id backend.ID
-	return tx.Row(ctx, []any{sqlstore.ID(&id)}, p.hot.PostNewKey, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version,
+	n, err = tx.Exec(ctx, p.hot.PostNewKey, x.Queue, x.Key, x.ID, x.Type, x.Body, x.Rank, version,
 		backend.NewID(), sqlstore.NullText(x.Headers))
+	return n > 0, err
 }
 
 // keyStreams locks the streams of keys in one statement, and in three if it has to make some.

@@ -23,6 +23,13 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if p.options.Locks == LocksNative {
 		return p.beginNative(ctx)
 	}
+	if p.libpq && backend.IsAlone(ctx) {
+		return p.beginAlone(ctx)
+	}
+	return p.beginWhole(ctx)
+}
+
+func (p *pool) beginWhole(ctx context.Context) (*transaction, error) {
 	tx, cancel, err := p.beginTx(ctx, level)
 	if err != nil {
 		return nil, err
@@ -81,12 +88,17 @@ type transaction struct {
 	ending bool // a statement of the application's may have ended it
 	ended  bool // and has
 
-	conn *sql.Conn // with native locks: the connection, to release them after the end
+	conn *sql.Conn // with native locks, to release them after the end, or of one verb
 	keys *keys     // what it has of them
+
+	sqlstore.Alone
 }
 
 // Exec implements sqlstore.Session.
 func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	if res, done, err := t.byItself(ctx, q, args); done {
+		return res, err
+	}
 	if err := t.there(ctx); err != nil {
 		return nil, err
 	}
@@ -133,6 +145,9 @@ func (t *transaction) Point(ctx context.Context, text string) error {
 
 // SQL implements sqlstore.Transaction.
 func (t *transaction) SQL() backend.Execer {
+	if err := t.enter(context.Background()); err != nil {
+		return sqlstore.Failing(err)
+	}
 	t.applied = true
 	return sqlstore.Whole{Execer: sqlstore.Reader{Execer: t.tx, Reads: &t.reads}, May: func() { t.ending = true }}
 }
@@ -142,6 +157,9 @@ func (t *transaction) SQL() backend.Execer {
 // returns ErrRowsOpen while the application reads rows, since the driver would break the
 // connection or wait.
 func (t *transaction) there(ctx context.Context) error {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
 	if t.reads.Left() {
 		return backend.ErrRowsOpen
 	}
@@ -161,6 +179,9 @@ func (t *transaction) there(ctx context.Context) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
+	if t.Unbegun() {
+		return t.conn.Close()
+	}
 	if err := t.there(context.WithoutCancel(ctx)); err != nil {
 		t.Rollback(ctx)
 		return err
@@ -172,6 +193,9 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(context.Context) error {
+	if t.Unbegun() {
+		return t.conn.Close()
+	}
 	defer t.giveBack()
 	defer t.cancel()
 	t.reads.Close() // a statement that is under way would be waited for

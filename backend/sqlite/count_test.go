@@ -79,11 +79,13 @@ func TestStatements(t *testing.T) {
 func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
-		"begin and send":                       5,
-		"receive, reply and end":               16,
-		"receive the reply and end":            12,
-		"begin and send on twenty dialogs":     26,
-		"a worker's batch of requests":         127,
-		"a worker's batch of replies and ends": 129,
+		"begin and send":                                     5,
+		"receive, reply and end":                             16,
+		"receive the reply and end":                          12,
+		"a post by itself, with BEGIN and COMMIT":            3,
+		"a post by itself with a key, with BEGIN and COMMIT": 5,
+		"begin and send on twenty dialogs":                   26,
+		"a worker's batch of requests":                       127,
+		"a worker's batch of replies and ends":               129,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -19,6 +20,7 @@ type Source struct {
 
 	elsewhere bool // the endpoint is in another group
 	priority  int
+	since     int64 // the time of its oldest message
 	facts     backend.Message
 }
 
@@ -31,10 +33,13 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		s := Source{Group: g.id}
 		var at backend.ID // the group of the endpoint
-		var closed sql.NullInt64
+		var closed, since sql.NullInt64
 		f := &s.facts
 		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
-			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed)
+			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed, &since)
+		if s.since = since.Int64; !since.Valid {
+			s.since = math.MaxInt64 // it has none, and makes no conversation older
+		}
 		if !s.Handle.IsZero() {
 			s.Ended, s.elsewhere = at.IsZero() || closed.Valid, at != g.id
 		}
@@ -44,6 +49,7 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 	if err != nil {
 		return nil, 0, err
 	}
+	SortByTurn(sources, func(s Source) Turn { return Turn{s.priority, s.since, s.Handle, s.Kind, s.ID} })
 	var astray []Source
 	full := false
 	for _, s := range sources {

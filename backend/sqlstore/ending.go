@@ -109,6 +109,9 @@ func FailedRow(ctx context.Context, err error) *sql.Row {
 	return db.QueryRowContext(ctx, "SELECT 1")
 }
 
+// Failing fails with an error, whatever it is to do.
+func Failing(err error) backend.Execer { return sql.OpenDB(failing{err}) }
+
 type failing struct{ err error }
 
 func (f failing) Connect(context.Context) (driver.Conn, error) { return nil, f.err }

@@ -146,6 +146,14 @@ const cleanUp = 5 * time.Second
 
 // Commit implements backend.Tx.
 func (t *Tx) Commit(ctx context.Context) error {
+	if a, ok := t.tr.(alone); ok && a.Committed() {
+		if t.over.Swap(true) {
+			return backend.ErrTxDone
+		}
+		t.forget()
+		t.tr.Commit(ctx) // all that is left is to give the connection back
+		return nil
+	}
 	if err := t.ready(ctx); err != nil {
 		return err
 	}

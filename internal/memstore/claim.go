@@ -290,6 +290,9 @@ func (s *Store) compareReceipt(a, b placed) int {
 	if s.fault == FaultMixesConversations {
 		return cmp.Compare(a.Seq, b.Seq)
 	}
+	if s.fault == FaultBusyFirst {
+		a.oldest, b.oldest = 0, 0
+	}
 	return cmp.Or(
 		cmp.Compare(b.Priority, a.Priority),
 		cmp.Compare(a.oldest, b.oldest),

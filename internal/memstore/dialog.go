@@ -222,7 +222,6 @@ func (tx *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, er
 
 	if end.Kind == backend.EndCleanup {
 		done.FarGone = peerEnded || alone
-		clearRows(&s.withheld, tx, e.Handle)
 		s.forget(tx, e)
 		if done.FarGone {
 			s.removeConversation(tx, e)
@@ -304,7 +303,9 @@ func (s *Store) forget(tx *Tx, e endpoint) {
 		s.notices.delete(tx, pair{e.Handle, id})
 	}
 	s.dropOwn(tx, e)
-	clearRows(&s.withheld, tx, e.Handle)
+	if s.fault != FaultCleanupKeeps {
+		clearRows(&s.withheld, tx, e.Handle)
+	}
 	s.troubles.delete(tx, e.Handle)
 	s.closings.delete(tx, e.Handle)
 	s.members.delete(tx, pair{e.Group, e.Handle})

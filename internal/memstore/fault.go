@@ -49,6 +49,7 @@ const (
 	FaultRollbackReorders      Fault = "rollback-reorders"
 	FaultSkipsMessage          Fault = "skips-message"
 	FaultLatestOfMany          Fault = "latest-of-many"
+	FaultBusyFirst             Fault = "busy-first"
 	FaultMixesConversations    Fault = "mixes-conversations"
 	FaultNewestFirst           Fault = "newest-first"
 	FaultErrorLast             Fault = "error-last"
@@ -91,6 +92,7 @@ const (
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
 	FaultTimerDiesWithProcess  Fault = "timer-dies-with-process"
+	FaultCleanupKeeps          Fault = "cleanup-keeps"
 	FaultTellsEnded            Fault = "tells-ended"
 	FaultEndedReceives         Fault = "ended-receives"
 	FaultClosedStays           Fault = "closed-stays"
@@ -201,6 +203,7 @@ var Faults = []FaultInfo{
 	{FaultSkipsMessage, "O01", "a claim passes over a message in the middle of a stream"},
 	{FaultLatestOfMany, "O01", "a claim of at most n messages takes the last n of the stream"},
 	{FaultMixesConversations, "O04", "the messages of the conversations of a group are mixed"},
+	{FaultBusyFirst, "O10", "of a group's conversations one comes first as long as it has messages"},
 	{FaultNewestFirst, "O05", "of groups of equal rank the youngest comes first"},
 	{FaultErrorLast, "O06", "an Error comes after the users' messages"},
 	{FaultTimerLast, "O06", "a DialogTimer comes after the users' messages"},
@@ -233,6 +236,7 @@ var Faults = []FaultInfo{
 	{FaultEndOvertakes, "E01", "EndDialog comes before what was sent earlier"},
 	{FaultKeepsUnread, "E04", "the unread messages of a side that ends stay"},
 	{FaultErrorDelivers, "E05", "ending with an error delivers what was withheld"},
+	{FaultCleanupKeeps, "E08", "a cleanup leaves in the store what was withheld"},
 	{FaultTellsEnded, "E06", "a side that ends tells a peer that ended before"},
 	{FaultEndedReceives, "E07", "a side that has ended still receives"},
 	{FaultClosedStays, "E10", "a conversation that both sides have ended stays"},

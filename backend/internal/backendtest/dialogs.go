@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,26 @@ func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, w
 	d.byHand()
 	d.byWorkers()
 	d.promoted()
+	d.alone()
+}
+
+// alone: what Broker.Post takes, with what frames a transaction.
+func (d *dialogs) alone() {
+	for name, o := range map[string][]parley.PostOption{
+		"a post by itself, with BEGIN and COMMIT":            nil,
+		"a post by itself with a key, with BEGIN and COMMIT": {parley.Key("alone")},
+	} {
+		least := math.MaxInt // a connection that has not been used for a moment begins a transaction
+		for range 10 {
+			d.count.Take()
+			_, err := d.b.Post(d.ctx, "asks", parley.Payload{}, o...)
+			d.OK(err)
+			least = min(least, len(d.count.Take()))
+		}
+		if least != d.want[name] {
+			d.Errorf("%s: %d statements, want %d", name, least, d.want[name])
+		}
+	}
 }
 
 // promoted: what a promotion costs when a message that came by it is acknowledged.

@@ -201,10 +201,10 @@ DECLARE @s TABLE (n int NOT NULL, group_id binary(16) NOT NULL, stream_id binary
                   priority smallint NOT NULL, kind smallint NOT NULL, endpoint binary(16) NULL,
                   conversation binary(16) NULL, initiator smallint NULL, service nvarchar(256) NULL,
                   far nvarchar(256) NULL, contract nvarchar(256) NULL, state int NOT NULL, last bigint NULL,
-                  PRIMARY KEY (n, stream_id));
+                  oldest bigint NULL, PRIMARY KEY (n, stream_id));
 IF @p5 = 0
   INSERT INTO @s (n, group_id, stream_id, priority, kind, endpoint, conversation, initiator, service, far,
-                  contract, state, last)
+                  contract, state, last, oldest)
   SELECT k.n, k.id, r.stream_id, r.priority, x.kind, x.endpoint, e.conversation, e.initiator, e.service, e.far,
          e.contract,
          CASE WHEN x.endpoint IS NULL THEN 0
@@ -212,7 +212,9 @@ IF @p5 = 0
               WHEN e.group_id <> k.id THEN 2
               ELSE 0 END,
          (SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-           WHERE m.stream_id = r.stream_id)
+           WHERE m.stream_id = r.stream_id),
+         (SELECT TOP (1) m.since FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+           WHERE m.stream_id = r.stream_id ORDER BY m.seq)
     FROM @p1 k
    INNER LOOP JOIN parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON r.group_id = k.id
    INNER LOOP JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = r.stream_id
@@ -238,15 +240,18 @@ SELECT k.n, g.fence - @p6, k.num, p.level, p.version, p.sticky, g.name, t.state,
                                 s.service, s.far, s.contract, s.kind, x.seq, x.message_id,
                                 x.kind AS message_kind, x.type, x.body, x.headers, x.since, x.uniq,
                                 row_number() OVER (PARTITION BY s.n
-                                                   ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id,
+                                                   ORDER BY s.priority DESC, s.oldest, s.endpoint, s.kind, s.stream_id,
                                                             x.seq) AS i
-                           FROM @s s
+                           FROM (SELECT r.n, r.state, r.stream_id, r.priority, r.endpoint, r.conversation,
+                                        r.initiator, r.service, r.far, r.contract, r.kind, r.last,
+                                        min(r.oldest) OVER (PARTITION BY r.n, r.endpoint) AS oldest
+                                   FROM @s r WHERE r.state = 0) s
                           CROSS APPLY (SELECT TOP (@p2) y.seq, y.message_id, y.kind, y.type, y.body, y.headers, y.since,
                                               y.uniq
                                          FROM parley_message y WITH (READCOMMITTEDLOCK, ROWLOCK)
                                         WHERE y.stream_id = s.stream_id AND y.seq <= s.last
                                         ORDER BY y.seq) x
-                          WHERE s.state = 0 AND (@p4 IS NULL OR s.endpoint = @p4)) m
+                          WHERE @p4 IS NULL OR s.endpoint = @p4) m
                   WHERE m.i <= @p2) y
           WHERE y.k = 1 OR y.bytes <= @p3
           UNION ALL

@@ -49,10 +49,9 @@ func pool(t *testing.T, conns int32) *pgxpool.Pool {
 // schema is the name of a schema of the test's own.
 func schema(t *testing.T, p *pgxpool.Pool) string {
 	name := backendtest.Name()
-	t.Cleanup(func() {
-		if _, err := p.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
-			t.Error(err)
-		}
+	backendtest.DropSchema(t, name, func(query string) error {
+		_, err := p.Exec(context.Background(), query)
+		return err
 	})
 	return name
 }

@@ -462,10 +462,13 @@ taken AS MATERIALIZED (
                  row_number() OVER w AS k,
                  lag(s.stream_id) OVER w IS DISTINCT FROM s.stream_id AS first
             FROM (SELECT y.*, row_number() OVER (PARTITION BY y.n
-                                                 ORDER BY y.priority DESC, y.endpoint, y.kind, y.stream_id) AS place
-                    FROM s y
-                   WHERE y.state = 0 AND ($4::uuid IS NULL OR y.endpoint = $4::uuid)
-                     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = y.stream_id)) s
+                                                 ORDER BY y.priority DESC, y.oldest, y.endpoint, y.kind, y.stream_id) AS place
+                    FROM (SELECT s.*, min(m.since) OVER (PARTITION BY s.n, s.endpoint) AS oldest
+                            FROM s
+                           CROSS JOIN LATERAL (
+                                   SELECT m.since FROM parley_message m
+                                    WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1) m
+                           WHERE s.state = 0 AND ($4::uuid IS NULL OR s.endpoint = $4::uuid)) y) s
            CROSS JOIN LATERAL (
                    SELECT y.* FROM (SELECT z.* FROM parley_message z
                                      WHERE z.stream_id = s.stream_id ORDER BY z.seq LIMIT :most) y

@@ -10,15 +10,17 @@ SELECT 1 FROM parley_ready r {read skip}
    AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
  {some 1}
 -- name: GroupStreams
--- The streams of a group that have messages, in the order in which they are received, with the data
--- of the receiving endpoint. The group is ours, so no other transaction changes its endpoints.
+-- The streams of a group that have messages, with the data of the receiving endpoint
+-- and the time of the oldest message, by which they are sorted. The group is ours, so no
+-- other transaction changes its endpoints.
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
-       e.initiator, e.service, e.far, e.contract, e.closed_at
+       e.initiator, e.service, e.far, e.contract, e.closed_at,
+       (SELECT m.since FROM parley_message m {read skip}
+         WHERE m.stream_id = r.stream_id ORDER BY m.stream_id, m.seq {limit 1})
   FROM parley_ready r {read skip}
   JOIN parley_stream s {read dirty} ON s.stream_id = r.stream_id
   LEFT JOIN parley_endpoint e {read dirty} ON e.handle = s.endpoint
  WHERE r.group_id = ?
- ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
 -- name: FailurePut
 INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
 ON CONFLICT (message_id) DO UPDATE

@@ -166,7 +166,7 @@ SELECT s.stream_id
    AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
                                   WHERE m.stream_id = s.stream_id
                                   ORDER BY m.seq LIMIT 1)
- ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id -- as they are received
+ ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id
  LIMIT 10000
 -- name: HeldInsert
 INSERT INTO parley_held (stream_id, seq, message_id, kind, type, body, headers, since, status)

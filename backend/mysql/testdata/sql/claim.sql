@@ -54,12 +54,13 @@ SELECT r.group_id,
 -- name: GroupStreams
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
-       e.initiator, e.service, e.far, e.contract, e.closed_at
+       e.initiator, e.service, e.far, e.contract, e.closed_at,
+       (SELECT m.since FROM parley_message m
+         WHERE m.stream_id = r.stream_id ORDER BY m.stream_id, m.seq LIMIT 1)
   FROM parley_ready r
   JOIN parley_stream s ON s.stream_id = r.stream_id
   LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
  WHERE r.group_id = ?
- ORDER BY r.urgency, s.endpoint, s.kind, s.stream_id
 
 -- name: GroupVisible
 /*M! SET STATEMENT max_statement_time = 0 FOR */

@@ -216,7 +216,7 @@ SELECT s.stream_id
                                             ORDER BY m.stream_id, m.seq LIMIT 1) THEN 1
             WHEN (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL THEN 1
             ELSE 0 END = 1
- ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id 
+ ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id
  LIMIT 10000
 
 -- name: MessageDelete

@@ -386,12 +386,13 @@ ON CONFLICT (message_id) DO UPDATE
 
 -- name: GroupStreams
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
-       e.initiator, e.service, e.far, e.contract, e.closed_at
+       e.initiator, e.service, e.far, e.contract, e.closed_at,
+       (SELECT m.since FROM parley_message m
+         WHERE m.stream_id = r.stream_id ORDER BY m.stream_id, m.seq LIMIT 1)
   FROM parley_ready r
   JOIN parley_stream s ON s.stream_id = r.stream_id
   LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
  WHERE r.group_id = $1
- ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
 
 -- name: GroupVisible
 SELECT 1 FROM parley_ready r
@@ -663,10 +664,13 @@ taken AS MATERIALIZED (
                  row_number() OVER w AS k,
                  lag(s.stream_id) OVER w IS DISTINCT FROM s.stream_id AS first
             FROM (SELECT y.*, row_number() OVER (PARTITION BY y.n
-                                                 ORDER BY y.priority DESC, y.endpoint, y.kind, y.stream_id) AS place
-                    FROM s y
-                   WHERE y.state = 0 AND ($4::uuid IS NULL OR y.endpoint = $4::uuid)
-                     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = y.stream_id)) s
+                                                 ORDER BY y.priority DESC, y.oldest, y.endpoint, y.kind, y.stream_id) AS place
+                    FROM (SELECT s.*, min(m.since) OVER (PARTITION BY s.n, s.endpoint) AS oldest
+                            FROM s
+                           CROSS JOIN LATERAL (
+                                   SELECT m.since FROM parley_message m
+                                    WHERE m.stream_id = s.stream_id ORDER BY m.stream_id, m.seq LIMIT 1) m
+                           WHERE s.state = 0 AND ($4::uuid IS NULL OR s.endpoint = $4::uuid)) y) s
            CROSS JOIN LATERAL (
                    SELECT y.* FROM (SELECT z.* FROM parley_message z
                                      WHERE z.stream_id = s.stream_id ORDER BY z.seq LIMIT 1000) y
@@ -709,7 +713,7 @@ SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, NULL, 
   FROM g WHERE $7::int = 1
 
 -- name: Read[1]
--- b655299c471d9194
+-- 59cadcede5f7000e
 
 -- name: RetainedDelete
 DELETE FROM parley_retained WHERE handle = $1

@@ -47,12 +47,13 @@ UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
 
 -- name: GroupStreams
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
-       e.initiator, e.service, e.far, e.contract, e.closed_at
+       e.initiator, e.service, e.far, e.contract, e.closed_at,
+       (SELECT m.since FROM parley_message m
+         WHERE m.stream_id = r.stream_id ORDER BY m.stream_id, m.seq LIMIT 1)
   FROM parley_ready r
   JOIN parley_stream s ON s.stream_id = r.stream_id
   LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
  WHERE r.group_id = ?1
- ORDER BY r.priority DESC, s.endpoint, s.kind, s.stream_id
 
 -- name: GroupVisible
 SELECT 1 FROM parley_ready r

@@ -174,7 +174,7 @@ SELECT s.stream_id
    AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
                                   WHERE m.stream_id = s.stream_id
                                   ORDER BY m.seq LIMIT 1)
- ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id 
+ ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id
  LIMIT 10000
 
 -- name: MarkersDelete
