@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// The limits of the code: lines of a function and of a file that is not a test, and a function's paths as gocyclo
-// counts them, fields of a struct, and what the package parley itself may have.
+// The limits of the code, which only fall; testdata/words has those of words. They are lines of a function and of a
+// file that is not a test, a function's paths as gocyclo counts them, fields of a struct, and what the package parley
+// itself may have.
 const (
 	longestFunc = 80
 	mostPaths   = 25
 	mostFields  = 25
 	longestFile = 600
 
-	rootLines = 10000
-	rootFiles = 40
+	rootLines = 9000
+	rootFiles = 36
 )
 
 // known are files and functions beyond a limit, with what they had when the limit was set. None may grow or join
