@@ -127,8 +127,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 		err = db.PingContext(ctx)
 	}
 	if err != nil {
+		err = s.Late(ctx, err)
 		s.Close()
-		return nil, s.Classify(err)
+		return nil, err
 	}
 	return s, nil
 }

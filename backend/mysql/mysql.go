@@ -105,8 +105,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	s.pool.side.SetMaxIdleConns(1)
 	conn, _, err := s.pool.conn(ctx)
 	if err != nil {
+		err = s.Late(ctx, err)
 		s.Close()
-		return nil, s.Classify(err)
+		return nil, err
 	}
 	conn.Close()
 	return s, nil

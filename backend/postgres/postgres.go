@@ -127,8 +127,9 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	s := newStore(sqlstore.OpenPool(connector, opt.MaxConns), opt)
 	s.pool.owned = true
 	if err := s.pool.probe(ctx); err != nil {
+		err = s.Late(ctx, err)
 		s.Close()
-		return nil, s.Classify(err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -80,18 +80,18 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	return err
 }
 
-// late is fail for what needs a connection. If ctx ended while all of the pool were in use, the
+// Late is fail for what needs a connection. If ctx ended while all of the pool were in use, the
 // error is the context's alone, else it says what took so long.
-func (s *Store) late(ctx context.Context, err error) error {
+func (s *Store) Late(ctx context.Context, err error) error {
 	if c := ended(ctx); c != nil && err != c {
 		return Classified(c, err)
 	}
 	return s.fail(ctx, err)
 }
 
-// notBegun is late for what could not be begun: nothing has been done.
+// notBegun is Late for what could not be begun: nothing has been done.
 func (s *Store) notBegun(ctx context.Context, err error) error {
-	if err = s.late(ctx, err); errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrNotBegun) {
+	if err = s.Late(ctx, err); errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrNotBegun) {
 		return Classified(backend.ErrNotBegun, err)
 	}
 	return err

@@ -77,7 +77,7 @@ func (r run) fail(ctx context.Context, err error) error {
 	if contexts(err) {
 		err = Unreached(ctx, err)
 	}
-	return r.s.late(ctx, err)
+	return r.s.Late(ctx, err)
 }
 
 // Exec runs a statement and returns how many rows it changed.
