@@ -221,7 +221,7 @@ func (b *Broker) Define(ctx context.Context, c Catalog) error {
 		d := newDefining(now, past, false)
 		out, err := d.changes(c)
 		if err == nil && len(d.left) > 0 {
-			b.log.Warn("parley: definitions that were replaced before are left out", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
+			b.log.Warn("parley: definitions were ignored, since later definitions had replaced them", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
 		}
 		return out, err
 	}))

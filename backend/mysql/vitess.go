@@ -174,9 +174,9 @@ func (p *pool) warnVitess(i *backend.Info) {
 	i.Engine = "vitess"
 	conns := p.db.Stats().MaxOpenConnections
 	sqlstore.Warn(i, conns <= 0 || conns > vitessTransactions, backend.Warning{Code: backend.WarnLimits,
-		Text: fmt.Sprintf("the pool may open more connections than vttablet has transactions by default, which are %d: those beyond fail after a second", vitessTransactions),
+		Text: fmt.Sprintf("the pool may open more than %d connections, vttablet's default limit of transactions: further transactions fail after a second", vitessTransactions),
 		Hint: "limit the pools of all programs together (SetMaxOpenConns), or raise queryserver-config-transaction-cap"})
 	sqlstore.Warn(i, true, backend.Warning{Code: backend.WarnProcedures,
-		Text: "there are no procedures parley_post and parley_post_with_headers: Vitess does not understand them",
+		Text: "the procedures parley_post and parley_post_with_headers are missing: Vitess does not support them",
 		Hint: "post by package parley"})
 }

@@ -338,9 +338,9 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		Text: "the server is read-only: a standby?", Hint: "connect to the primary (target_session_attrs=read-write)"})
 	level := i.Settings["default_transaction_isolation"]
 	sqlstore.Warn(&i, level == "repeatable read" || level == "serializable", backend.Warning{Code: backend.WarnIsolation,
-		Text: "default_transaction_isolation is " + level + ": the application's transactions that Parley joins may have to be repeated",
+		Text: "default_transaction_isolation is " + level + ": transactions of the application that Parley joins may have to be retried",
 		Hint: "begin them with sql.LevelReadCommitted"})
 	sqlstore.Warn(&i, p.pooled.Load(), backend.Warning{Code: backend.WarnPooler,
-		Text: "connections are those of a pooler in transaction mode: each statement is planned anew"})
+		Text: "connections go through a pooler in transaction mode: the server plans each statement again"})
 	return i, nil
 }
