@@ -87,9 +87,9 @@ func init() {
 }
 
 // Open opens a pool. The name is a URL, mysql://user:password@host:port/database. The parameters
-// after a question mark go to the driver (tls=true, …), with these exceptions. socket is the path
-// of a Unix socket to be used instead of the host. parley_prefix and parley_max_conns set the
-// options of that name.
+// after a question mark go to the driver (tls=true, …), with these exceptions. With socket, a path,
+// the pool uses that Unix socket instead of the host. The parameters parley_prefix and
+// parley_max_conns set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	config, err := opt.take(dsn)

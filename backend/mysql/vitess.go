@@ -79,9 +79,8 @@ func isSharded(ctx context.Context, c *sql.Conn) (bool, error) {
 
 // Errors of vtgate itself. 1317 and 3024 mean that a connection to MySQL is gone, whatever the reason. A statement or
 // a transaction took too long or was killed, the primary has changed, or the transaction would have crossed
-// keyspaces. So a COMMIT with such an error may have happened, and another attempt may or may not help. vtgate uses
-// 1105 for everything without a number. For a statement that it understands, it means that there is no primary at
-// present.
+// keyspaces. So a COMMIT with such an error may have happened, and another attempt may or may not help. Errors
+// without a number get 1105. For a statement that it understands, it means that there is no primary at present.
 func lostBehind(err error) bool {
 	switch number(err) {
 	case 1317, // ER_QUERY_INTERRUPTED

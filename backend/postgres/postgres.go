@@ -134,8 +134,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// prompt limits how long connecting takes, unless the name or the environment does. lib/pq ignores
-// the context, and waits without limit for a server that accepts and never answers.
+// prompt limits how long connecting takes, unless the name or the environment does. The driver
+// lib/pq ignores the context, and waits without limit for a server that accepts and never answers.
 func prompt(dsn string) string {
 	if c, err := pq.NewConfig(dsn); err != nil || c.ConnectTimeout > 0 {
 		return dsn
