@@ -1,6 +1,6 @@
--- What is public of Parley's tables: views to look at, and a procedure by which
--- any program can post in its own transaction. The columns of the views stay;
--- new ones come at their ends. Ids are shown as text, instants in UTC.
+-- The public part of Parley's tables: views to read, and a procedure by which any program can post
+-- in its own transaction. The columns of the views stay; new ones come at their ends. Ids are shown
+-- as text, instants in UTC.
 --
 -- The views never wait: they also show changes of transactions in flight. A view has to be alone in
 -- its batch, hence the strings.
