@@ -213,7 +213,7 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		l.LogTo(b.log)
 	}
 	b.admitted = consumer.NewAdmission(b.caps.Pool, func(held int) {
-		b.log.Warn("parley: the pool of connections is short: workers hold by lease what they would hold in transactions",
+		b.log.Warn("parley: the connection pool is too small: workers hold by lease instead of in transactions",
 			"event", "pool.short", "held", held)
 	})
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}

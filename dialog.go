@@ -392,7 +392,7 @@ func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
 		err = c.tx.told(ctx)
 	}
 	if ended.FarEnded && end.Error != nil {
-		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
+		c.tx.b.log.Warn("parley: a conversation was ended with an error, but its other side had ended and does not receive it",
 			"conversation", c.facts.conversation, "code", end.Error.Code, "service", c.facts.service, "far", c.facts.far)
 	}
 	return err

@@ -47,7 +47,7 @@ func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body [
 	seen := make(map[ID]bool, len(to))
 	for i, c := range to {
 		if seen[c.handle] {
-			return fail("send", objConv(c.handle), fmt.Errorf("it stands in the list twice: %w", ErrInvalidOption))
+			return fail("send", objConv(c.handle), fmt.Errorf("it is in the list twice: %w", ErrInvalidOption))
 		}
 		seen[c.handle] = true
 		batch[i] = Sending{c, Payload{Type: typ, Body: body}}

@@ -286,9 +286,9 @@ func TestWorkerLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCollisionInBatch: a handler that loses against another transaction in a batch of
-// several is called again at once, alone, and nothing is charged for the first call. A
-// message that loses there too pays for it.
+// TestCollisionInBatch: a handler of a batch that loses against another transaction is called again
+// at once, alone. Nothing is charged for the first call. A message that loses there too pays for
+// it.
 func TestCollisionInBatch(t *testing.T) {
 	ctx := t.Context()
 	b, cleanup := shop()

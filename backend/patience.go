@@ -20,8 +20,8 @@ const (
 )
 
 // Patiently acquires a connection of a pool as [Pool] demands. A caller without a connection waits
-// without a limit, a caller inside an open transaction for a bounded time. conns is the limit of
-// the pool; zero means unknown.
+// without limit, a caller inside an open transaction for a bounded time. The parameter conns is the
+// limit of the pool; zero means unknown.
 func Patiently[T any](ctx context.Context, conns int, acquire func(context.Context) (T, error)) (T, error) {
 	if !IsInside(ctx) {
 		return acquire(ctx)

@@ -123,7 +123,7 @@ type TxTasks interface {
 	// not zero and not the plan's ID.
 	NextFinished(ctx context.Context, plan string, existing ID) (*TaskStatus, error)
 	// Control carries out an operator's request. task is zero for all. It returns how many tasks
-	// have changed. busy are running tasks whose workers could not be asked to stop, because
+	// have changed. The tasks in busy run, but their workers could not be asked to stop, because
 	// another transaction has their rows locked.
 	Control(ctx context.Context, plan string, c TaskControl, task ID) (changed int, busy []ID, err error)
 }

@@ -43,16 +43,14 @@ type Store struct {
 	// handle.
 	Open func(ctx context.Context) (backend.Backend, error)
 
-	// Process, if set, lets checks start processes of their own and kill them:
-	// this program again, which must call Run or Main again with a Store on the
-	// same database. Process is passed to it in the environment variable
-	// PARLEY_CONFORMANCE_STORE, where the program finds which database that is.
-	// Empty: such checks are skipped.
+	// Process, if set, lets checks start and kill further processes of this program. Such a process
+	// must call Run or Main with a Store on the same database. It finds the value of Process in the
+	// environment variable PARLEY_CONFORMANCE_STORE, which tells it which database that is. Empty
+	// means that such checks are skipped.
 	Process string
 
-	// Disposable says that nothing in the store is worth keeping: it is uninstalled
-	// and migrated anew before each group of checks, which is as quick then as the
-	// first one.
+	// Disposable says that nothing in the store is worth keeping. The store is uninstalled and
+	// migrated again before each group of checks, so each group is as fast as the first.
 	Disposable bool
 
 	// Beside are stores like this one, each in a database of its own. Run divides the

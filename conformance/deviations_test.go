@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/internal/memstore"
 )
 
-// deviation is a store that is right but for one thing that it returns, is asked for, or leaves
-// undone: what a plugin's author easily gets wrong.
+// deviation is a correct store except for one mistake that authors of plugins easily make. It
+// returns something wrong, ignores a request, or leaves something undone.
 type deviation struct {
 	id   string // the sentence that it breaks
 	says string

@@ -168,8 +168,8 @@ func (e *env) Limited(conns int) backend.Backend {
 	return be
 }
 
-// undisturbed closes the broker that checks share, unless this one uses it: its
-// maintenance jobs would lock, for moments, what a check of the backend alone looks at.
+// undisturbed closes the broker that checks share, unless this check uses it. Its maintenance jobs
+// would briefly lock rows that a check of the backend alone reads.
 func (e *env) undisturbed() {
 	if !e.shares {
 		e.r.forget()

@@ -75,7 +75,7 @@ func (p *Plan) Progress(ctx context.Context) (Progress, error) {
 
 // Next waits for a finished task that no caller has received yet, and returns it. One caller in all
 // processes gets each task, once. If the caller's process dies as Next returns, the task may be
-// lost; NextTx returns it in the transaction in which the caller acts on it. Next fails with
+// lost. NextTx returns the task in the transaction in which the caller acts on it. Next fails with
 // ErrNoTask when all tasks are over and have been returned, and with a *HaltedError as Wait does.
 func (p *Plan) Next(ctx context.Context) (*TaskStatus, error) {
 	var task *TaskStatus

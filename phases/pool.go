@@ -285,7 +285,7 @@ func (p *Pool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]backend.
 			return nil, err
 		}
 		for _, id := range lost {
-			p.b.Logger().Warn("parley: a task that has ended belongs to another worker now", "task", id)
+			p.b.Logger().Warn("parley: the lease of a finished task was lost to another worker", "task", id)
 		}
 	}
 	var holds []backend.TaskHold

@@ -253,7 +253,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	sqlstore.Warn(&i, access == "READ_ONLY", backend.Warning{Code: backend.WarnReadOnly, Bad: true,
 		Text: "the database is read-only: a secondary replica?", Hint: "connect to the primary (ApplicationIntent=ReadWrite)"})
 	sqlstore.Warn(&i, !versions, backend.Warning{Code: backend.WarnIsolation,
-		Text: "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes",
+		Text: "READ_COMMITTED_SNAPSHOT is off: Parley works without it, but queries of handlers wait for each other's writes",
 		Hint: "ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON"})
 	return i, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// TestConformance runs the suite on handles that share a *sql.DB, as the parts of a program
-// may: to connect takes PostgreSQL longer than most checks take.
+// TestConformance runs the suite on handles that share a *sql.DB, as the parts of a program may.
+// Connecting to PostgreSQL takes longer than most checks.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	o := postgres.Options{Listen: server(t)}

@@ -19,10 +19,10 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	return &transaction{p: p, born: ctx}, nil
 }
 
-// transaction is the writing transaction. Its statements are short, and are not
-// given contexts that can end: "If the interrupted SQL operation is an INSERT,
-// UPDATE, or DELETE that is inside an explicit transaction, then the entire
-// transaction will be rolled back automatically" (sqlite3_interrupt).
+// transaction is the writing transaction. Its statements are short and run with contexts that
+// cannot end. "If the interrupted SQL operation is an INSERT, UPDATE, or DELETE that is inside an
+// explicit transaction, then the entire transaction will be rolled back automatically"
+// (sqlite3_interrupt).
 type transaction struct {
 	p     *pool
 	born  context.Context // that it was begun with, for what it is inside of

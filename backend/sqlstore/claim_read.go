@@ -100,8 +100,8 @@ var errDisorder = errors.New("parley: the store returned messages out of order")
 // statement, and sees to the streams that cannot be received. The statement
 // returns, in the order of the groups and, in each, that of its messages:
 //
-//   - the group's number in groups, from 1, its fence and lease from before the
-//     claim, the level, version and stickiness of its promotion, and its key;
+//   - the group: its number in groups, from 1, its key, its fence and lease from before the claim,
+//     and the level, version and stickiness of its promotion;
 //   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
 //     another group; such streams come without messages) and its id;
 //   - the message: seq, id, kind, type, body, headers, since and unique value, and its

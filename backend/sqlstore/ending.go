@@ -11,10 +11,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// The end of a transaction of ours is in our hands. An application's statement that ends it would
-// have every later statement carried out by itself, and the commit report that all is done. A text
-// that is such a statement is refused. A text that may contain such a statement later on, such as a
-// CASE with its END, is not parsed here: the engine asks the server afterwards.
+// Only Parley ends its transactions. If an application's statement ended one, every later statement
+// would commit by itself, and our commit would report success. A text that is such a statement is
+// refused. Other texts may contain such a statement later on, or only a CASE with its END. They are
+// not parsed here: the engine asks the server afterwards.
 
 var (
 	firstWords = regexp.MustCompile(`^(?:\s|;|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)*(\w*)\s*(\w*)\s*(\w*)`)

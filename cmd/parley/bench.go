@@ -42,10 +42,10 @@ func (c *call) bench() *cobra.Command {
 			}
 			return t.Flush()
 		})
-	cmd.Flags().DurationVar(&x.whole, "time", 30*time.Second, "how `long` to measure altogether")
-	cmd.Flags().IntVar(&x.size, "size", 200, "`bytes` of a body")
-	cmd.Flags().IntVar(&x.senders, "senders", 16, "how many `senders` at once")
-	cmd.Flags().IntVar(&x.readers, "readers", 10, "how many `handlers` at once")
+	cmd.Flags().DurationVar(&x.whole, "time", 30*time.Second, "the total `time` of all measurements")
+	cmd.Flags().IntVar(&x.size, "size", 200, "the size of a body in `bytes`")
+	cmd.Flags().IntVar(&x.senders, "senders", 16, "`number` of concurrent senders")
+	cmd.Flags().IntVar(&x.readers, "readers", 10, "`number` of concurrent handlers")
 	return cmd
 }
 

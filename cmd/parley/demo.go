@@ -21,7 +21,7 @@ import (
 func (c *call) demo() *cobra.Command {
 	var tasks phases.Options
 	var requests priority.Options
-	cmd := c.family("demo", "Run an example on a temporary SQLite file, or beside what is in the database of --db",
+	cmd := c.family("demo", "Run an example on a temporary SQLite file, or in separate tables of the database of --db",
 		c.example("phases", "Ten tasks in five phases, with a picture of what overlapped", &tasks,
 			func(ctx context.Context, b *parley.Broker, w io.Writer) error { return phases.Run(ctx, b, tasks, w) }),
 		c.example("priority", "Requests that overtake a backlog, after Remus Rusanu's article", &requests,

@@ -64,9 +64,9 @@ func (c *call) post() *cobra.Command {
 	cmd.Flags().StringVar(&typ, "type", parley.DefaultType, "its message `type`")
 	cmd.Flags().StringVar(&body, "body", "", "its body, a `text`")
 	cmd.Flags().StringVar(&file, "file", "", "its body from a `file`; - is standard input")
-	cmd.Flags().StringToStringVar(&headers, "header", nil, "a header, `name=value`; it may be given several times")
-	cmd.Flags().StringVar(&key, "key", "", "posts of one `key` are handled in their order")
-	cmd.Flags().StringVar(&unique, "unique", "", "post it only if none with this `value` is pending, and print that one's id otherwise")
+	cmd.Flags().StringToStringVar(&headers, "header", nil, "a header, `name=value`; may be repeated")
+	cmd.Flags().StringVar(&key, "key", "", "handle posts with the same `key` in their order")
+	cmd.Flags().StringVar(&unique, "unique", "", "post it only if no post with this `value` is pending; otherwise print the id of that post")
 	cmd.Flags().DurationVar(&after, "after", 0, "deliver it after this `time`")
 	cmd.Flags().IntVar(&priority, "priority", 5, "`level` from 1 to 10, 10 first")
 	cmd.MarkFlagsMutuallyExclusive("body", "file")
@@ -81,7 +81,7 @@ func (c *call) read(file string) ([]byte, error) {
 }
 
 func (c *call) cancel() *cobra.Command {
-	return c.verb("cancel QUEUE MESSAGE...", "Take posts away before they are handled",
+	return c.verb("cancel QUEUE MESSAGE...", "Cancel posts before a worker receives them",
 		"parley cancel mail 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11", cobra.MinimumNArgs(2),
 		func(ctx context.Context, b *parley.Broker, args []string) error {
 			return c.each(args[1:], "cancel", "posts", func(arg string) error {
@@ -100,7 +100,7 @@ var errLooked = errors.New("looked")
 func (c *call) peek() *cobra.Command {
 	var limit int
 	var group string
-	cmd := c.verb("peek QUEUE", "Show the messages that would be received next, and leave them", "parley peek orders --limit 3",
+	cmd := c.verb("peek QUEUE", "Show the messages that would be received next, without consuming them", "parley peek orders --limit 3",
 		cobra.ExactArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
 			if limit < 1 {
 				return fmt.Errorf("parley: peek: limit %d: want 1 or more", limit)

@@ -16,8 +16,8 @@ import (
 	"github.com/parleymq/parley/internal/consoletest"
 )
 
-// TestViews: each view is there, with both themes and on narrow screens; axe finds nothing, nothing is cut off, and the
-// browser has nothing to complain about.
+// TestViews loads each view with both themes and on narrow screens. Axe finds nothing, nothing is cut off, and the
+// browser reports no error.
 func TestViews(t *testing.T) {
 	each(t, func(t *testing.T, b *parley.Broker) {
 		f := consoletest.Fill(t, b, consoletest.Plain)

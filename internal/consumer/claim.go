@@ -22,7 +22,7 @@ type source struct {
 }
 
 // look claims from the first queue that has a free group, beginning with the queue whose turn it
-// is. more says that there are groups, but none was free.
+// is. The result more says that there are groups, but none was free.
 func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
 	queues := c.inTurn()
 	for round := range 2 {

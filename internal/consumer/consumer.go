@@ -27,8 +27,8 @@ type Host interface {
 	// catalog is out of date.
 	Queue(ctx context.Context, name string, f func(version int64, q backend.Queue) error) error
 
-	// Messages makes the handler's view of messages of one group. open returns the transaction in
-	// which they are acknowledged, or ErrOver if they are no longer held.
+	// Messages makes the handler's view of messages of one group. The function open returns the
+	// transaction in which they are acknowledged, or ErrOver if they are no longer held.
 	Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages
 
 	// Due does the maintenance that is due, and reports whether there was any.

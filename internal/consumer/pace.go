@@ -89,8 +89,8 @@ type paced struct {
 	full                             bool // its transaction could not do more
 }
 
-// did records a batch: what was asked for, what came, how much of it was handled in what time, and
-// the cost of claiming and settling it.
+// did records a batch: how much was requested, received and handled, in what time, and the cost of
+// claiming and settling it.
 func (p *pace) did(b paced) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -96,7 +96,7 @@ func (c *Consumer) sign(ctx context.Context) {
 	defer cancel()
 	err := c.Backend.ExtendReaders(limited, c.id, aliveFor)
 	if err != nil && !Gone(err) && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
-		c.Log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
+		c.Log.Warn("parley: the lease of a worker's records could not be extended", "event", "worker.alive", "error", err)
 	}
 }
 

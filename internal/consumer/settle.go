@@ -120,8 +120,8 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 }
 
 // recover handles a batch that could not be settled: its groups are given back and handled again,
-// one at a time. If a message was already alone, it is charged whatever the cause: with an attempt
-// if its handler broke the transaction, otherwise with a tenth of one.
+// one at a time. If a message was already alone, it is charged whatever the cause. The charge is an
+// attempt if its handler broke the transaction, otherwise a tenth of an attempt.
 func (t *batch) recover(next int, err error) {
 	t.mu.Lock()
 	took := time.Since(t.started)

@@ -73,8 +73,8 @@ var specs = []spec{
 	{name: "vitess", variable: "PARLEY_TEST_VITESS", engine: vitess{mysql{mysql9}}, onDemand: true},
 }
 
-// The releases. Debian unstable has one version of each at a time, and what it has there
-// is the newest; the older ones are those of Debian 12.
+// The releases. Debian unstable has one version of each server at a time, the newest. The older
+// versions are those of Debian 12.
 var (
 	postgres18   = release{"postgres-18", newest, []string{"postgresql-18"}, false}
 	pgbouncerNew = release{"pgbouncer", newest, []string{"pgbouncer"}, false}

@@ -13,7 +13,7 @@ UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4 WHER
 IF @@ROWCOUNT = 0
   INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (@p1, @p2, @p3, @p4)
 -- name: PromotionPut
--- Promotions. One that is being replaced is skipped: it stays, as its version
+-- Promotions. A promotion that is being replaced is skipped: it stays, as its version
 -- will be another.
 SET XACT_ABORT OFF;
 DECLARE @now bigint = :now;
@@ -143,10 +143,9 @@ SELECT @first, k.id,
   FROM @locked k ORDER BY k.n
 
 -- name: Lease
--- The same by lease. The lease is its own lock. The update's condition holds for one of
--- two who claim at once, with or without hints, as an update looks at the row again
--- when it has waited for it. What has been had is committed with the messages that the
--- next statement reads.
+-- The same by lease. The lease is its own lock. The update's condition holds for one of two
+-- concurrent claims, with or without hints, because an update reads the row again after it has
+-- waited. The claimed groups are committed with the messages that the next statement reads.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many, @p3 length of the lease, @p4 owner
 SET NOCOUNT ON;
@@ -190,9 +189,8 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
  ORDER BY k.n
 
 -- name: Read
--- A claim's third statement: the messages of groups that are ours, in the order in
--- which they are received, up to the last of each stream that could be seen a moment
--- ago (see MessageRead).
+-- A claim's third statement: the messages of groups that are ours, in the order in which they are
+-- received. Each stream is read up to the last message that the claim saw before (see MessageRead).
 --
 -- @p1 groups (num: whether a lease ran out), @p2 messages of each, @p3 bytes, @p4 handle, @p5 whether to lock only,
 -- @p6 whether the fence has grown

@@ -57,9 +57,8 @@ BEGIN CATCH
 END CATCH
 
 -- name: Extend
--- Leases are prolonged. A row that is locked is in its owner's own transaction, which
--- has not changed the fence, or in that of a receiver that took it over, which has.
--- How many are lost.
+-- Leases are extended. A locked row is in a transaction of its owner, which has not changed the
+-- fence, or of a receiver that took it over, which has. The result is the number of lost leases.
 --
 -- @p1 groups and fences, @p2 posts and fences, @p3 length of the leases
 SET NOCOUNT ON;
