@@ -57,8 +57,8 @@ BEGIN CATCH
 END CATCH
 
 -- name: Extend
--- Leases are extended. A locked row is in a transaction of its owner, which has not changed the
--- fence, or of a receiver that took it over, which has. The result is the number of lost leases.
+-- Leases are extended. A transaction that has the row locked is its owner's, which keeps the fence,
+-- or that of a receiver that took it over. The result is the number of lost leases.
 --
 -- @p1 groups and fences, @p2 posts and fences, @p3 length of the leases
 SET NOCOUNT ON;
