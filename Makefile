@@ -12,7 +12,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help fetch site test verify matrix fuzz short lint budget cover conformance stress faults planted bench servers stop
+.PHONY: help fetch site test verify matrix fuzz short lint cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,9 +56,6 @@ lint: ## gofmt, go vet, staticcheck, the limits of functions and files
 	cd docs/site && go vet ./...
 	go test -vet=off -run '^TestLimits$$' .
 	$(STATICCHECK) ./...
-
-budget: ## lines of the product by room, and what each room may have
-	@go run ./internal/budget
 
 cover: $(SERVERS) ## test coverage over all packages, in .cache/cover.out
 	$(SERVERS) exec -- go test -timeout 20m -coverpkg=./... -coverprofile=.cache/cover.out ./...

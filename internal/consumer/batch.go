@@ -262,7 +262,7 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	t.did.failed++
 	collided := t.got.messages > 1 && Is(t.c.Can, err, backend.ErrSerialization)
 	if collided {
-		t.s.pace.collided()
+		t.s.pace.collided(time.Since(start))
 	}
 	switch {
 	case t.c.Consume:

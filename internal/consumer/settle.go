@@ -124,8 +124,9 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 // attempt if its handler broke the transaction, otherwise a tenth of an attempt.
 func (t *batch) recover(next int, err error) {
 	t.mu.Lock()
+	took := time.Since(t.started)
 	if !t.lease {
-		t.c.wariness.cut(time.Since(t.started), err)
+		t.c.wariness.cut(took, err)
 	}
 	t.tx.torn = t.tx.torn || !errors.Is(err, backend.ErrFenced)
 	t.resetRecord()
@@ -134,7 +135,7 @@ func (t *batch) recover(next int, err error) {
 	t.giveBack(holds)
 	t.mu.Unlock()
 	if Is(t.c.Can, err, backend.ErrSerialization) && t.got.messages > 1 {
-		t.s.pace.collided()
+		t.s.pace.collided(took)
 	} else {
 		t.s.pace.halve()
 	}
