@@ -169,7 +169,7 @@ type Broker struct {
 
 	// Each has its own lock, or is atomic.
 	catalog atomic.Pointer[catalogView]
-	facts   convCache
+	convs   convCache
 	unknown sync.Map // names of target services that were not defined
 	done    sync.WaitGroup
 

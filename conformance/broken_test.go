@@ -57,7 +57,7 @@ type mistake struct {
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
 	commit      func(context.Context, backend.Tx) error
-	attend      func() ([]backend.Trace, error)
+	putReader   func() ([]backend.Trace, error)
 	sql         backend.Execer // of its transactions
 	join        func(ctx context.Context, be backend.Backend) (backend.Tx, error)
 }
@@ -487,12 +487,12 @@ var mistakes = []*mistake{
 	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
 	{
 		id: "X20", says: "the store does not say that it is the connection",
-		attend: func() ([]backend.Trace, error) { return nil, errors.New("conn closed") },
+		putReader: func() ([]backend.Trace, error) { return nil, errors.New("conn closed") },
 	},
 	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
 	{
 		id: "X08", says: "the store does not know of receivers that died",
-		attend: func() ([]backend.Trace, error) { return nil, nil },
+		putReader: func() ([]backend.Trace, error) { return nil, nil },
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			c, err := tx.Tx.Claim(ctx, r)
 			for _, h := range c.Holds {
@@ -875,8 +875,8 @@ func (tx *brokenTx) Rollback(ctx context.Context) error {
 
 func (b *broken) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backend.Trace, error) {
 	traces, err := b.Handle.PutReader(ctx, a)
-	if b.with.attend != nil {
-		return b.with.attend()
+	if b.with.putReader != nil {
+		return b.with.putReader()
 	}
 	return traces, err
 }

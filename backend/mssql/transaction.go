@@ -50,7 +50,8 @@ func (t *transaction) Commit(context.Context) error {
 	return t.tx.Commit()
 }
 
-// Rollback implements sqlstore.Transaction. What the server has ended need not be.
+// Rollback implements sqlstore.Transaction. A transaction that the server has ended needs no
+// rollback.
 func (t *transaction) Rollback(context.Context) error {
 	defer t.cancel()
 	err := t.tx.Rollback()

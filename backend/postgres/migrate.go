@@ -123,7 +123,7 @@ func (p *pool) online(ctx context.Context, script string, still func(context.Con
 
 var comments = regexp.MustCompile(`(?m)^--.*$`)
 
-// index makes an index, or makes it anew if it cannot be used.
+// index makes an index, or rebuilds it if it cannot be used.
 func (p *pool) index(ctx context.Context, conn *sql.Conn, name, create string) error {
 	var valid bool
 	err := conn.QueryRowContext(ctx, `
@@ -142,12 +142,12 @@ func (p *pool) inSchema(name string) string {
 	return p.qualified(strings.TrimPrefix(name, p.options.Prefix))
 }
 
-// rebuild makes an index anew unless another process has done so.
+// rebuild rebuilds an index unless another process has done so.
 func (p *pool) rebuild(ctx context.Context, name string) error {
 	return p.beside(ctx, func(conn *sql.Conn) error { return p.index(ctx, conn, name, "") })
 }
 
-// reindex makes an index anew, after what is left of an earlier attempt has gone:
+// reindex rebuilds an index, after what is left of an earlier attempt has gone:
 // "drop the invalid index with the suffix _ccnew" (REINDEX).
 func (p *pool) reindex(ctx context.Context, conn *sql.Conn, name string) error {
 	for _, statement := range []string{

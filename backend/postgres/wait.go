@@ -164,7 +164,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		return
 	}
 	// It must not go back to the pool while it listens. Behind the pool may be a pgxpool, to
-	// which a connection that is discarded goes back all the same.
+	// which a connection that is discarded goes back anyway.
 	defer sqlstore.Discard(conn)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -65,7 +65,7 @@ func (t *transaction) enter(ctx context.Context) error {
 }
 
 // check returns an error if SQLite has rolled back by itself. To go on would
-// make each statement a transaction of its own.
+// make each statement a separate transaction.
 func (t *transaction) check() error {
 	for _, ctx := range t.watched {
 		t.suspect = t.suspect || ctx.Err() != nil

@@ -62,7 +62,7 @@ func (t *Tx) endSide(ctx context.Context, e *side, end backend.End, farLocked bo
 	done.FarGone = done.FarEnded || e.stream.Queue == 0 && !e.stream.Held
 	remove := done.FarGone && end.Keep <= 0
 	if remove && !farLocked {
-		// With both guards nothing more arrives, except what is a stream of its own.
+		// With both guards nothing more arrives, except messages that are streams by themselves.
 		if remove, err = t.lockFar(ctx, e); err != nil {
 			return done, err
 		}

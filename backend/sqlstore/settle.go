@@ -51,7 +51,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	// would wait for it. JobMarkers sees to what is left over.
 	finish := !t.Joined() || t.s.d.Futile
 	defer func() { t.late = nil }() // if it fails they are to stay
-	// Whether a promotion has come to its end shows when the messages are removed.
+	// Whether a promotion has ended shows when the messages are removed.
 	late := finish && !slices.ContainsFunc(outcomes, func(o backend.Outcome) bool { return heldOf(o.Hold).lasts == untilEmpty })
 	if err := t.settle(ctx, outcomes, Settlement{Finished: late}); err != nil || !finish {
 		return false, err

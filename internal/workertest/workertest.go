@@ -287,7 +287,7 @@ func (s *shop) pool() {
 	defer cancel()
 	err := w.Drain(ctx)
 	if s.hold == parley.HoldLease {
-		s.must(err) // readers have no connections of their own
+		s.must(err) // readers have no separate connections
 		return
 	}
 	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "4 connections") || !strings.Contains(err.Error(), "need 5") {
