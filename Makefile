@@ -34,7 +34,7 @@ fetch:
 test: fetch lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants stress faults drivers locks upgrades pools console galera vitess
+VERIFY := mutants faults drivers locks upgrades pools console galera vitess
 
 verify: $(SERVERS) ## what takes longer than a change should wait for, part after part; make verify-PART is one of them
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
