@@ -336,8 +336,8 @@ func (c *Conversation) known(ctx context.Context) (*convInfo, error) {
 // EndDialog after everything that this side sent, and ends then. The
 // conversation is gone when both sides have ended.
 //
-// Let the side that was asked end first: a side that ends right after sending
-// will not hear the outcome of its message.
+// Let the side that was asked end first: a side that ends right after sending does not learn the
+// outcome of its message.
 func (c *Conversation) End(ctx context.Context) error {
 	return c.end(ctx, backend.End{Kind: backend.EndPlain})
 }

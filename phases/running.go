@@ -101,8 +101,7 @@ func failTask(id parley.ID, err error) error {
 	return parley.WrapError("task", id.String(), err)
 }
 
-// Dead makes an error of a handler one after which the task is not tried
-// again.
+// Dead marks an error of a handler: the task is not tried again.
 func Dead(err error) error {
 	if err = guard.Sound(err); err == nil {
 		err = errors.New("its handler gave it up")

@@ -201,9 +201,9 @@ func wakeAll(payload string, wake func(int64)) {
 	}
 }
 
-// Notify implements backend.Listener: one notification for several queues, in a
-// transaction of its own. A commit that notifies takes a lock that the whole
-// server shares, which is why those of senders do not.
+// Notify implements backend.Listener: one notification for several queues, in a separate
+// transaction. A commit that notifies takes a lock that the whole server shares, so commits of
+// senders do not notify.
 func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
