@@ -91,7 +91,7 @@ func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 	return session{tx, inside}, nil
 }
 
-// point is the name of a savepoint, of which T-SQL takes 32 characters.
+// point is the name of a savepoint. T-SQL uses 32 characters of it.
 func point(name string) string {
 	if len(name) <= 32 {
 		return name

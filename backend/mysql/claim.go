@@ -159,9 +159,8 @@ func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	return po, rows.Scan(append(columns, more...)...)
 }
 
-// findAlone is find, in one statement, for a queue in which the last claim found
-// that there are only posts, or only streams. It finds nothing if that is so no
-// more.
+// findAlone is find in one statement, for a queue in which the last claim found only posts, or only
+// streams. It finds nothing if that has changed.
 func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
 	var version int64
 	var enabled sql.NullInt64

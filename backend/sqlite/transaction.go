@@ -132,8 +132,8 @@ func (t *transaction) Point(ctx context.Context, text string) error {
 	return err
 }
 
-// Rest implements sqlstore.Resting. To close a statement of which rows are being
-// read would be to free memory that the driver uses.
+// Rest implements sqlstore.Resting. Closing a statement whose rows are being read would free memory
+// that the driver uses.
 func (t *transaction) Rest() { t.mu.Unlock() }
 
 // Commit implements sqlstore.Transaction.

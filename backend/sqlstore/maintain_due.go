@@ -185,9 +185,9 @@ func (s *Store) posts() falling {
 		}}
 }
 
-// maintainDeferred makes deferred groups and posts ready that are due, and looks
-// again at groups of which a stream was missed when they became ready. Guards
-// are locked for each group, so each has separate transactions.
+// maintainDeferred makes deferred groups and posts ready that are due. It also repairs groups that
+// missed a stream when they became ready. Guards are locked for each group, so each group has
+// separate transactions.
 func (s *Store) maintainDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
 	groups, err := s.reopenDue(ctx, limit)
 	if err != nil {
