@@ -30,6 +30,7 @@ var bars = []bar{
 	over("postgres.send-16.river", 1.5, "postgres", "send16", "parley", "river"),
 	over("postgres.send-dialog-1.raw", 0.7, "postgres", "send1", "parley-dialog", "raw"),
 	over("postgres.send-dialog-16.raw", 0.7, "postgres", "send16", "parley-dialog", "raw"),
+	over("postgres.joined-16.intx", 0.85, "postgres", "send16", "parley-joined", "parley-intx"),
 	over("postgres.send-key-1.raw", 0.7, "postgres", "send1", "parley-key", "raw"),
 	over("postgres.send-key-16.raw", 0.7, "postgres", "send16", "parley-key", "raw"),
 

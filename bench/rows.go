@@ -30,7 +30,7 @@ var rows = []*row{
 	{name: "send1", what: "one message a transaction: one sender", unit: "msg/s", engines: everywhere, counted: true,
 		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(1)},
 	{name: "send16", what: "one message a transaction: 16 senders", unit: "msg/s", engines: everywhere, counted: true,
-		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog"), run: sending(16)},
+		systems: and(without(all, "parley-default", "river-default", "gue-default", "watermill-default", "goqite-default"), "parley-key", "parley-dialog", "parley-intx", "parley-joined"), run: sending(16)},
 	{name: "ownrow", what: "BEGIN, a row of the program's, send, COMMIT: one sender", unit: "msg/s", engines: onPostgres, counted: true,
 		systems: []string{"parley", "parley-pgx", "parley-pgxpool", "parley-batch", "river", "watermill", "raw", "raw-pgx"}, run: sendingOwn},
 	{name: "batch100", what: "100 messages in a transaction, one sender", unit: "msg/s", engines: everywhere, counted: true,

@@ -38,6 +38,8 @@ type parleyHow struct {
 	isolation parley.Isolation
 	key       bool // posts with a key
 	dialog    bool // messages on conversations
+	inTx      bool // posts by InTx
+	joined    bool // posts in a transaction of the program's own
 	options   parley.Options
 	worker    parley.WorkerOptions
 }
@@ -146,6 +148,24 @@ func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 	}
 	if q.how.dialog {
 		return q.b.InTx(ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).Send(ctx, "Job", body) })
+	}
+	post := func(tx *parley.Tx) error {
+		_, err := tx.Post(ctx, "jobs", payload(body))
+		return err
+	}
+	if q.how.inTx {
+		return q.b.InTx(ctx, post)
+	}
+	if q.how.joined {
+		tx, err := q.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := post(q.b.Join(tx)); err != nil {
+			return err
+		}
+		return tx.Commit()
 	}
 	var o []parley.PostOption
 	if q.how.key {

@@ -26,6 +26,10 @@ var systems = []*system{
 		settings: "posts with 1,000 keys"},
 	{name: "parley-dialog", engine: everywhere, open: parleyWith(parleyHow{dialog: true}),
 		settings: "messages on conversations, one for each sender"},
+	{name: "parley-intx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{inTx: true}),
+		settings: "posts by Broker.InTx"},
+	{name: "parley-joined", extra: true, engine: onPostgres, open: parleyWith(parleyHow{joined: true}),
+		settings: "posts in a sql.Tx that is joined"},
 	{name: "parley-none", engine: everywhere, open: parleyWith(parleyHow{worker: large, isolation: parley.IsolateBatch}),
 		settings: "as parley; WorkerOptions.Isolation: IsolateBatch"},
 
