@@ -31,6 +31,8 @@ type pool struct {
 
 	known known // connections for posts by themselves
 
+	commits commits // of joined transactions
+
 	probing sync.Mutex
 	probed  atomic.Bool
 	pooled  atomic.Bool // a transaction pooler is in between
@@ -210,6 +212,7 @@ func (p *pool) forget() {
 const closeWait = time.Second
 
 func (p *pool) close() error {
+	p.commits.end()
 	// A statement that was prepared on the connection on which another store of this
 	// handle listens now is not closed before that store is.
 	closed := make(chan struct{})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
@@ -211,12 +210,16 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if err := s.pool.probe(ctx); err != nil {
 		return s.Classify(err)
 	}
+	return s.Classify(s.pool.notify(ctx, queues))
+}
+
+func (p *pool) notify(ctx context.Context, queues []int64) error {
 	// A command is neither planned nor answered with a row, and without parameters both are one
 	// message and one transaction, also for a pooler. It writes to the log, and by default
 	// listeners are told only when that has reached the disk. They need not wait for that, because
 	// the messages that they are told of are already on the disk.
-	_, err := s.pool.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(s.pool.channel)+", '"+payload(queues)+"'")
-	return s.Classify(err)
+	_, err := p.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(p.channel)+", '"+payload(queues)+"'")
+	return err
 }
 
 // payload names the queues, or all of them if that would be too long: "in the
@@ -236,16 +239,4 @@ func payload(queues []int64) string {
 type Tx struct {
 	*sqlstore.Tx
 	pool *pool
-}
-
-// NotifyAtCommit implements backend.Tx.
-func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
-	if !t.Open() {
-		return backend.ErrTxDone
-	}
-	if len(queues) == 0 {
-		return nil
-	}
-	_, err := t.Exec(ctx, t.pool.hot.Notify, t.pool.channel, payload(queues))
-	return err
 }

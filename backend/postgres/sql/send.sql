@@ -184,6 +184,11 @@ WITH p AS (
 SELECT 1 / (SELECT count(*) FROM p)
 -- name: Notify
 SELECT pg_notify($1, $2)
+-- name: Number
+SELECT pg_current_xact_id()::text
+-- name: Became
+-- $1 numbers of transactions, with commas between. The server no longer knows what became of old ones.
+SELECT n, coalesce(pg_xact_status(n::xid8), 'committed') FROM unnest(string_to_array($1, ',')) n
 -- name: JoinPosts
 -- Delayed posts move to their queues, in the order in which they are due. The row of a delayed post
 -- never changes, so the locked row is the row that was read.

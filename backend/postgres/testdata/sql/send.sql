@@ -19,6 +19,9 @@ UPDATE parley_stream x
          SELECT y.ctid FROM s
           CROSS JOIN LATERAL (SELECT z.ctid FROM parley_stream z WHERE z.stream_id = s.id LIMIT 1) y))
 
+-- name: Became
+SELECT n, coalesce(pg_xact_status(n::xid8), 'committed') FROM unnest(string_to_array($1, ',')) n
+
 -- name: JoinPosts
 WITH l AS MATERIALIZED (
   SELECT x.post_id
@@ -71,6 +74,9 @@ SELECT k.queue_id, k.name, k.stream_id FROM k
 
 -- name: Notify
 SELECT pg_notify($1, $2)
+
+-- name: Number
+SELECT pg_current_xact_id()::text
 
 -- name: PostKeyed
 WITH s AS (
