@@ -169,7 +169,7 @@ type Broker struct {
 
 	// Each has its own lock, or is atomic.
 	catalog atomic.Pointer[catalogView]
-	facts   convCache
+	convs   convCache
 	unknown sync.Map // names of target services that were not defined
 	done    sync.WaitGroup
 
@@ -340,9 +340,9 @@ func (b *Broker) Go(f func(ctx context.Context)) bool {
 // below. A transaction announces by Tx.Notify.
 func (b *Broker) Wake(topic int64) { b.wake(map[int64]bool{topic: true}) }
 
-// Watch returns a channel that is closed when a topic is announced from now on, and what
-// ends the watch. Announcements can be missed, by a process without a connection at that
-// time: look again after Options.Poll at the latest.
+// Watch returns a channel that is closed when a topic is announced from now on, and a function that
+// ends the watch. A process without a connection at that time can miss announcements: check again
+// after Options.Poll at the latest.
 func (b *Broker) Watch(topic int64) (woken <-chan struct{}, stop func()) {
 	return b.hub.Watch(b.hub.Ticket(), topic)
 }

@@ -153,7 +153,7 @@ func (b *Broker) view(ctx context.Context) (*catalogView, error) {
 	return b.reload(ctx)
 }
 
-// reload reads the catalog in a transaction of its own.
+// reload reads the catalog in a separate transaction.
 func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
 	tx, err := b.begin(ctx)
 	if err != nil {

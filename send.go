@@ -425,7 +425,7 @@ func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.En
 		FarService:   ep.Service,
 		Contract:     ep.Contract,
 		Queue:        v.queues[svc.Queue].ID,
-		Group:        ep.FarHandle, // a group of its own
+		Group:        ep.FarHandle, // a separate group
 		Priority:     v.priority(ep.Contract, svc.Name, ep.Service),
 		Lifetime:     ep.Lifetime,
 	})

@@ -44,7 +44,7 @@ func (tx *fencingTx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	return tx.Tx.Reclaim(ctx, holds)
 }
 
-// settled hears what became of batches.
+// settled hears the outcome of batches.
 type settled struct {
 	parley.NopObserver
 	events chan parley.SettleEvent

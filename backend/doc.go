@@ -78,7 +78,7 @@
 // handle of the sending endpoint. Or it is the posts of one key, or a single message of the broker
 // (a timer, an error). A stream has one writer at a time: the transaction that holds its guard. A
 // receiver holds a group: one receiver at a time, in any process, reads the streams whose home it
-// is. A post without key is a stream and a group of its own.
+// is. A post without key is a stream and a group by itself.
 //
 // # The rules
 //

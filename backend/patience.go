@@ -15,7 +15,7 @@ const (
 	// the server is far away.
 	briefWait = 500 * time.Millisecond
 
-	// longWait is how long it waits if a transaction is open all the same.
+	// longWait is how long it waits if a transaction is open anyway.
 	longWait = 5 * time.Second
 )
 

@@ -170,7 +170,7 @@ type GroupStatus struct {
 // ConversationQuery asks for one page.
 type ConversationQuery struct {
 	After  ID  // conversations after this id
-	Limit  int // of conversations, of each of which both sides are listed
+	Limit  int // of conversations; both sides of each are listed
 	Handle ID  // only this one's conversation
 	Group  ID  // only this group's
 }

@@ -113,7 +113,7 @@ type TxTasks interface {
 	// LockTask takes a held task, by its fence, until the transaction ends:
 	// ErrFenced if it is no longer ours.
 	LockTask(ctx context.Context, h TaskHold) error
-	// FinishTask records what became of a held task: ErrFenced.
+	// FinishTask records the outcome of a held task: ErrFenced.
 	FinishTask(ctx context.Context, h TaskHold, o TaskOutcome) error
 	// FinishTasks does that for many tasks, in any order. It leaves tasks that are no longer ours
 	// unchanged, and returns them.
@@ -130,7 +130,7 @@ type TxTasks interface {
 
 // Tasks is what can be done to plans outside transactions.
 type Tasks interface {
-	// ExtendTasks prolongs leases: ErrFenced if any is lost. It returns the tasks
+	// ExtendTasks extends leases: ErrFenced if any is lost. It returns the tasks
 	// that an operator wants to be stopped.
 	ExtendTasks(ctx context.Context, holds []TaskHold, d time.Duration) (stop []ID, err error)
 	// Progress returns how far a plan is: ErrNoPlan. Its cost does not depend on the number of

@@ -17,7 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// engine gives every measurement a database of its own.
+// engine gives every measurement a separate database.
 type engine struct {
 	name string
 	// info is the version and what decides how safe a commit is.

@@ -18,7 +18,7 @@ func init() {
 // no live worker may lose it.
 const deadLease = time.Second
 
-// die runs a worker on a handle of its own until its handler gets the body, and
+// die runs a worker on a separate handle until its handler gets the body, and
 // has the process die there. It returns the message as it was delivered.
 func (w *world) die(hold parley.Hold, body string) parley.Message {
 	b, f := w.frail(nil)

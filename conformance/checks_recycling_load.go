@@ -22,7 +22,7 @@ func init() {
 	)
 }
 
-// recLoad is what became of senders that sent, for a while, on dialogs that were
+// recLoad is the result of senders that sent, for a while, on dialogs that were
 // renewed all the time.
 type recLoad struct {
 	w       *world

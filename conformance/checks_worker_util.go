@@ -62,7 +62,7 @@ func (r *wrkRun) Stop() {
 	}
 }
 
-// another is a World with names of its own, for checks that begin anew.
+// another is a World with separate names, for checks that begin again.
 func (e *env) another(change ...func(*parley.Catalog)) *world {
 	e.mu.Lock()
 	e.prefix = ""

@@ -151,7 +151,7 @@ func (e *env) Handle() backend.Backend {
 	return be
 }
 
-// Limited opens another handle on the store, on a pool of so many connections. The
+// Limited opens another handle on the store, on a pool of the given size. The
 // caller closes it.
 func (e *env) Limited(conns int) backend.Backend {
 	switch {
@@ -176,7 +176,7 @@ func (e *env) undisturbed() {
 	}
 }
 
-// Broker opens a Broker on a handle of its own, closed at the end of the check:
+// Broker opens a Broker on a separate handle, closed at the end of the check:
 // what another process would have.
 func (e *env) Broker(o *parley.Options) *parley.Broker {
 	e.undisturbed()

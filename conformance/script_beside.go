@@ -168,7 +168,7 @@ func (s *script) timed() (passed, want time.Duration) {
 	return passed, want
 }
 
-// beside is a part of a script that is done in a goroutine of its own. Its failures are its own
+// beside is a part of a script that is done in a separate goroutine. Its failures are its own
 // until the script takes them over.
 type beside struct {
 	*script

@@ -7,7 +7,7 @@ type Sentence struct {
 }
 
 // section is a group of sentences under a title. docs/semantics.md is generated from the
-// sections; UPDATE=1 go test -run TestSemanticsPage ./conformance writes it anew.
+// sections; UPDATE=1 go test -run TestSemanticsPage ./conformance writes it again.
 type section struct {
 	title     string
 	sentences []Sentence

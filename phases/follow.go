@@ -114,7 +114,7 @@ func (p *Plan) NextTx(ctx context.Context, tx *parley.Tx) (t *TaskStatus, err er
 
 // Run works on the plan with a separate Pool until Wait returns, and returns the result of Wait: nil
 // means that all tasks are over. When ctx ends first, Run returns its error, and the tasks go on in
-// another process or in the next Run. When the pool can go on no more, Run returns the pool's error.
+// another process or in the next Run. When the pool has to stop, Run returns the pool's error.
 func (p *Plan) Run(ctx context.Context, handlers Handlers, o *PoolOptions) error {
 	var opt PoolOptions
 	if o != nil {

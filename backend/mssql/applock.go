@@ -53,9 +53,8 @@ const (
 	ofTransaction = "Transaction"
 )
 
-// maxPlainName is how long a name may be to be part of a resource as it is. A
-// resource has 255 UTF-16 units, of which the store's part takes some; the rest of
-// a longer one would be cut off.
+// maxPlainName is the maximum length of a name that becomes part of a resource unchanged. A
+// resource has 255 UTF-16 units, including the store's part; the server would cut off the rest.
 const maxPlainName = 220
 
 // resourceName is the part of a name in a resource: the name and an end, so that spaces

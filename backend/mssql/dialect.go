@@ -28,7 +28,7 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 //
 // UPDLOCK: "update locks are to be taken and held until the transaction completes". Two U are
 // incompatible, U and S are not: a claimed group can be read. "When UPDLOCK is specified, the
-// READCOMMITTED and READCOMMITTEDLOCK isolation level hints are ignored." So in a SERIALIZABLE
+// READCOMMITTED and READCOMMITTEDLOCK isolation level hints are ignored." In a SERIALIZABLE
 // transaction it would lock ranges, which is the second reason for ErrIsolation.
 //
 // XLOCK: "exclusive locks are to be taken and held until the transaction
@@ -119,8 +119,8 @@ func (p *pool) token(verb, arg string) (string, bool) {
 }
 
 // many are the statements that do in one trip what package sqlstore does row by row. If a statement
-// locks rows of several tables, a LOOP JOIN from the list of keys keeps the list's order and finds
-// each row by its key. A hash join would read, and lock, the whole table.
+// locks rows of several tables, a LOOP JOIN from the list of keys keeps their order and finds each
+// row by key. A hash join would read, and lock, the whole table.
 type many struct {
 	Send, Guards, Append, Posts                  *sqlstore.Stmt
 	Walk, Take, Lease, Held, Read                *sqlstore.Stmt

@@ -17,8 +17,8 @@ import (
 // comes the table, with the index if the statement names it; then key, or row if the server may
 // choose. The mode follows, and the duration: row is until the row has been read, end until the end
 // of the transaction. Then the line says what happens if another transaction has the row locked.
-// The last field is the version that is read: the current one, the committed or current one by the
-// database's option, or a dirty one, without a lock.
+// The last field is the version that is read: current, committed or current by the database's
+// option, or dirty, without a lock.
 type lockStep struct {
 	table    string
 	granule  string // key, row, range

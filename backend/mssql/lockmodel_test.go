@@ -165,7 +165,7 @@ type system struct {
 	versions bool // READ_COMMITTED_SNAPSHOT
 	senders  []step
 	receiver []step
-	// apart: the senders write to streams of their own, and only the range between
+	// apart: the senders write to separate streams, and only the range between
 	// their markers is common.
 	apart bool
 }

@@ -21,7 +21,7 @@ func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err 
 func (p *pool) drain(ctx context.Context) error {
 	for _, table := range []string{"stream", "grp", "post", "task"} {
 		for {
-			// The lock ends with the statement, which is a transaction of its own.
+			// The lock ends with the statement, which is a separate transaction.
 			_, err := p.db.ExecContext(ctx, fmt.Sprintf(`
 				SET LOCK_TIMEOUT 1000;
 				DECLARE @one int;

@@ -33,7 +33,7 @@ func suite(t *testing.T, db *sql.DB) {
 	}, backendtest.Sessions)
 }
 
-// checked is a database of its own for the suite.
+// checked is a separate database for the suite.
 func checked(t *testing.T, server string) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's database
 	if dsn == "" {

@@ -79,7 +79,7 @@ func TestDialogStatements(t *testing.T) {
 	})
 }
 
-// TestResave: a savepoint is set anew by one statement, and what was done before it
+// TestResave: a savepoint is set again by one statement, and what was done before it
 // stays when it is rolled back to.
 func TestResave(t *testing.T) {
 	each(t, func(t *testing.T, server string) {

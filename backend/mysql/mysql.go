@@ -139,7 +139,7 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 	if socket != "" {
 		network, address = "unix", socket
 	}
-	// The driver reads its parameters from names of its own only.
+	// The driver reads parameters only from a name in its own format.
 	config, err := driver.ParseDSN("/?" + strings.ReplaceAll(q.Encode(), "+", "%20"))
 	if err != nil {
 		return nil, fmt.Errorf("parley: mysql: parameters of the name: %w", err)

@@ -312,7 +312,7 @@ func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 	return streams, err
 }
 
-// findKeys returns the ids of those of the keys that there are.
+// findKeys returns the ids of the keys that exist.
 func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
 	found := make(map[sqlstore.Key]backend.ID)
 	scan := func(rows *sql.Rows) error {

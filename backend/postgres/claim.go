@@ -33,8 +33,8 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		c.Contended, c.Walk = true, f.rest
 		return c, nil
 	case !ok || f.vain && r.Alone && r.Lease == 0:
-		// What was locked must be free again: the owner of a group that was locked
-		// in vain would wait for this transaction.
+		// The transaction must release its locks: the owner of a group that it locked
+		// without result would wait for it.
 		c.Contended = true
 		return c, nil
 	case f.nothing():

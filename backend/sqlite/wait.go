@@ -16,7 +16,7 @@ func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		_ = err // whatever it was: begin anew
+		_ = err // whatever it was: begin again
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

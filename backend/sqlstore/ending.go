@@ -47,8 +47,8 @@ var errEnding = errors.New("the transaction is Parley's, which commits it or rol
 var ErrEnded = Classified(backend.ErrTxDone, errors.New("a statement of the application's has ended Parley's transaction:"+
 	" what was done before is committed or rolled back, and nothing more is done"))
 
-// Whole runs the application's statements in a transaction of ours, of which none may
-// end it. May, if it is set, is called before a statement that may end it.
+// Whole runs the application's statements in a transaction of ours, which they must not end. May,
+// if set, is called before a statement that may end it.
 type Whole struct {
 	backend.Execer
 	May func()

@@ -50,7 +50,7 @@ const (
 	duePage = 100
 	// dueLooks is how many rows one call looks at, most of which are locked.
 	dueLooks = 2000
-	// dueAgain is when a walk that makes progress begins anew: what became visible
+	// dueAgain is when a walk that makes progress begins again: what became visible
 	// behind it comes in its turn then.
 	dueAgain = time.Second
 )

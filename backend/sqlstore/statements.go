@@ -126,10 +126,10 @@ type Statements struct {
 	RecurringInsert, // nothing if it exists
 	RecurringUpdate, RecurringLook, RecurringTry, RecurringLock, RecurringRead, RecurringList *Stmt
 
-	// Records of readers. WorkerAttend changes and reads in one statement, in a separate
+	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
 	// WorkerInsert and WorkerOthers.
-	WorkerAttend, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
+	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
 	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 
 	// For operators.

@@ -16,7 +16,7 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// conformance runs the suite in tables of its own, beside whatever is there.
+// conformance runs the suite in separate tables, beside whatever is there.
 func (c *call) conformance() *cobra.Command {
 	var o conformOptions
 	cmd := c.command("conformance", "Check a database with the conformance suite",

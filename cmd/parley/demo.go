@@ -33,7 +33,7 @@ func (c *call) demo() *cobra.Command {
 }
 
 // example makes a command of an example, which has its own flags. It runs on a migrated
-// broker: on a temporary file, or in tables of its own that it removes at the end.
+// broker: on a temporary file, or in separate tables that it removes at the end.
 func (c *call) example(name, short string, o interface{ Flags(*flag.FlagSet) }, run func(context.Context, *parley.Broker, io.Writer) error) *cobra.Command {
 	cmd := c.command(name, short, "parley demo "+name, cobra.NoArgs, nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

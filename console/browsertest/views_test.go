@@ -93,7 +93,7 @@ func TestToken(t *testing.T) {
 	second.says("enter the token first")
 }
 
-// TestReadOnly: without Write no page has a link or a handle that acts, and a form that is sent all the same is refused.
+// TestReadOnly: without Write no page has a link or a handle that acts, and a form that is sent anyway is refused.
 func TestReadOnly(t *testing.T) {
 	b := store(t, "sqlite")
 	f := consoletest.Fill(t, b, consoletest.Plain)

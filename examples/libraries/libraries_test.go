@@ -43,7 +43,7 @@ type Order struct {
 
 var errUndo = errors.New("undo")
 
-// app is a program with a database of its own.
+// app is a program with a separate database.
 type app struct {
 	*testing.T
 	engine string

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestReadersTooMany: of readers that come to their end together, and are more
+// TestReadersTooMany: of readers that finish together, and are more
 // than there may be, as many go on as there may be.
 func TestReadersTooMany(t *testing.T) {
 	f := &fetcher{max: 1, handling: 6}

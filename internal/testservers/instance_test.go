@@ -130,7 +130,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A server in front is started anew when the one behind it has come back
+// A server in front is started again when the one behind it has come back
 // under another address.
 func TestFrontFollowsItsServer(t *testing.T) {
 	w := newWorld(t)

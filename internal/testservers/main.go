@@ -18,8 +18,8 @@
 // A server comes from the first of these that can be had:
 //
 //  1. its environment variable, if that is set already: used as it is;
-//  2. the newest version in Debian, for any user, if apt knows a Debian archive; programs and data
-//     are in a cache folder, and it runs on 127.0.0.1;
+//  2. the newest version in Debian, if apt knows a Debian archive; it needs no root, lives in a
+//     cache folder, and runs on 127.0.0.1;
 //  3. programs on this machine, of whatever version, run in the same way;
 //  4. for root on Debian: the same, from packages installed on the spot;
 //  5. nowhere: the variable stays unset, and a line on standard error says

@@ -151,7 +151,7 @@ func described(ctx context.Context, address string) (version string, settings ma
 	return version, settings, nil
 }
 
-// keep writes the file of a row that has run, and the page anew.
+// keep writes the file of a row that has run, and the page again.
 func keep(ctx context.Context, docs string, f found, tests testResults) error {
 	sections, _, err := readSections(docs)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 )
 
 // program runs one of the server's programs to its end, as the server's user. Its output goes to a
-// file in the instance's home, never through a pipe, because a server in the background would keep
-// the pipe open for ever.
+// file in the instance's home. A server in the background would keep a pipe open for ever.
 func (in *instance) program(ctx context.Context, path string, args ...string) error {
 	log := filepath.Join(in.home(), filepath.Base(path)+".out")
 	f, err := os.Create(log)

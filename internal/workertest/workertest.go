@@ -183,8 +183,8 @@ func numbered(format string, n int) (list []string) {
 
 // deadlock: two groups that write to the same rows in opposite order. The engine aborts one of
 // them, and nothing else of its batch. It counts no attempt, and succeeds when it is retried. On
-// PostgreSQL the retry may lose in the same way: it can lock its first row again before the other
-// transaction, which waits for that row, wakes up.
+// PostgreSQL the retry may lose in the same way: it can lock its first row again before the
+// transaction that waits for it wakes up.
 func (s *shop) deadlock() {
 	var met [2]chan struct{}
 	for i := range met {
@@ -287,7 +287,7 @@ func (s *shop) pool() {
 	defer cancel()
 	err := w.Drain(ctx)
 	if s.hold == parley.HoldLease {
-		s.must(err) // readers have no connections of their own
+		s.must(err) // readers have no separate connections
 		return
 	}
 	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "4 connections") || !strings.Contains(err.Error(), "need 5") {

@@ -10,7 +10,7 @@ EXEC(N'CREATE INDEX by_order ON parley_timer (kind, queue_id, due, handle) WITH 
 CREATE INDEX by_due ON parley_post (blocked_until, post_id) WHERE blocked = 1 WITH (ALLOW_PAGE_LOCKS = OFF);
 
 -- The progress of slow walks: of maintenance job 5 through closed conversations, and of job 6
--- through groups. owner is the handle that may go on.
+-- through groups. The owner may go on.
 CREATE TABLE parley_walk (
   duty  smallint   NOT NULL,
   place binary(16) NOT NULL, -- the last id that was looked at

@@ -50,10 +50,9 @@ BEGIN
 END
 
 -- name: Walk
--- A claim's first statement: where to look. It locks nothing, and what it returns
--- are candidates: what has been claimed in a transaction (U) is among them. First
--- promotions (0 groups, 1 posts), then streams (2) and posts (3), each from a place in
--- its order on.
+-- A claim's first statement: where to look. It locks nothing and returns candidates, including
+-- groups that a transaction has claimed (U). First promotions (0 groups, 1 posts), then streams (2)
+-- and posts (3), each from a place in its order on.
 --
 -- @p1 queue, @p2 how many promotions, @p3 level and @p4 since of their place, @p5 how many
 -- streams and posts each, @p6 priority and @p7 since of their place
@@ -96,10 +95,10 @@ SELECT v.catalog_version, q.enabled, x.what, x.id, x.priority, x.since
 
 -- name: Take
 -- A claim's second statement, in a transaction. Candidates are locked one by one, by their keys, in
--- the order of the list, up to the number wanted. The first that can be had decides whether it is
--- groups or posts. Nothing is asked of a row but its lock, so that no row is locked and then not
--- returned. What became of it since the walk is the next statement's question. A token that an
--- expired lease left behind is taken away, and told, since its receiver died.
+-- the order of the list, up to the number wanted. The first candidate that can be locked decides
+-- whether the claim takes groups or posts. The statement checks nothing but the lock of a row, so
+-- that it never locks a row and then does not return it. The next statement finds out what changed
+-- since the walk. The token of an expired lease is removed and reported, because its receiver died.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many
 SET NOCOUNT ON;
@@ -179,7 +178,7 @@ SELECT @first, k.id, 1, CASE WHEN l.lease <> 0 THEN 1 ELSE 0 END
   FROM @all k JOIN @leased l ON l.id = k.id ORDER BY k.n
 
 -- name: Held
--- Posts that are ours, with what is known of their promotions.
+-- Posts that are ours, with their promotions.
 --
 -- @p1 posts
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,

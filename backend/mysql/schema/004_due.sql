@@ -23,7 +23,7 @@ EXECUTE parley_step;
 DEALLOCATE PREPARE parley_step;
 
 -- The progress of slow walks: of maintenance job 5 through closed conversations, and of job 6
--- through groups. owner is the handle that may go on.
+-- through groups. The owner may go on.
 CREATE TABLE IF NOT EXISTS parley_walk (
   duty  TINYINT    PRIMARY KEY,
   place BINARY(16) NOT NULL, -- the last id that was looked at

@@ -44,7 +44,7 @@ DEALLOCATE PREPARE parley_step;
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 SET @parley_step = IF((SELECT count(*) FROM information_schema.columns
                         WHERE table_schema = DATABASE() AND table_name = 'parley_meta' AND column_name = 'oldest_program') = 0,
                       'ALTER TABLE parley_meta ADD COLUMN oldest_program INT NOT NULL DEFAULT 0', 'DO 0');

@@ -119,8 +119,9 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestManyRequests: a web service stores an order and posts in one transaction of pgx. 16 concurrent requests share
-// a pool of four connections with the worker. None hangs, and what was rolled back brings no message.
+// TestManyRequests: a web service stores an order and posts in one transaction of pgx. There are 16 concurrent
+// requests, which share a pool of four connections with the worker. None hangs, and what was rolled back brings no
+// message.
 func TestManyRequests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), slow.By(90*time.Second))
 	defer cancel()

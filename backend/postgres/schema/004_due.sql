@@ -9,7 +9,7 @@
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_timer ADD COLUMN IF NOT EXISTS queue_id bigint NOT NULL DEFAULT 0; END $$;
 
 -- The progress of slow walks: of maintenance job 5 through closed conversations, and of job 6
--- through groups. owner is the handle that may go on.
+-- through groups. The owner may go on.
 CREATE TABLE IF NOT EXISTS parley_walk (
   duty  smallint PRIMARY KEY,
   place uuid     NOT NULL, -- the last id that was looked at

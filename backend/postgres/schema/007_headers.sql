@@ -12,7 +12,7 @@ DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_d
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_meta ADD COLUMN IF NOT EXISTS oldest_program integer NOT NULL DEFAULT 0; END $$;
 
 -- parley_post with headers, a JSON object of texts. It is a new function, because a new parameter

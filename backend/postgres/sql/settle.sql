@@ -117,9 +117,9 @@ SELECT p.post_id, p.queue_id, '', p.type, p.body, p.headers, :now + $2
  CROSS JOIN LATERAL (SELECT x.* FROM parley_post x WHERE x.post_id = k.id LIMIT 1) p
 
 -- name: Extend
--- Leases of groups and posts are extended. The statement does not wait for a locked row, which is
--- in its owner's transaction or in that of a receiver that has taken it over. A lease is lost if
--- the committed row has another fence.
+-- Leases of groups and posts are extended. The statement does not wait for a locked row: its owner
+-- has it locked, or a receiver that has taken it over. A lease is lost if the committed row has
+-- another fence.
 --
 -- groups: $1 ids, $2 fences; posts: $3 ids, $4 fences; $5 how long
 WITH g AS MATERIALIZED (

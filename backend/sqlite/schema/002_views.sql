@@ -186,8 +186,8 @@ SELECT l.name, o.owner, l.mode, l.waiting, l.times,
 --
 -- Posts of one key keep their order. Without a type it is DEFAULT. The statement fails if the queue
 -- is not defined or disabled, or the type is not defined. It also fails if the body is not valid
--- for its type, or if only a program can check it, as with XML and Go functions. Nothing can be
--- read here; see parley_messages.
+-- for its type, or only a program can check it (XML and Go functions). Nothing can be read here;
+-- see parley_messages.
 CREATE VIEW parley_outbox AS
 SELECT NULL AS queue, NULL AS type, NULL AS body, NULL AS key WHERE 0;
 

@@ -9,7 +9,7 @@ CREATE INDEX parley_timer_order ON parley_timer (kind, queue_id, due, handle);
 CREATE INDEX parley_post_due ON parley_post (blocked_until, post_id) WHERE blocked = 1;
 
 -- The progress of slow walks: of maintenance job 5 through closed conversations, and of job 6
--- through groups. owner is the handle that may go on.
+-- through groups. The owner may go on.
 CREATE TABLE parley_walk (
   duty  INTEGER PRIMARY KEY,
   place BLOB    NOT NULL, -- the last id that was looked at
