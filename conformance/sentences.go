@@ -191,7 +191,7 @@ var sections = []section{
 		{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time; posts without key wait for no other post."},
 		{"N02", "A delayed post joins its queue when it is due and not before."},
 		{"N03", "A unique post is added only when none with its value is pending, and again after that one is settled."},
-		{"N04", "A pending post can be cancelled; one in a receiver's hands cannot."},
+		{"N04", "CancelPost removes a pending post unless a receiver has it in hand."},
 		{"N05", "Bodies from none to 16 MiB arrive as they were sent, byte for byte."},
 		{"N06", "A queue that keeps processed posts keeps them for the set time and delivers none of them again."},
 		{"N07", "Deferred and parked groups are not received before their time, keep their order, and lose nothing."},
@@ -251,6 +251,11 @@ var sections = []section{
 		{"J05", "While the previous message of a recurring job is pending, a due time brings another message, none, or a message that is handled after it, as the job's policy says."},
 		{"J06", "An older definition of a recurring job changes nothing and does not bring back a removed job; another definition of the same revision, or an invalid one, is refused with a typed error and changes nothing."},
 		{"J07", "A recurring job that is paused brings no messages until it is resumed, and then from its next due time on; to run one now brings a message at once and leaves its due times as they are."},
+	}},
+	{"Cancelling what is in hand", []Sentence{
+		{"K01", "CancelPosts removes posts that wait, by ID, key or type, and stores a request for those that receivers have in hand; it waits for no receiver and for no other request."},
+		{"K02", "The handler of a post that is to be cancelled is told within a second, by the cause of the end of its context; if it fails after that, what it wrote is undone and the post is removed, and if it succeeds the post is done."},
+		{"K03", "A post that was to be cancelled and waits again is removed; each post is done once or cancelled once."},
 	}},
 	{"What operators see", []Sentence{
 		{"V01", "A message that waits is found by its ID: its group or, if it is withheld, the handle that sent it; any other is not found."},
