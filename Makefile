@@ -12,7 +12,7 @@ PKG   ?= ./...
 RUN   ?= .
 COUNT ?= 20
 
-.PHONY: help fetch site test verify matrix fuzz short lint budget cover conformance stress faults planted bench servers stop
+.PHONY: help fetch site test verify matrix fuzz short lint cover conformance stress faults planted bench servers stop
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,21 +31,21 @@ fetch:
 
 # PARLEY_TEST_FAST: throwaway servers need not survive a power cut, so they do
 # not wait for the disk.
-test: fetch lint $(SERVERS) ## what must pass: lint, then the tests, on every server that can be had
+test: fetch lint $(SERVERS) ## what must pass: lint, then the tests on every available server
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants stress faults drivers locks upgrades pools console galera vitess
+VERIFY := mutants faults drivers locks upgrades pools console galera vitess
 
-verify: $(SERVERS) ## what takes longer than a change should wait for, part after part; make verify-PART is one of them
+verify: $(SERVERS) ## the longer checks, part after part; make verify-PART runs one part
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
 
 verify-%: $(SERVERS)
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $*
 
-matrix: $(SERVERS) ## the backends' tests on every version of a server that can be had, a line for each (ONLY=)
+matrix: $(SERVERS) ## the backends' tests on every available server version, one line each (ONLY=)
 	@PARLEY_TEST_FAST=1 $(SERVERS) matrix -logs .cache/matrix $(ONLY)
 
-short: ## a quick look: tests marked long left out, no race detector, no servers but your own (PKG=, RUN=)
+short: ## a quick look: no long tests, no race detector, no servers except yours (PKG=, RUN=)
 	go test -short -timeout 5m -run '$(RUN)' $(PKG)
 
 lint: ## gofmt, go vet, staticcheck, the limits of functions and files
@@ -57,21 +57,18 @@ lint: ## gofmt, go vet, staticcheck, the limits of functions and files
 	go test -vet=off -run '^TestLimits$$' .
 	$(STATICCHECK) ./...
 
-budget: ## lines of the product by room, and what each room may have
-	@go run ./internal/budget
-
 cover: $(SERVERS) ## test coverage over all packages, in .cache/cover.out
 	$(SERVERS) exec -- go test -timeout 20m -coverpkg=./... -coverprofile=.cache/cover.out ./...
 	@go tool cover -func=.cache/cover.out | tail -n 1
 
-conformance: $(SERVERS) ## the conformance suite by command, on each engine
+conformance: $(SERVERS) ## the conformance suite, run by the command, on each engine
 	go run ./cmd/parley conformance --db "sqlite:$$(mktemp -d)/conformance.db"
 	PARLEY_TEST_REQUIRE=postgres $(SERVERS) exec -only postgres -- \
 		sh -c 'exec go run ./cmd/parley conformance --db "$$PARLEY_TEST_POSTGRES"'
 	PARLEY_TEST_REQUIRE=mariadb,mysql $(SERVERS) exec -only mariadb,mysql -- \
 		sh -c 'go run ./cmd/parley conformance --db "$$PARLEY_TEST_MARIADB" && exec go run ./cmd/parley conformance --db "$$PARLEY_TEST_MYSQL"'
 
-stress: $(SERVERS) ## the same tests again and again with the race detector, to the first failure (PKG=, RUN=, COUNT=)
+stress: $(SERVERS) ## repeat tests with the race detector until the first failure (PKG=, RUN=, COUNT=)
 	$(SERVERS) exec -- go test $(RACE) -failfast -timeout 0 -count=$(COUNT) -run '$(RUN)' $(PKG)
 
 FUZZTIME ?= 30s
@@ -89,7 +86,7 @@ fuzz: ## each fuzz target for a while (FUZZTIME=)
 FAULTS := --testservers $(SERVERS) --limit 1h
 SHORT  := --operations 10000 --faults 30
 RECORD := --record internal/faults/testdata/slices.jsonl
-faults: $(SERVERS) ## programs and servers that are killed, stopped and cut off, on each engine, for an hour and more (FAULTS=)
+faults: $(SERVERS) ## kill, stop and cut off programs and servers on each engine, for an hour or more (FAULTS=)
 	go build -o .cache/faults ./internal/faults
 	@code=0; for e in sqlite postgres mysql mariadb; do \
 		.cache/faults --server $$e --disk 2G --operations 200000 --faults 300 $(RECORD) $(FAULTS) || code=1; \
@@ -101,19 +98,19 @@ faults: $(SERVERS) ## programs and servers that are killed, stopped and cut off,
 		.cache/faults --server $$e $(SHORT) $(RECORD) $(FAULTS) || code=1; \
 	done; exit $$code
 
-planted: $(SERVERS) ## bugs that are put into the source, each of which the faults have to bring to light (BUG=: one of them)
+planted: $(SERVERS) ## plant bugs in the source, each of which the faults must find (BUG=: one of them)
 	go run ./internal/faults/planted --testservers $(SERVERS) $(if $(BUG),"$(BUG)")
 
-site: ## the documentation as a website, in .cache/site; it needs no network to be read
+site: ## the documentation as a website in .cache/site, readable offline
 	@cd docs/site && go run . -out ../../.cache/site
 
-bench: ## Parley beside other queues, on PostgreSQL and SQLite, some minutes (BENCH=: flags instead of -quick)
+bench: ## Parley beside other queues on PostgreSQL and SQLite, for some minutes (BENCH=: flags instead of -quick)
 	cd bench && go run . $(or $(BENCH),-quick)
 
-servers: $(SERVERS) ## start servers that stay up, which makes the other targets quicker, and print their variables
+servers: $(SERVERS) ## start servers that stay up, which makes other targets faster, and print their variables
 	@$(SERVERS) start
 
-stop: $(SERVERS) ## stop them
+stop: $(SERVERS) ## stop these servers
 	@$(SERVERS) stop
 
 # Built and not run by "go run", which does not hand signals down. Always

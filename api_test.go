@@ -22,7 +22,7 @@ var publicPackages = []string{".", "applock", "doctor", "phases", "recurring", "
 var blank = regexp.MustCompile(`\n\s*\n`)
 
 // TestPublicAPI: what packages export is what testdata/api says, so that each change of it
-// is seen in a diff. UPDATE=1 go test -run TestPublicAPI . writes it anew.
+// is seen in a diff. UPDATE=1 go test -run TestPublicAPI . writes it again.
 func TestPublicAPI(t *testing.T) {
 	for _, folder := range publicPackages {
 		got := exported(t, folder)

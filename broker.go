@@ -169,7 +169,7 @@ type Broker struct {
 
 	// Each has its own lock, or is atomic.
 	catalog atomic.Pointer[catalogView]
-	facts   convCache
+	convs   convCache
 	unknown sync.Map // names of target services that were not defined
 	done    sync.WaitGroup
 
@@ -213,7 +213,7 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		l.LogTo(b.log)
 	}
 	b.admitted = consumer.NewAdmission(b.caps.Pool, func(held int) {
-		b.log.Warn("parley: the pool of connections is short: workers hold by lease what they would hold in transactions",
+		b.log.Warn("parley: the connection pool is too small: workers hold by lease instead of in transactions",
 			"event", "pool.short", "held", held)
 	})
 	b.recycler = &recycler{b: b, poke: make(chan struct{}, 1)}
@@ -340,9 +340,9 @@ func (b *Broker) Go(f func(ctx context.Context)) bool {
 // below. A transaction announces by Tx.Notify.
 func (b *Broker) Wake(topic int64) { b.wake(map[int64]bool{topic: true}) }
 
-// Watch returns a channel that is closed when a topic is announced from now on, and what
-// ends the watch. Announcements can be missed, by a process without a connection at that
-// time: look again after Options.Poll at the latest.
+// Watch returns a channel that is closed when a topic is announced from now on, and a function that
+// ends the watch. A process without a connection at that time can miss announcements: check again
+// after Options.Poll at the latest.
 func (b *Broker) Watch(topic int64) (woken <-chan struct{}, stop func()) {
 	return b.hub.Watch(b.hub.Ticket(), topic)
 }

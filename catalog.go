@@ -153,7 +153,7 @@ func (b *Broker) view(ctx context.Context) (*catalogView, error) {
 	return b.reload(ctx)
 }
 
-// reload reads the catalog in a transaction of its own.
+// reload reads the catalog in a separate transaction.
 func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
 	tx, err := b.begin(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func (b *Broker) Define(ctx context.Context, c Catalog) error {
 		d := newDefining(now, past, false)
 		out, err := d.changes(c)
 		if err == nil && len(d.left) > 0 {
-			b.log.Warn("parley: definitions that were replaced before are left out", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
+			b.log.Warn("parley: definitions were ignored, since later definitions had replaced them", "event", "catalog.replaced", "objects", fmt.Sprint(d.left))
 		}
 		return out, err
 	}))
@@ -291,8 +291,8 @@ func (b *Broker) define(ctx context.Context, find func(*catalogView, []backend.D
 	return nil
 }
 
-// checkReferences checks the references among the objects of c. all has these objects and
-// everything defined before; of two definitions of a name it has the newer.
+// checkReferences checks the references among the objects of c. The catalog all has these objects
+// and everything defined before; of two definitions of a name it has the newer.
 func checkReferences(all *catalogView, c Catalog) error {
 	for _, k := range c.Contracts {
 		canStart := false
@@ -398,8 +398,8 @@ func contradiction(kind, name, why string) error {
 	return &Error{Op: "define", Object: fmt.Sprintf("%s %q", kind, name), Err: ErrContradiction, Hint: why}
 }
 
-// follow runs f with a catalog. It runs f once more, with a newer catalog, if that may help: if f's
-// error is ErrStaleCatalog, or says that a name is not defined.
+// follow runs f with a catalog. It runs f once more, with a newer catalog, if f's error is
+// ErrStaleCatalog or says that a name is not defined.
 func follow(v *catalogView, f func(*catalogView) error, newer func(*catalogView) (*catalogView, error)) error {
 	for try := 0; ; try++ {
 		err := f(v)

@@ -59,9 +59,9 @@ func kindText(kind backend.ObjectKind) string {
 	return string(kind)
 }
 
-// accept decides whether a definition that differs from the one in force counts, and if so records
-// it in the history. given is the definition in the form that digests are made of. old is the
-// stored definition, nil if there is none.
+// accept decides whether a definition that differs from the current one counts, and if so records
+// it in the history. The digest is computed from given. The stored definition is old, nil if there
+// is none.
 func (d *defining) accept(kind backend.ObjectKind, name string, given, old any) bool {
 	o := backend.Object{Kind: kind, Name: name}
 	past, sum := d.past[o], digest(given)

@@ -89,7 +89,7 @@ func (d *Delivery) inside(context.Context) backend.Tx {
 	return d.open
 }
 
-// heartbeat prolongs the lease. When it is lost, the delivery's context ends.
+// heartbeat extends the lease. When it is lost, the delivery's context ends.
 func (d *Delivery) heartbeat() {
 	d.mu.Lock()
 	until := d.until
@@ -113,7 +113,7 @@ func (d *Delivery) heartbeat() {
 	d.beat.Reset(again)
 }
 
-// heartbeat is what prolongs the lease of a delivery.
+// heartbeat is what extends the lease of a delivery.
 type heartbeat struct{ d *Delivery }
 
 // Leased implements lease.Holder.

@@ -165,8 +165,8 @@ func TestCapabilitiesAreStated(t *testing.T) {
 	}
 }
 
-// capability reports whether a type is an interface of package backend, or an interface with further methods, that is
-// asserted of what may be a wrapper. Errors have methods to unwrap them.
+// capability reports whether a type is an interface of package backend, or one with further methods, that code
+// asserts of a possible wrapper. Errors have methods to unwrap them.
 func capability(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.SelectorExpr:

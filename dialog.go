@@ -46,7 +46,7 @@ type DialogOptions struct {
 	RelatedConversation ID
 
 	// RelatedGroup is the group that the new conversation joins; it is made if
-	// there is none. Default: a group of its own.
+	// there is none. Default: a separate group.
 	RelatedGroup ID
 
 	// Lifetime ends the whole conversation with an error on both sides.
@@ -96,9 +96,9 @@ func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *Dialog
 	if o.Lifetime > 0 {
 		tx.soon(o.Lifetime)
 	}
-	f := factsOf(&ep)
-	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: ep.Handle, group: ep.Group, facts: f, fresh: &ep}, nil
+	f := infoOf(&ep)
+	tx.b.convs.put(f)
+	return &Conversation{tx: tx, handle: ep.Handle, group: ep.Group, info: f, fresh: &ep}, nil
 }
 
 // place gives a new conversation its queue and priority by a catalog.
@@ -213,7 +213,7 @@ type convInfo struct {
 	contract     string
 }
 
-func factsOf(e *backend.Endpoint) *convInfo {
+func infoOf(e *backend.Endpoint) *convInfo {
 	return &convInfo{e.Handle, e.Conversation, e.Initiator, e.Service, e.FarService, e.Contract}
 }
 
@@ -257,7 +257,7 @@ type Conversation struct {
 	tx     *Tx
 	handle ID
 	group  ID                // in which it was received or begun; zero: not known
-	facts  *convInfo         // nil until needed
+	info   *convInfo         // nil until needed
 	fresh  *backend.Endpoint // begun in this transaction and nothing sent: it has no target
 
 	recycled bool   // a Sender's, which gets the errors
@@ -313,31 +313,31 @@ func (c *Conversation) endpoint(ctx context.Context) (*backend.Endpoint, error) 
 	}
 	ep, err := c.tx.be.Endpoint(ctx, c.handle)
 	if err == nil {
-		c.facts = factsOf(ep)
-		c.tx.b.facts.put(c.facts)
+		c.info = infoOf(ep)
+		c.tx.b.convs.put(c.info)
 	}
 	return ep, err
 }
 
 // known returns what never changes, from memory where it can.
 func (c *Conversation) known(ctx context.Context) (*convInfo, error) {
-	if c.facts == nil {
-		c.facts = c.tx.b.facts.get(c.handle)
+	if c.info == nil {
+		c.info = c.tx.b.convs.get(c.handle)
 	}
-	if c.facts == nil {
+	if c.info == nil {
 		if _, err := c.endpoint(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return c.facts, nil
+	return c.info, nil
 }
 
 // End ends this side. Its unread messages are removed; the other side receives
 // EndDialog after everything that this side sent, and ends then. The
 // conversation is gone when both sides have ended.
 //
-// Let the side that was asked end first: a side that ends right after sending
-// will not hear what became of its message.
+// Let the side that was asked end first: a side that ends right after sending does not learn the
+// outcome of its message.
 func (c *Conversation) End(ctx context.Context) error {
 	return c.end(ctx, backend.End{Kind: backend.EndPlain})
 }
@@ -392,8 +392,8 @@ func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
 		err = c.tx.told(ctx)
 	}
 	if ended.FarEnded && end.Error != nil {
-		c.tx.b.log.Warn("parley: a conversation was ended with an error that its other side, which had ended before, will not hear",
-			"conversation", c.facts.conversation, "code", end.Error.Code, "service", c.facts.service, "far", c.facts.far)
+		c.tx.b.log.Warn("parley: a conversation was ended with an error, but its other side had ended and does not receive it",
+			"conversation", c.info.conversation, "code", end.Error.Code, "service", c.info.service, "far", c.info.far)
 	}
 	return err
 }

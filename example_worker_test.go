@@ -25,7 +25,7 @@ func ExampleBroker_NewWorker() {
 		if err := Confirmation.Reply(ctx, m, confirmation{"A-1"}); err != nil {
 			return err
 		}
-		stop() // an example comes to its end
+		stop() // an example ends
 		return m.End(ctx)
 	})
 	w, err := b.NewWorker("billing", mux, &parley.WorkerOptions{MaxReaders: 4})
@@ -165,7 +165,7 @@ func ExampleObserver() {
 	// Output: 1
 }
 
-// A program calls a handler by itself, in a transaction of its own.
+// A program calls a handler by itself, in a separate transaction.
 func ExampleMessage_WithTx() {
 	ctx := context.Background()
 	b, cleanup := shop()

@@ -52,8 +52,8 @@ func TestExamplesShowEverything(t *testing.T) {
 	}
 }
 
-// public reports whether users can call a function and may want to: it is no method of a
-// type that they cannot name, and it does something.
+// public reports whether users can call a function and may want to. It does something, and it is no
+// method of a type that they cannot name.
 func public(fn *ast.FuncDecl) bool {
 	if fn.Recv == nil {
 		return true

@@ -45,7 +45,7 @@ func (h *host) Lost(queue string) error {
 }
 
 func (h *host) Deadly(deaths int) error {
-	return Poison(fmt.Errorf("%d receivers died with this message in hand: %w", deaths, ErrDeadly))
+	return Poison(fmt.Errorf("%d receivers died while they had this message in hand: %w", deaths, ErrDeadly))
 }
 
 func (h *host) Claimed(ctx context.Context, e consumer.Claimed) {

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// The limits of the code, which only fall; testdata/words has those of words. They are lines of a function and of a
-// file that is not a test, a function's paths as gocyclo counts them, fields of a struct, and what the package parley
-// itself may have.
+// The limits of the code, which only fall; testdata/words has those of words. They are the lines and paths of a
+// function, the lines of a file that is not a test, and the fields of a struct. Paths are counted as gocyclo does.
+// The package parley has limits for its files and lines.
 const (
 	longestFunc = 80
 	mostPaths   = 25

@@ -215,3 +215,45 @@ func TestBusyJobLeavesOthersTheirTurn(t *testing.T) {
 		t.Errorf("receive: %v, want ErrNoMessage", err)
 	}
 }
+
+// unreachable is a store whose transactions fail to roll back, for why.
+type unreachable struct {
+	backend.Backend
+	why error
+}
+
+type unreachableTx struct {
+	backend.Tx
+	why error
+}
+
+func (u *unreachable) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := u.Backend.Begin(ctx)
+	return unreachableTx{tx, u.why}, err
+}
+
+func (t unreachableTx) Rollback(ctx context.Context) error {
+	return errors.Join(t.Tx.Rollback(ctx), t.why)
+}
+
+// TestLostConnectionsNeedNoRollback: the log tells of a rollback that failed, unless the connection
+// was lost: pgx closes it when the context of a statement ends, as whenever a worker stops.
+func TestLostConnectionsNeedNoRollback(t *testing.T) {
+	for why, want := range map[error]int{backend.ErrConnection: 0, backend.ErrDenied: 1} {
+		be, err := backend.Open(t.Context(), "memory:")
+		must(err)
+		var log lines
+		b, err := parley.New(t.Context(), &unreachable{be, why}, &parley.Options{
+			NoMaintenance: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		must(err)
+		must(b.Migrate(t.Context()))
+		tx, err := b.Begin(t.Context())
+		must(err)
+		tx.Rollback(t.Context())
+		must(b.Close())
+		if n := log.count("rollback failed"); n != want {
+			t.Errorf("after %v there are %d lines, want %d:\n%s", why, n, want, log.text())
+		}
+	}
+}

@@ -106,8 +106,8 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 		return nil, err
 	}
 	f := &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
-	tx.b.facts.put(f)
-	return &Conversation{tx: tx, handle: m.Conversation, group: m.Group, facts: f}, nil
+	tx.b.convs.put(f)
+	return &Conversation{tx: tx, handle: m.Conversation, group: m.Group, info: f}, nil
 }
 
 // Reply sends on the message's conversation, in the transaction in which the

@@ -228,7 +228,7 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 	return fail("cancel post", fmt.Sprintf("%s in %s", id, objQueue(queue)), err)
 }
 
-// Post puts one message into a queue in a transaction of its own, which begins again if it loses against
+// Post puts one message into a queue in a separate transaction, which begins again if it loses against
 // another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
 	err = b.alone(ctx, func(tx *Tx) error {
@@ -238,7 +238,7 @@ func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOpt
 	return id, err
 }
 
-// PostBatch puts messages into a queue in a transaction of its own, as Post does: all or none.
+// PostBatch puts messages into a queue in a separate transaction, as Post does: all or none.
 func (b *Broker) PostBatch(ctx context.Context, queue string, posts []Posting) (ids []ID, err error) {
 	err = b.alone(ctx, func(tx *Tx) error {
 		ids, err = tx.PostBatch(ctx, queue, posts)
@@ -247,7 +247,7 @@ func (b *Broker) PostBatch(ctx context.Context, queue string, posts []Posting) (
 	return ids, err
 }
 
-// CancelPost removes a post that waits, in a transaction of its own; see Tx.CancelPost.
+// CancelPost removes a post that waits, in a separate transaction; see Tx.CancelPost.
 func (b *Broker) CancelPost(ctx context.Context, queue string, id ID) error {
 	return b.InTx(ctx, func(tx *Tx) error { return tx.CancelPost(ctx, queue, id) })
 }

@@ -185,17 +185,17 @@ func (c *Conversation) promote(ctx context.Context, o []PromoteOption) error {
 	return c.tx.be.Promote(ctx, p)
 }
 
-// Promote is Tx.Promote in a transaction of its own.
+// Promote is Tx.Promote in a separate transaction.
 func (b *Broker) Promote(ctx context.Context, group ID, o ...PromoteOption) error {
 	return b.InTx(ctx, func(tx *Tx) error { return tx.Promote(ctx, group, o...) })
 }
 
-// PromoteKey is Tx.PromoteKey in a transaction of its own.
+// PromoteKey is Tx.PromoteKey in a separate transaction.
 func (b *Broker) PromoteKey(ctx context.Context, queue, key string, o ...PromoteOption) error {
 	return b.InTx(ctx, func(tx *Tx) error { return tx.PromoteKey(ctx, queue, key, o...) })
 }
 
-// Demote is Tx.Demote in a transaction of its own.
+// Demote is Tx.Demote in a separate transaction.
 func (b *Broker) Demote(ctx context.Context, group ID) error {
 	return b.InTx(ctx, func(tx *Tx) error { return tx.Demote(ctx, group) })
 }

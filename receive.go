@@ -184,7 +184,7 @@ func (b *Broker) receive(ctx context.Context, queue string, o *ReceiveOptions) (
 	return d, nil
 }
 
-// claim makes one try in a transaction of its own.
+// claim makes one try in a separate transaction.
 func (b *Broker) claim(ctx context.Context, r backend.ClaimRequest, v *catalogView, opt ReceiveOptions) (*Delivery, backend.Claim, error) {
 	if err := b.beginClaim(); err != nil {
 		return nil, backend.Claim{}, err
@@ -434,7 +434,7 @@ func (b *Broker) tryClaim(ctx context.Context, tx *Tx, queue string, opt Receive
 }
 
 // choose asks the caller's function, showing it pages of groups as it goes on. It reads them
-// with a context of their own.
+// with a separate context.
 func (b *Broker) choose(ctx, reads context.Context, queue Queue, opt ReceiveOptions, passed map[ID]bool) (ID, bool, error) {
 	var failed error
 	all := func(yield func(GroupStatus) bool) {

@@ -87,7 +87,7 @@ func (r *recycler) kick() {
 	}
 }
 
-// run serves each queue by a goroutine of its own, since one of them may wait
+// run serves each queue by a separate goroutine, since one of them may wait
 // for a sender.
 func (r *recycler) run(ctx context.Context) {
 	served := make(map[string]bool)

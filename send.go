@@ -47,7 +47,7 @@ func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body [
 	seen := make(map[ID]bool, len(to))
 	for i, c := range to {
 		if seen[c.handle] {
-			return fail("send", objConv(c.handle), fmt.Errorf("it stands in the list twice: %w", ErrInvalidOption))
+			return fail("send", objConv(c.handle), fmt.Errorf("it is in the list twice: %w", ErrInvalidOption))
 		}
 		seen[c.handle] = true
 		batch[i] = Sending{c, Payload{Type: typ, Body: body}}
@@ -425,7 +425,7 @@ func (tx *Tx) acceptEndpoint(ctx context.Context, v *catalogView, ep *backend.En
 		FarService:   ep.Service,
 		Contract:     ep.Contract,
 		Queue:        v.queues[svc.Queue].ID,
-		Group:        ep.FarHandle, // a group of its own
+		Group:        ep.FarHandle, // a separate group
 		Priority:     v.priority(ep.Contract, svc.Name, ep.Service),
 		Lifetime:     ep.Lifetime,
 	})

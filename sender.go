@@ -298,7 +298,7 @@ func (l *txDialog) on(handle ID) *Conversation {
 	}
 	o := l.pool.opt
 	c := l.tx.Conversation(handle)
-	c.facts = &convInfo{handle: handle, initiator: true, service: o.From, far: o.To, contract: o.Contract}
+	c.info = &convInfo{handle: handle, initiator: true, service: o.From, far: o.To, contract: o.Contract}
 	return c
 }
 

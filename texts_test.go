@@ -44,9 +44,8 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// TestDefaultsOutlastAnHour: with the shortest pauses that there may be, the default
-// policy still tries after an hour's outage, and no group waits much longer than the
-// limit once that is over.
+// TestDefaultsOutlastAnHour: even with the shortest possible pauses, the default policy still
+// retries after an outage of an hour. After the outage no group waits much longer than the limit.
 func TestDefaultsOutlastAnHour(t *testing.T) {
 	least := time.Duration(math.MaxInt64)
 	for range 200 {

@@ -292,7 +292,8 @@ func (tx *Tx) rollback(ctx context.Context) {
 	tx.leaveDialogs(false)
 	ctx, cancel := wait.Cleanup(ctx)
 	defer cancel()
-	if err := tx.be.Rollback(ctx); err != nil {
+	// With its connection, the database has rolled back.
+	if err := tx.be.Rollback(ctx); err != nil && !errors.Is(err, ErrConnection) {
 		tx.b.log.Warn("parley: rollback failed", "error", err)
 	}
 }

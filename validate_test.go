@@ -40,8 +40,8 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// Any headers can be sent or are refused with a typed error. What can be sent comes back as it was from the text that
-// stores keep, whose length has a bound; what is refused differs from it in what the error says.
+// Any headers can be sent or are refused with a typed error. Headers that can be sent come back unchanged from the
+// stored text, whose length is bounded. Headers that are refused break the rule that the error names.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range hostileHeaders {
 		f.Add(s, "value", 1)

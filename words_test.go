@@ -12,9 +12,9 @@ import (
 	"unicode"
 )
 
-// TestWords: Go files and documents lose avoided words, and gain none. testdata/words lists each word or
-// phrase, what to write instead, and how often each folder has it. An identifier counts by its words.
-// UPDATE=1 lowers the counts; it raises none.
+// TestWords: Go files and documents lose avoided words, and gain none. The file testdata/words lists
+// each word or phrase, what to write instead, and how often each folder has it. An identifier counts by
+// its words. UPDATE=1 lowers the counts; it raises none.
 func TestWords(t *testing.T) {
 	const file = "testdata/words"
 	list, err := os.ReadFile(file)

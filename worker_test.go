@@ -44,7 +44,7 @@ func (tx *fencingTx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	return tx.Tx.Reclaim(ctx, holds)
 }
 
-// settled hears what became of batches.
+// settled hears the outcome of batches.
 type settled struct {
 	parley.NopObserver
 	events chan parley.SettleEvent
@@ -286,9 +286,9 @@ func TestWorkerLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCollisionInBatch: a handler that loses against another transaction in a batch of
-// several is called again at once, alone, and nothing is charged for the first call. A
-// message that loses there too pays for it.
+// TestCollisionInBatch: a handler of a batch that loses against another transaction is called again
+// at once, alone. Nothing is charged for the first call. A message that loses there too pays for
+// it.
 func TestCollisionInBatch(t *testing.T) {
 	ctx := t.Context()
 	b, cleanup := shop()

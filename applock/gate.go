@@ -11,10 +11,11 @@ import (
 // in mode Shared and calls free. Then it waits for the lock of previous in mode IntentExclusive,
 // which workers in previous hold in mode Shared.
 //
-// This lock coupling turns messages that come in order on one conversation into phases. free must
-// release what keeps the next message from being received: the delivery. Enter calls it only when
-// it holds this phase's lock. So the receiver of the next phase's message finds all locks of this
-// phase. An earlier release lets phases overlap. free may be nil if there is nothing to release.
+// This lock coupling turns messages that come in order on one conversation into phases. The
+// function free must release the delivery, which keeps the next message from being received. Enter
+// calls it only when it holds this phase's lock. So the receiver of the next phase's message finds
+// all locks of this phase. An earlier release lets phases overlap. free may be nil if there is
+// nothing to release.
 //
 // The gate knows only the workers inside. It does not wait for a phase that no worker has entered:
 // because its messages come on another conversation, were lost, or its workers died. Nor does it

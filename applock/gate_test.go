@@ -81,8 +81,8 @@ func count(list []int, x int) (n int) {
 	return n
 }
 
-// TestGateUncoupled shows why Enter calls free when it does: a worker that lets
-// go of the conversation before it has its own phase's lock is overtaken.
+// TestGateUncoupled shows why Enter calls free when it does. A worker that releases the
+// conversation before it has the lock of its phase is overtaken.
 func TestGateUncoupled(t *testing.T) {
 	ctx := t.Context()
 	b, cleanup := open()

@@ -76,9 +76,9 @@ type Tx interface {
 	// transaction that has recorded the same key, until that ends.
 	Once(ctx context.Context, key string, keep time.Duration) (bool, error)
 
-	// Savepoint, RollbackTo and Release work as in SQL: a name may be used again, and
-	// the latest one counts. A name that there is not is an error. Locks taken after a savepoint may or may not survive
-	// RollbackTo; those taken before it do.
+	// Savepoint, RollbackTo and Release work as in SQL: a name may be used again, and the latest one counts. An unknown
+	// name is an error. Locks acquired after a savepoint may or may not survive RollbackTo; those acquired before it
+	// do.
 	Savepoint(ctx context.Context, name string) error
 	RollbackTo(ctx context.Context, name string) error
 	Release(ctx context.Context, name string) error

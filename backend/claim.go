@@ -7,7 +7,7 @@ import (
 
 // Claims is what receivers do outside transactions.
 type Claims interface {
-	// Extend prolongs the leases of the holds to d from now: the heartbeat. It returns ErrFenced if
+	// Extend extends the leases of the holds to d from now: the heartbeat. It returns ErrFenced if
 	// any of them is lost; the others are extended. As in Reclaim, a store may accept or refuse an
 	// expired lease that no other receiver has taken.
 	Extend(ctx context.Context, holds []*Hold, d time.Duration) error

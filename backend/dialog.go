@@ -323,7 +323,7 @@ type Posting struct {
 	Unique string
 }
 
-// Posted says what became of a Posting.
+// Posted is the outcome of a Posting.
 type Posted struct {
 	Duplicate ID // the pending post that has the same Unique; zero: added
 }

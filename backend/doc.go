@@ -2,8 +2,8 @@
 //
 // Applications never call it: they hold a parley.Broker. This module implements it on PostgreSQL,
 // MySQL and MariaDB, SQLite and SQL Server, and in memory. It is public so that other modules can
-// make a store a backend: they implement [Backend], and prove it with package conformance.
-// docs/writing-a-backend.md is the guide. The worked example is internal/memstore, which keeps
+// make a store a backend: they implement [Backend], and prove it with package conformance. The
+// guide is docs/writing-a-backend.md. The worked example is internal/memstore, which keeps
 // everything in memory; the suite tests itself with it.
 //
 // # Who does what
@@ -79,7 +79,7 @@
 // handle of the sending endpoint. Or it is the posts of one key, or a single message of the broker
 // (a timer, an error). A stream has one writer at a time: the transaction that holds its guard. A
 // receiver holds a group: one receiver at a time, in any process, reads the streams whose home it
-// is. A post without key is a stream and a group of its own.
+// is. A post without key is a stream and a group by itself.
 //
 // # The rules
 //
@@ -95,15 +95,13 @@
 // I4 Within a stream the order of receipt is the order of sending, through
 // rollback, retry, crash, batch, promotion, parking and Move.
 //
-// I5 Within one call locks are taken in the order group, guard, inserts. A call
-// that meets a locked group or guard out of that order fails with
-// [ErrGroupBusy] or [ErrStreamBusy] instead of waiting, and the transaction
-// stays usable.
+// I5 Within one call locks are taken in the order group, guard, inserts. A call that meets a locked
+// group or guard out of that order does not wait. It fails with [ErrGroupBusy] or [ErrStreamBusy],
+// and the transaction stays usable.
 //
-// I6 What a handler writes and its acknowledgement commit together or not at
-// all, also when the worker is stale: a settle under an old fence, or a settle that
-// finds fewer messages than were delivered, fails with [ErrFenced] and changes
-// nothing.
+// I6 What a handler writes and its acknowledgement commit together or not at all, even if the
+// worker is stale. A settle under an old fence fails with [ErrFenced] and changes nothing. So does
+// a settle that finds fewer messages than were delivered.
 //
 // # Connections
 //

@@ -45,8 +45,8 @@ var (
 	// to settle what they have in hand. The earlier steps stay.
 	ErrMigrationWaits = errors.New("older programs still have work in hand: stop them, or wait, and migrate again")
 
-	// ErrOlderPrograms: programs of an older version, which would lose what is to be written,
-	// may still use the store. Stop them, and say so: MigrateOptions.Finish.
+	// ErrOlderPrograms: programs of an older version, which would lose the new data, may still use
+	// the store. Stop them, and confirm that by MigrateOptions.Finish.
 	ErrOlderPrograms = errors.New("older programs that would lose it may still use the database:" +
 		" stop them and run `parley migrate --finish`")
 
@@ -57,12 +57,12 @@ var (
 	// the transaction must be rolled back.
 	ErrDenied = errors.New("the database does not allow the program's role to do this")
 
-	// ErrNoSpace: the store has no room for what is to be written, such as when its
-	// disk is full. The transaction must be rolled back.
+	// ErrNoSpace: the store has no room for the data, for example because its disk is full. The
+	// transaction must be rolled back.
 	ErrNoSpace = errors.New("the database has no space left")
 
-	// ErrReplaced: the store's file was deleted or replaced by another one while it was
-	// in use. What a commit that returns this has written is lost with the old file.
+	// ErrReplaced: the store's file was deleted or replaced while it was in use. A commit that
+	// returns this error is lost with the old file.
 	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
 	// ErrNotBegun: the transaction could not begin, because no connection was available, so nothing

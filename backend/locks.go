@@ -126,7 +126,7 @@ type Locks interface {
 // may be called from several goroutines.
 type Session interface {
 	Locker
-	// Renew prolongs the session; ErrFenced if it has expired.
+	// Renew extends the session; ErrFenced if it has expired.
 	Renew(ctx context.Context) error
 	Close(ctx context.Context) error
 }

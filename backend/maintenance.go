@@ -7,7 +7,7 @@ import (
 
 // Maintenance is the background work.
 type Maintenance interface {
-	// Maintain does one job, at most about limit items of it, in short transactions of its own,
+	// Maintain does one job, at most about limit items of it, in short, separate transactions,
 	// skipping what is locked. It returns how many items it moved, and the time until the next item
 	// is due; zero means that none is known. During a walk through a whole table, that is the time
 	// until its next step. Many processes call it at once.

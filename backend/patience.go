@@ -15,13 +15,13 @@ const (
 	// the server is far away.
 	briefWait = 500 * time.Millisecond
 
-	// longWait is how long it waits if a transaction is open all the same.
+	// longWait is how long it waits if a transaction is open anyway.
 	longWait = 5 * time.Second
 )
 
 // Patiently acquires a connection of a pool as [Pool] demands. A caller without a connection waits
-// without a limit, a caller inside an open transaction for a bounded time. conns is the limit of
-// the pool; zero means unknown.
+// without limit, a caller inside an open transaction for a bounded time. The parameter conns is the
+// limit of the pool; zero means unknown.
 func Patiently[T any](ctx context.Context, conns int, acquire func(context.Context) (T, error)) (T, error) {
 	if !IsInside(ctx) {
 		return acquire(ctx)

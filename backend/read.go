@@ -40,8 +40,8 @@ type Reader interface {
 	// groups without messages are included.
 	Promotions(ctx context.Context, after ID, limit int) ([]PromotionStatus, error)
 	// Astray reads up to limit messages of the streams after the stream after, by stream, and lists streams
-	// whose messages no receive finds. While a stream is in use, it may be listed for a moment. last is the
-	// stream to continue after; zero means that there are no more.
+	// whose messages no receive finds. While a stream is in use, it may be listed for a moment. The result
+	// last is the stream to continue after; zero means that there are no more.
 	Astray(ctx context.Context, after ID, limit int) (list []Astray, last ID, err error)
 	// Overdue returns, for each maintenance job with items due, how long ago the first of them fell due.
 	// A short delay is normal.
@@ -170,7 +170,7 @@ type GroupStatus struct {
 // ConversationQuery asks for one page.
 type ConversationQuery struct {
 	After  ID  // conversations after this id
-	Limit  int // of conversations, of each of which both sides are listed
+	Limit  int // of conversations; both sides of each are listed
 	Handle ID  // only this one's conversation
 	Group  ID  // only this group's
 }

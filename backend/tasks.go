@@ -113,7 +113,7 @@ type TxTasks interface {
 	// LockTask takes a held task, by its fence, until the transaction ends:
 	// ErrFenced if it is no longer ours.
 	LockTask(ctx context.Context, h TaskHold) error
-	// FinishTask records what became of a held task: ErrFenced.
+	// FinishTask records the outcome of a held task: ErrFenced.
 	FinishTask(ctx context.Context, h TaskHold, o TaskOutcome) error
 	// FinishTasks does that for many tasks, in any order. It leaves tasks that are no longer ours
 	// unchanged, and returns them.
@@ -123,14 +123,14 @@ type TxTasks interface {
 	// not zero and not the plan's ID.
 	NextFinished(ctx context.Context, plan string, existing ID) (*TaskStatus, error)
 	// Control carries out an operator's request. task is zero for all. It returns how many tasks
-	// have changed. busy are running tasks whose workers could not be asked to stop, because
+	// have changed. The tasks in busy run, but their workers could not be asked to stop, because
 	// another transaction has their rows locked.
 	Control(ctx context.Context, plan string, c TaskControl, task ID) (changed int, busy []ID, err error)
 }
 
 // Tasks is what can be done to plans outside transactions.
 type Tasks interface {
-	// ExtendTasks prolongs leases: ErrFenced if any is lost. It returns the tasks
+	// ExtendTasks extends leases: ErrFenced if any is lost. It returns the tasks
 	// that an operator wants to be stopped.
 	ExtendTasks(ctx context.Context, holds []TaskHold, d time.Duration) (stop []ID, err error)
 	// Progress returns how far a plan is: ErrNoPlan. Its cost does not depend on the number of

@@ -18,7 +18,7 @@ type Workers interface {
 	// messages, such a worker has died.
 	PutReader(ctx context.Context, r ReaderRecord) ([]Trace, error)
 
-	// ExtendReaders prolongs all records of a worker to d from now.
+	// ExtendReaders extends all records of a worker to d from now.
 	ExtendReaders(ctx context.Context, worker ID, d time.Duration) error
 
 	// RemoveReaders removes all records of a worker, or only one reader's.

@@ -17,7 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// engine gives every measurement a database of its own.
+// engine gives every measurement a separate database.
 type engine struct {
 	name string
 	// info is the version and what decides how safe a commit is.
@@ -321,9 +321,8 @@ func openSQLite() (*engine, error) {
 	}, nil
 }
 
-// libpq is how systems on lib/pq open their database, unless they advise
-// otherwise: bodies go as they are, and a statement that is not prepared takes one
-// round trip, not two.
+// libpq is how systems on lib/pq open their database, unless their documentation advises otherwise.
+// Bodies are sent unchanged, and an unprepared statement takes one round trip, not two.
 func libpq(dsn string) string { return dsn + "&binary_parameters=yes" }
 
 // sqliteDSN is how every system opens its file: the same durability, and no

@@ -16,6 +16,7 @@ type far struct {
 	dsn string
 	l   net.Listener
 	lag time.Duration // one way
+	way chan parcel   // all that is under way, in the order of arrival
 
 	mu     sync.Mutex
 	target string
@@ -34,10 +35,11 @@ func newFar(dsn string, trip time.Duration) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &far{target: u.Host, l: l, lag: trip / 2}
+	p := &far{target: u.Host, l: l, lag: trip / 2, way: make(chan parcel, 1<<14)}
 	u.Host = l.Addr().String()
 	p.dsn = u.String()
 	go p.accept()
+	go p.deliver()
 	return p, nil
 }
 
@@ -69,40 +71,53 @@ func (p *far) accept() {
 	}
 }
 
-// parcel is what was read at once, and when it arrives.
+// parcel is what was read at once, and when it arrives. The last one of a connection is empty.
 type parcel struct {
 	data []byte
 	at   time.Time
+	to   chan<- []byte
 }
 
-// carry passes on what it reads, each piece after the lag.
-func (p *far) carry(to, from net.Conn) {
-	way := make(chan parcel, 1024)
-	go func() {
-		defer close(way)
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(buffer)
-			if n > 0 {
-				way <- parcel{append([]byte(nil), buffer[:n]...), time.Now().Add(p.lag)}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
+// deliver hands over each parcel when it arrives. One goroutine waits for all connections: their lag
+// is the same, and a thread that sleeps in the kernel can keep a processor from other goroutines.
+func (p *far) deliver() {
 	runtime.LockOSThread() // Go's own timers are a millisecond late where nothing else runs
 	defer runtime.UnlockOSThread()
-	for x := range way {
+	for x := range p.way {
 		if d := time.Until(x.at); d > 0 {
 			left := syscall.NsecToTimespec(d.Nanoseconds())
 			syscall.Nanosleep(&left, nil)
 		}
-		if _, err := to.Write(x.data); err != nil {
+		if len(x.data) == 0 {
+			close(x.to)
+		} else {
+			x.to <- x.data
+		}
+	}
+}
+
+// carry passes on what it reads, each piece after the lag.
+func (p *far) carry(to, from net.Conn) {
+	arrived := make(chan []byte, 1024)
+	go func() {
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buffer)
+			if n > 0 {
+				p.way <- parcel{append([]byte(nil), buffer[:n]...), time.Now().Add(p.lag), arrived}
+			}
+			if err != nil {
+				p.way <- parcel{nil, time.Now().Add(p.lag), arrived}
+				return
+			}
+		}
+	}()
+	for data := range arrived {
+		if _, err := to.Write(data); err != nil {
 			break
 		}
 	}
 	to.Close()
-	for range way { // its reader ends
+	for range arrived { // its reader ends
 	}
 }

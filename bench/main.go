@@ -6,9 +6,8 @@
 //	go run . -engines sqlite -rows drain,send -systems parley,raw
 //	go run . -engines postgres -rows send1,ownrow,drainrow,latency -delay 500us
 //
-// Without addresses it starts throwaway servers that wait for the disk at every
-// commit, as internal/testservers says; BENCH_POSTGRES, BENCH_MYSQL and
-// BENCH_MARIADB name servers of your own.
+// Without addresses it starts throwaway servers that wait for the disk at every commit (see
+// internal/testservers). BENCH_POSTGRES, BENCH_MYSQL and BENCH_MARIADB name servers of your own.
 //
 // Every measurement begins on a fresh database. The systems of a row take turns,
 // round by round, so that what else the machine does hits all alike. The results

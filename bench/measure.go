@@ -62,9 +62,8 @@ var quickTime = map[string]time.Duration{"postgres": 175 * time.Second, "sqlite"
 // limit is how long one measurement may take before it is given up.
 const limit = 3 * time.Minute
 
-// measure runs all rows of an engine, round by round, so that what the machine is
-// like at one time does not decide about a row. A quick run has to come to its
-// end: on a slow machine there are fewer rounds.
+// measure runs all rows of an engine round by round, so that no row depends on the state of the
+// machine at one time. A quick run has to end: on a slow machine there are fewer rounds.
 func measure(ctx context.Context, o options, e *engine, rep *report) error {
 	rep.engine(e)
 	began := time.Now()

@@ -108,7 +108,7 @@ func sendingOwn(ctx context.Context, m *measurement) (sample, error) {
 }
 
 // sendFor sends for a time, after a few sends that connect and prepare: PostgreSQL
-// plans a statement anew for the first five executions in a session.
+// plans a statement again for the first five executions in a session.
 func sendFor(ctx context.Context, send func(context.Context, []byte) error, senders int, window time.Duration, begin func()) (rate float64, n int, err error) {
 	if err := inParallel(senders, senders*8, func(i int) error { return send(ctx, body(i)) }); err != nil {
 		return 0, 0, err

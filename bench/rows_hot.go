@@ -15,7 +15,8 @@ import (
 // hotRows is how many rows the handlers of the row "drainhot" share.
 const hotRows = 50
 
-func hotDrainLoad(m *measurement) loader { return loader{n: m.size(3_000, 10_000)} }
+// hotDrainLoad is long enough for the second that PostgreSQL takes to find a deadlock.
+func hotDrainLoad(*measurement) loader { return loader{n: 10_000} }
 
 // drainingHot empties a queue whose handlers each change one of a few rows, in the
 // transaction that acknowledges the message. A batch has the locks of all its handlers

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// idling measures what a worker costs whose queue has been empty for some time: the processor time of
-// its process and of the server, above what both take without it, in percent of a core. It
-// needs a server on the same machine, and a system that has /proc.
+// idling measures the cost of a worker whose queue has been empty for some time. The cost is the
+// additional processor time of its process and of the server, in percent of a core. It needs a server
+// on the same machine, and a system that has /proc.
 func idling(ctx context.Context, m *measurement) (sample, error) {
 	const settle, window = 40 * time.Second, 20 * time.Second
 	server, err := serverPID(ctx, m.dsn)

@@ -275,7 +275,7 @@ func claimFor(ctx context.Context, q *parleyQueue, window time.Duration, begin f
 		}
 		return true, d.Ack(ctx)
 	}
-	// PostgreSQL plans a statement anew for its first executions, and pages of a copy
+	// PostgreSQL plans a statement again for its first executions, and pages of a copy
 	// are read for the first time.
 	for n, start := 0, time.Now(); n < 10 || n < 100 && time.Since(start) < 300*time.Millisecond; n++ {
 		if _, err := one(); err != nil {

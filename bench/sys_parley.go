@@ -92,7 +92,7 @@ func openParley(ctx context.Context, dsn string, how parleyHow) (*parleyQueue, e
 
 var _ = stdlib.GetDefaultDriver // registers "pgx"
 
-// execute runs a statement on a connection of its own.
+// execute runs a statement on a separate connection.
 func execute(ctx context.Context, driver, dsn, statement string) error {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {

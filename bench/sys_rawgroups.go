@@ -19,8 +19,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rawGroups is the queue of such an application that needs order in groups: a row for
-// each group, which is locked while its first message is worked on.
+// rawGroups is the queue of such an application that needs order in groups. Each group has a row,
+// which is locked while the group's first message is handled.
 type rawGroups struct{ db *sql.DB }
 
 func openRawGroups(ctx context.Context, dsn string) (queue, error) {

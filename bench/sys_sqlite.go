@@ -15,7 +15,7 @@ import (
 )
 
 // goqiteQueue is goqite with its job runner. With a row of the user's it is
-// goqite's own receive loop, since the runner deletes in a transaction of its own.
+// goqite's own receive loop, since the runner deletes in a separate transaction.
 type goqiteQueue struct {
 	db  *sql.DB
 	q   *goqite.Queue
@@ -149,7 +149,7 @@ func (backliteTask) Config() backlite.QueueConfig {
 	return backlite.QueueConfig{Name: "bench", MaxAttempts: 5, Timeout: 10 * time.Second}
 }
 
-// backliteQueue is backlite, which acknowledges in a transaction of its own.
+// backliteQueue is backlite, which acknowledges in a separate transaction.
 type backliteQueue struct {
 	db      *sql.DB
 	client  *backlite.Client

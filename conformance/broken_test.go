@@ -57,7 +57,7 @@ type mistake struct {
 	rollbackTo  func() error
 	rollback    func(context.Context, backend.Tx) error
 	commit      func(context.Context, backend.Tx) error
-	attend      func() ([]backend.Trace, error)
+	putReader   func() ([]backend.Trace, error)
 	sql         backend.Execer // of its transactions
 	join        func(ctx context.Context, be backend.Backend) (backend.Tx, error)
 }
@@ -82,7 +82,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "I7", says: "the commit of a transaction that was lost has nothing to do, and reports success",
+		id: "I7", says: "the commit of a lost transaction does nothing and reports success",
 		commit: func(ctx context.Context, tx backend.Tx) error {
 			err := tx.Commit(ctx)
 			if errors.Is(err, backend.ErrTxDone) {
@@ -133,7 +133,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "B03", says: "a contract that is given again is another one",
+		id: "B03", says: "a contract that is defined again is another contract",
 		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
 			c.Contracts = slices.Clone(c.Contracts)
 			for i := range c.Contracts {
@@ -143,7 +143,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "M03", says: "a service has the contract that was given last",
+		id: "M03", says: "a service has only the contract that was given last",
 		putCatalog: func(ctx context.Context, tx backend.Tx, c *backend.Catalog) (int64, error) {
 			c.Services = slices.Clone(c.Services)
 			for i, s := range c.Services {
@@ -179,7 +179,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "D13", says: "what a service sends to itself comes back to the side that sent it",
+		id: "D13", says: "a message of a service to itself comes back to the side that sent it",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			c, err := tx.Tx.Claim(ctx, r)
 			for _, h := range c.Holds {
@@ -344,7 +344,7 @@ var mistakes = []*mistake{
 	{id: "E09", says: "dead letters are lost", deadLetters: noDeadLetters},
 	{id: "V04", says: "dead letters have no sizes", deadLetters: noSizes},
 	{
-		id: "B01", says: "an unknown handle is told by an error of the store's own",
+		id: "B01", says: "an unknown handle is reported by an error of the store",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
 			e, err := tx.Endpoint(ctx, handle)
 			if errors.Is(err, backend.ErrNoConversation) {
@@ -354,7 +354,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "B05", says: "a settle under a lost lease says that all is well",
+		id: "B05", says: "a settle under a lost lease reports success",
 		reclaim: func(ctx context.Context, tx backend.Tx, holds []*backend.Hold) error {
 			if err := tx.Reclaim(ctx, holds); !errors.Is(err, backend.ErrFenced) {
 				return err
@@ -370,7 +370,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "Q02", says: "a claim takes its time",
+		id: "Q02", says: "a claim is slow",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			time.Sleep(600 * time.Millisecond)
 			return tx.Tx.Claim(ctx, r)
@@ -390,7 +390,7 @@ var mistakes = []*mistake{
 	},
 	{id: "Q06", says: "dead letters are lost", deadLetters: noDeadLetters},
 	{
-		id: "O09", says: "what is consumed stays",
+		id: "O09", says: "consumed messages stay",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			r.Consume = r.Consume && !r.Alone
 			return tx.Tx.Claim(ctx, r)
@@ -398,10 +398,10 @@ var mistakes = []*mistake{
 	},
 	{id: "W01", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
 	{id: "W02", says: "a rollback commits", rollback: commitInstead},
-	{id: "W03", says: "a hold that is to be kept is not", keep: func() error { return nil }},
+	{id: "W03", says: "a hold is lost although it should be kept", keep: func() error { return nil }},
 	{id: "W04", says: "a rollback to a savepoint undoes nothing", rollbackTo: func() error { return nil }},
 	{
-		id: "W05", says: "of what is acknowledged together only the first is removed",
+		id: "W05", says: "of messages that are acknowledged together only the first is removed",
 		settle: func(ctx context.Context, tx backend.Tx, outcomes []backend.Outcome) (bool, error) {
 			outcomes = slices.Clone(outcomes)
 			for i := range outcomes {
@@ -472,7 +472,7 @@ var mistakes = []*mistake{
 	},
 	{id: "X05", says: "attempts are not counted beyond the first", settle: failing(func(o *backend.Outcome) { o.Failure.Attempts = 1 })},
 	{
-		id: "X06", says: "the store parks what has failed five times",
+		id: "X06", says: "the store parks a message that has failed five times",
 		settle: failing(func(o *backend.Outcome) {
 			if o.Failure.Attempts >= 5 {
 				o.Park, o.Defer = "five times", 0
@@ -481,18 +481,18 @@ var mistakes = []*mistake{
 	},
 	{id: "X07", says: "a rollback commits", rollback: commitInstead},
 	{
-		id: "X13", says: "of an error only the first line is stored",
+		id: "X13", says: "only the first line of an error is stored",
 		settle: failing(func(o *backend.Outcome) { o.Failure.Error, _, _ = strings.Cut(o.Failure.Error, "\n") }),
 	},
 	{id: "X11", says: "no failure is charged", settle: failing(func(o *backend.Outcome) { o.Park = ""; o.Defer = time.Second })},
 	{
-		id: "X20", says: "the store does not say that it is the connection",
-		attend: func() ([]backend.Trace, error) { return nil, errors.New("conn closed") },
+		id: "X20", says: "the store does not classify a lost connection",
+		putReader: func() ([]backend.Trace, error) { return nil, errors.New("conn closed") },
 	},
 	{id: "X12", says: "an error's text is cut to 1000 bytes", groups: cutReasons},
 	{
 		id: "X08", says: "the store does not know of receivers that died",
-		attend: func() ([]backend.Trace, error) { return nil, nil },
+		putReader: func() ([]backend.Trace, error) { return nil, nil },
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
 			c, err := tx.Tx.Claim(ctx, r)
 			for _, h := range c.Holds {
@@ -503,8 +503,8 @@ var mistakes = []*mistake{
 			return c, err
 		},
 	},
-	{id: "B06", says: "the store does not look whether a context is cancelled", uncancelled: true},
-	{id: "B07", says: "a store that is not migrated passes for a migrated store", check: func() error { return nil }},
+	{id: "B06", says: "the store does not check whether a context is cancelled", uncancelled: true},
+	{id: "B07", says: "a store that is not migrated claims to be migrated", check: func() error { return nil }},
 	{
 		id: "B08", says: "a disabled queue is an empty one",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
@@ -533,7 +533,7 @@ var mistakes = []*mistake{
 		unlock: func() error { return nil },
 	},
 	{
-		id: "F11", says: "a schedule is never known to be over",
+		id: "F11", says: "a plan is never over",
 		progress: func(ctx context.Context, be backend.Backend, schedule string) (backend.Progress, error) {
 			p, err := be.Progress(ctx, schedule)
 			p.Over = false
@@ -541,7 +541,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "F14", says: "a schedule that is released stays, without its waiting tasks",
+		id: "F14", says: "a plan that is deleted stays, without its waiting tasks",
 		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
 			if c == backend.PlanDelete {
 				c = backend.PlanCancel
@@ -550,14 +550,7 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "F04", says: "a task whose row a transaction has just then is not told to stop",
-		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
-			n, _, err := tx.Control(ctx, schedule, c, task)
-			return n, nil, err
-		},
-	},
-	{
-		id: "B13", says: "what is longer than 500 bytes is cut there", groups: func(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
+		id: "B13", says: "texts are cut at 500 bytes", groups: func(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
 			list, err := be.Groups(ctx, q)
 			for i, g := range list {
 				list[i].Owner = g.Owner[:min(len(g.Owner), 500)]
@@ -567,11 +560,11 @@ var mistakes = []*mistake{
 	},
 	{id: "B14", says: "a statement may end the transaction", sql: takesAll{}},
 	{
-		id: "B15", says: "what is joined is not looked at",
+		id: "B15", says: "a joined transaction is not checked",
 		join: func(ctx context.Context, be backend.Backend) (backend.Tx, error) { return be.Begin(ctx) },
 	},
 	{
-		id: "B16", says: "what the driver says beside open rows is handed on", sql: readsTwo{},
+		id: "B16", says: "the driver's error beside open rows is passed on", sql: readsTwo{},
 		post: func(ctx context.Context, tx backend.Tx, version int64, ps []backend.Posting) ([]backend.Posted, error) {
 			if openRows.Load() > 0 {
 				return nil, errors.New("busy buffer")
@@ -875,8 +868,8 @@ func (tx *brokenTx) Rollback(ctx context.Context) error {
 
 func (b *broken) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backend.Trace, error) {
 	traces, err := b.Handle.PutReader(ctx, a)
-	if b.with.attend != nil {
-		return b.with.attend()
+	if b.with.putReader != nil {
+		return b.with.putReader()
 	}
 	return traces, err
 }

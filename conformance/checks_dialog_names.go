@@ -106,7 +106,7 @@ func checkNamesOfKeys(e *env) {
 		_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte(k)}, parley.Key(k), parley.Unique(k))
 		e.Must(err)
 	}
-	// Each is a group of its own: all can be held at the same time.
+	// Each is a separate group: all can be held at the same time.
 	groups := map[parley.ID]bool{}
 	var got []string
 	var held []*parley.Delivery

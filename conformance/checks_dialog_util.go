@@ -97,7 +97,7 @@ func dlgGone(w *world, handles ...parley.ID) {
 	}
 }
 
-// dlgEnd ends sides, each in a transaction of its own.
+// dlgEnd ends sides, each in a separate transaction.
 func dlgEnd(w *world, handles ...parley.ID) {
 	for _, h := range handles {
 		if err := w.B.InTx(w.Ctx, func(tx *parley.Tx) error { return tx.Conversation(h).End(w.Ctx) }); err != nil {

@@ -14,11 +14,11 @@ func init() {
 	add(check{ID: "X18", Name: "traces of deaths", Run: checkTraces})
 }
 
-// deadLease is the lease of workers that die: others wait for its end, and a busy
-// machine must not take a worker that lives for one of them.
+// deadLease is the lease of workers that die. Others wait for its end, and even on a busy machine
+// no live worker may lose it.
 const deadLease = time.Second
 
-// die runs a worker on a handle of its own until its handler gets the body, and
+// die runs a worker on a separate handle until its handler gets the body, and
 // has the process die there. It returns the message as it was delivered.
 func (w *world) die(hold parley.Hold, body string) parley.Message {
 	b, f := w.frail(nil)

@@ -240,8 +240,8 @@ func checkHeadersWithheld(e *env) {
 	w.Nothing(w.SQ, nil)
 }
 
-// checkHeadersRecycled sends on several dialogs of which the later ones are withheld until the
-// ones before them have ended, and on one whose queue is disabled when its dialog has failed.
+// checkHeadersRecycled sends nine messages by a Sender whose dialogs take two each. The messages of
+// a dialog are withheld until the dialog before it has ended.
 func checkHeadersRecycled(e *env) {
 	w := e.World(recCatalog(true))
 	s := recSender(w, w.B, parley.SenderOptions{MaxMessages: 2}).Key("k")

@@ -244,8 +244,8 @@ func checkCancelledWithin(e *env) {
 	}
 }
 
-// inpAtEachStep runs try with contexts that end after one step, two, and so on
-// in growing strides, until it is done. try reports an error as the verb gave it.
+// inpAtEachStep runs try with contexts that end after one step, two, and so on in growing strides,
+// until it is done. The function try returns the verb's error unchanged.
 func inpAtEachStep(e *env, what string, try func(ctx context.Context) error) {
 	for steps := 1; steps < 500; steps += 1 + steps/4 {
 		err := try(inpNewFuse(e.Ctx, steps))

@@ -7,8 +7,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// orderTrials takes the messages of the only group of SQ piece by piece, and before each piece does
-// to the group what could bring them out of order.
+// orderTrials receives the messages of the only group of SQ piece by piece. Before each piece it
+// does something to the group that could disturb their order.
 const orderTrials = `
 					receive SQ $hold max 3 as r -> "m0", "m1", "m2"
 					rollback r

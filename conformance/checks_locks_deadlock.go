@@ -48,9 +48,8 @@ func checkLockDeadlock(e *env) {
 	lckGrantedSoon(e, other)
 }
 
-// checkLockCycles lets owners take locks in random orders, as deadlocks come
-// about: all end, with all that they wanted or as victims, and at every time one
-// has each lock.
+// checkLockCycles lets owners acquire locks in random orders, so that deadlocks occur. Each owner
+// ends with all its locks or as a victim, and each lock has one holder at a time.
 func checkLockCycles(e *env) {
 	const owners, locks, rounds = 6, 4, 8
 	var mu sync.Mutex

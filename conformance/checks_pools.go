@@ -36,7 +36,7 @@ func (u untold) Capabilities() backend.Capabilities {
 	return c
 }
 
-// brokerOn opens a Broker on a pool of so many connections.
+// brokerOn opens a Broker on a pool of the given size.
 func (e *env) brokerOn(conns int, wrap func(backend.Backend) backend.Backend) *parley.Broker {
 	be := e.Limited(conns)
 	if wrap != nil {

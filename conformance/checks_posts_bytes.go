@@ -197,7 +197,7 @@ func checkMaxBytesOfGroup(e *env) {
 	for range 3 {
 		sides = append(sides, w.DialogWith(&parley.DialogOptions{RelatedGroup: group}, "hello"))
 	}
-	for _, m := range w.Drain(w.SQ) { // each has a group of its own on this side: answer on all
+	for _, m := range w.Drain(w.SQ) { // each has a separate group on this side: answer on all
 		for i := range 3 {
 			w.Send(m.Conversation, w.Tell, strings.Repeat(fmt.Sprint(i), 100))
 		}

@@ -84,7 +84,7 @@ func init() {
 				ack r
 				order SQ "older" "m2"
 
-				line older // demoted and promoted anew is another promotion too
+				line older // demoted and promoted again is another promotion too
 				begin d "m0" "m1"
 				promote d.peer.group level 7
 				receive SQ $hold max 1 as r

@@ -11,8 +11,8 @@ func init() {
 	add(check{ID: "P16", Name: "by a function", Run: checkPromotedWhere})
 }
 
-// checkPromotedWhere promotes more groups than one transaction does, keys and posts without, and then those alone that
-// are promoted, which changes their level and nothing of their order.
+// checkPromotedWhere promotes more groups than one transaction does: keys, and posts without keys. Then it promotes
+// only the promoted ones again, which changes their level and not their order.
 func checkPromotedWhere(e *env) {
 	w := e.World()
 	w.posts([]string{"x"}, "x")

@@ -21,8 +21,8 @@ func init() {
 	)
 }
 
-// checkSideWrites has handlers post outside their transaction, before they ask for
-// it and after that, with messages of one group and of several in a batch.
+// checkSideWrites has handlers post outside their transaction, before and after they ask for it. A
+// batch has messages of one group or of several.
 func checkSideWrites(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
@@ -86,9 +86,9 @@ func wouldDeadlock(e *env, err error) error {
 	return parley.ErrWouldDeadlock
 }
 
-// checkManyBecomeReady parks a group with many conversations, some of them without
-// messages, and counts how many of their senders would have to wait for the
-// transaction that makes it ready.
+// checkManyBecomeReady parks a group with many conversations, some of them without messages. It
+// counts how many of their senders would have to wait for the transaction that makes the group
+// ready.
 func checkManyBecomeReady(e *env) {
 	const with, all, most = 115, 120, 100
 	s := invUnder(invWorld(e))

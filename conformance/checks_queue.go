@@ -492,9 +492,8 @@ func checkManyWorkers(e *env) {
 
 func queBody(producer, i int) string { return fmt.Sprintf("%d-%d", producer, i) }
 
-// queProduce sends on a conversation, posts with keys that it shares with the
-// other producers, and posts without; some in transactions that are rolled
-// back first.
+// queProduce sends on a conversation, posts with keys that it shares with the other producers, and
+// posts without keys. Some transactions are rolled back first.
 func queProduce(w *world, b *parley.Broker, producer, n int) {
 	e := w.env
 	var h parley.ID

@@ -83,7 +83,7 @@ func (w *world) dealt(name string) recurring.Status {
 	return j
 }
 
-// fires has a Broker of its own post what is due.
+// fires has a separate Broker post what is due.
 func (w *world) fires() *parley.Broker {
 	b := w.Broker(nil)
 	w.Must(recurring.Start(w.Ctx, b))

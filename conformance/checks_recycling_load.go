@@ -22,7 +22,7 @@ func init() {
 	)
 }
 
-// recLoad is what became of senders that sent, for a while, on dialogs that were
+// recLoad is the result of senders that sent, for a while, on dialogs that were
 // renewed all the time.
 type recLoad struct {
 	w       *world
@@ -222,8 +222,8 @@ func checkNoErrorUnderLoad(e *env) {
 	}
 }
 
-// checkSenderBesideServer: a process that renews a dialog or ends it has its group, for
-// which the next message does not wait, nor does EndOfStream behind it.
+// checkSenderBesideServer: a process that renews or ends a dialog holds its group. Neither the next
+// message nor the EndOfStream behind it waits for that group.
 func checkSenderBesideServer(e *env) {
 	if !e.ManyWriters() {
 		e.Skipf("this store has a single writer, for which all others wait")

@@ -71,9 +71,8 @@ func checkDialogsInOrder(e *env) {
 	dlgSame(e, "received", seen, []string{"1", "2", "3", "4", "5"})
 }
 
-// dlgHeldOf returns what is withheld of a service.
-// checkEndBesideLock: the rows of the conversation cannot go as its target ends,
-// and until they do, the next dialog does not wait for them.
+// dlgHeldOf returns what is withheld of a service. checkEndBesideLock: the rows of the conversation
+// cannot be removed when its target ends. The next dialog does not wait until they are.
 func checkEndBesideLock(e *env) {
 	if !e.ManyWriters() {
 		e.Skipf("this store has a single writer: nothing can be locked while another transaction ends a conversation")

@@ -31,7 +31,7 @@ func recSender(w *world, b *parley.Broker, o parley.SenderOptions) *parley.Sende
 	return s
 }
 
-// recSend sends one message in a transaction of its own.
+// recSend sends one message in a separate transaction.
 func recSend(w *world, b *parley.Broker, s *parley.Sender, body string) error {
 	return b.InTx(w.Ctx, func(tx *parley.Tx) error {
 		return s.Send(w.Ctx, tx, parley.Payload{Type: w.Ask, Body: []byte(body)})

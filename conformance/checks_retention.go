@@ -143,9 +143,8 @@ func ofUser(m *parley.Message) bool {
 	return m.Type != parley.EndDialog && m.Type != parley.ErrorMessageType && m.Type != parley.DialogTimer
 }
 
-// retCopies returns the copies that a side keeps of messages of users, as
-// "sent 0 body" or "received 0 body": the sent ones first, each kind in its
-// order.
+// retCopies returns the copies that a side keeps of user messages, as "sent 0 body" or "received 0
+// body". The sent ones come first, each kind in its order.
 func retCopies(w *world, h parley.ID) []string {
 	list, err := w.B.Admin().Retained(w.Ctx, h)
 	if err != nil && !errors.Is(err, parley.ErrNoConversation) {

@@ -117,7 +117,7 @@ func checkRuleOldState(e *env) {
 }
 
 // checkRuleHiddenAgain: a group is unparked while a sender writes to one of its
-// conversations, so that a maintenance job must look at it again. It is hidden anew before
+// conversations, so that a maintenance job must look at it again. It is hidden again before
 // that.
 func checkRuleHiddenAgain(e *env) {
 	s := invUnder(invWorld(e))

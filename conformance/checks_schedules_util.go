@@ -9,7 +9,7 @@ import (
 	"github.com/parleymq/parley/phases"
 )
 
-// schPool runs a pool on a broker of its own until the end of the check.
+// schPool runs a pool on a separate broker until the end of the check.
 func schPool(e *env, h phases.Handlers, o phases.PoolOptions) {
 	pool, err := phases.NewPool(e.Broker(nil), h, &o)
 	e.Must(err)

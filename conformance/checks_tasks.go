@@ -107,7 +107,7 @@ func tskWant(e *env, be backend.Backend, schedule, when string, phases ...int) [
 	return holds
 }
 
-// tskFinish says what became of a task.
+// tskFinish reports the outcome of a task.
 func tskFinish(e *env, be backend.Backend, h backend.TaskHold, o backend.TaskOutcome) {
 	e.Must(tskTx(e.Ctx, be, func(tx backend.Tx) error { return tx.FinishTask(e.Ctx, h, o) }))
 }

@@ -358,8 +358,8 @@ func checkCommitFails(e *env) {
 		bodies := numbered("%03d", 100)
 		w.posts(nil, bodies[:50]...)
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
-		// A commit that has the work of a marked handler fails, three times for
-		// each, as a constraint that is checked at the commit would have it.
+		// A commit with the work of a marked handler fails, three times for each handler, as with a
+		// constraint that is checked at the commit.
 		var mu sync.Mutex
 		pending := 0
 		tries := map[string]int{}

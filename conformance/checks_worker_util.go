@@ -62,7 +62,7 @@ func (r *wrkRun) Stop() {
 	}
 }
 
-// another is a World with names of its own, for checks that begin anew.
+// another is a World with separate names, for checks that begin again.
 func (e *env) another(change ...func(*parley.Catalog)) *world {
 	e.mu.Lock()
 	e.prefix = ""
@@ -94,8 +94,8 @@ func numbered(format string, n int) []string {
 	return out
 }
 
-// effect writes what a handler does, in the acknowledging transaction: a post
-// with the message's body in CQ, and with its key, to show the order.
+// effect records a handler's work in the acknowledging transaction: a post in CQ with the message's
+// body. The post has the message's key, to show the order.
 func (w *world) effect(ctx context.Context, m *parley.Message) error {
 	tx, err := m.Tx(ctx)
 	if err != nil {

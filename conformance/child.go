@@ -19,8 +19,8 @@ import (
 // with the role in its environment: Run and Main look there first.
 const roleEnv = "PARLEY_CONFORMANCE_ROLE"
 
-// role is what a child does: it works on a Broker of its own until it is done
-// or killed, tells its parent by lines, and gets lines from it.
+// role is what a child does. It works on a separate Broker until it is done or killed, and
+// exchanges lines of text with its parent.
 type role func(ctx context.Context, b *parley.Broker, args []string, say func(format string, args ...any), hear *bufio.Scanner) error
 
 var roles = map[string]role{}

@@ -11,7 +11,7 @@
 // As a program, for a backend that the parley command does not know: see [Main].
 //
 // Every check bears the number of the sentence in docs/semantics.md that it
-// proves, and prints it when it fails. Checks use names of their own, so that a
+// proves, and prints it when it fails. Checks use separate names, so that a
 // store with other things in it does no harm. Those on one store run one after another;
 // what they share is the store. Nothing about any engine is known here: a backend is
 // asked for the capabilities that it states, and for no others.
@@ -43,19 +43,17 @@ type Store struct {
 	// handle.
 	Open func(ctx context.Context) (backend.Backend, error)
 
-	// Process, if set, lets checks start processes of their own and kill them:
-	// this program again, which must call Run or Main again with a Store on the
-	// same database. Process is passed to it in the environment variable
-	// PARLEY_CONFORMANCE_STORE, where the program finds which database that is.
-	// Empty: such checks are skipped.
+	// Process, if set, lets checks start and kill further processes of this program. Such a process
+	// must call Run or Main with a Store on the same database. It finds the value of Process in the
+	// environment variable PARLEY_CONFORMANCE_STORE, which tells it which database that is. Empty
+	// means that such checks are skipped.
 	Process string
 
-	// Disposable says that nothing in the store is worth keeping: it is uninstalled
-	// and migrated anew before each group of checks, which is as quick then as the
-	// first one.
+	// Disposable says that nothing in the store is worth keeping. The store is uninstalled and
+	// migrated again before each group of checks, so each group is as fast as the first.
 	Disposable bool
 
-	// Beside are stores like this one, each in a database of its own. Run divides the
+	// Beside are stores like this one, each in a separate database. Run divides the
 	// checks among all of them, which work at the same time: most checks wait more than
 	// they work.
 	Beside []Store
@@ -354,7 +352,7 @@ func (r *runner) forget() {
 	}
 }
 
-// run runs one check in a goroutine of its own, under a watchdog.
+// run runs one check in a separate goroutine, under a watchdog.
 func (r *runner) run(ctx context.Context, c check) Result {
 	limit := c.Limit
 	if limit == 0 {

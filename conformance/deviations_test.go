@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/internal/memstore"
 )
 
-// deviation is a store that is right but for one thing that it returns, is asked for, or leaves
-// undone: what a plugin's author easily gets wrong.
+// deviation is a correct store except for one mistake that authors of plugins easily make. It
+// returns something wrong, ignores a request, or leaves something undone.
 type deviation struct {
 	id   string // the sentence that it breaks
 	says string
@@ -53,13 +53,13 @@ type deviation struct {
 
 var deviations = append(contractDeviations, []*deviation{
 	{id: "RA", says: "a message that is gone becomes a dead letter", buries: true},
-	{id: "A20", says: "a single writer lets wait for what cannot come",
+	{id: "A20", says: "a store with a single writer lets a caller wait for itself",
 		by: "a group that another receiver leases is refused at once", capabilities: func(c *backend.Capabilities) {
 			c.SingleWriter, c.HoldsInTransaction = true, false
 		}},
-	{id: "B11", says: "one handle alone says that it holds by lease", first: true,
+	{id: "B11", says: "a single handle says that it holds by lease", first: true,
 		capabilities: func(c *backend.Capabilities) { c.HoldsInTransaction = false }},
-	{id: "Q03", says: "a store that is asked what is new says nothing", by: "a commit of another process wakes a receiver",
+	{id: "Q03", says: "a store that is asked for news returns nothing", by: "a commit of another process wakes a receiver",
 		capabilities: func(c *backend.Capabilities) { c.Listener, c.Watcher = nil, nothingNew{} }},
 	{id: "G07", says: "Close leaves transactions open", by: "closing a handle rolls back", stays: true},
 	{id: "G07", says: "a rollback while a verb runs does nothing", by: "a transaction that waits is rolled back",
@@ -69,7 +69,7 @@ var deviations = append(contractDeviations, []*deviation{
 			}
 			return tx.Tx.Rollback(context.Background())
 		}},
-	{id: "X17", says: "the last handle takes the store with it", volatile: true},
+	{id: "X17", says: "closing the last handle removes the store", volatile: true},
 	{id: "V04", says: "a job ignores its limit", unlimited: true},
 	{id: "V04", says: "conversations are listed from the first one on",
 		conversations: func(q *backend.ConversationQuery) { q.After = backend.ID{} }},
@@ -94,7 +94,7 @@ var deviations = append(contractDeviations, []*deviation{
 		tasks: func(q *backend.TaskQuery) { q.Running = false }},
 	{id: "M06", says: "a change of the catalog counts twice", twice: true},
 	{id: "F06", says: "a dead task halts its own phase", haltsAtOnce: true},
-	{id: "X15", says: "a message does not say its group",
+	{id: "X15", says: "a message does not have its group",
 		message: func(m *backend.Message) { m.Group = backend.ID{} }},
 	{id: "X16", says: "a worker's own readers count as dead", own: true},
 	{id: "E06", says: "an end does not say whose queue was told", ended: func(d *backend.Ended) { d.Queue = 0 }},
@@ -114,9 +114,9 @@ var deviations = append(contractDeviations, []*deviation{
 	{id: "V05", says: "a timer is not shown", conversation: func(c *backend.ConversationStatus) { c.Timer = 0 }},
 	{id: "V05", says: "the age of a conversation is lost",
 		conversation: func(c *backend.ConversationStatus) { c.Age = 0 }},
-	{id: "V05", says: "since when a stream waits is lost", stream: func(w *backend.WithheldStream) { w.Waiting = 0 }},
-	{id: "V05", says: "how long a worker is good for is lost", reader: func(r *backend.ReaderStatus) { r.Left = 0 }},
-	{id: "V05", says: "when a message was stored is lost",
+	{id: "V05", says: "the time since which a stream waits is lost", stream: func(w *backend.WithheldStream) { w.Waiting = 0 }},
+	{id: "V05", says: "the end of a worker's record is lost", reader: func(r *backend.ReaderStatus) { r.Left = 0 }},
+	{id: "V05", says: "the time at which a message was stored is lost",
 		message: func(m *backend.Message) { m.Enqueued = time.Time{} }},
 }...)
 

@@ -151,7 +151,7 @@ func (e *env) Handle() backend.Backend {
 	return be
 }
 
-// Limited opens another handle on the store, on a pool of so many connections. The
+// Limited opens another handle on the store, on a pool of the given size. The
 // caller closes it.
 func (e *env) Limited(conns int) backend.Backend {
 	switch {
@@ -168,15 +168,15 @@ func (e *env) Limited(conns int) backend.Backend {
 	return be
 }
 
-// undisturbed closes the broker that checks share, unless this one uses it: its
-// maintenance jobs would lock, for moments, what a check of the backend alone looks at.
+// undisturbed closes the broker that checks share, unless this check uses it. Its maintenance jobs
+// would briefly lock rows that a check of the backend alone reads.
 func (e *env) undisturbed() {
 	if !e.shares {
 		e.r.forget()
 	}
 }
 
-// Broker opens a Broker on a handle of its own, closed at the end of the check:
+// Broker opens a Broker on a separate handle, closed at the end of the check:
 // what another process would have.
 func (e *env) Broker(o *parley.Options) *parley.Broker {
 	e.undisturbed()

@@ -15,7 +15,7 @@ func open(ctx context.Context) (backend.Backend, error) {
 	return backend.Open(ctx, "mydb:"+os.Getenv("MYDB_TEST"))
 }
 
-// limited stands for its way to be opened on a pool of so many connections.
+// limited stands for its way to be opened on a pool of the given size.
 func limited(ctx context.Context, conns int) (backend.Backend, error) {
 	return backend.Open(ctx, fmt.Sprintf("mydb:%s?conns=%d", os.Getenv("MYDB_TEST"), conns))
 }

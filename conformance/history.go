@@ -17,11 +17,10 @@ import (
 // it while it happens. It finds a group in two pairs of hands, and a message out of its
 // order, lost, doubled, or never sent.
 //
-// A stream is named by the first word of its messages' bodies. The second is
-// the message's number in the stream and the third tells tries apart: a send
-// that was rolled back is tried again under the same number. Streams with
-// several senders begin with "hot" and are ordered by the numbers that the
-// broker gave.
+// A stream is named by the first word of its messages' bodies. The second word is the message's
+// number in the stream. The third tells attempts apart, since a send that was rolled back is
+// retried under the same number. Streams with several senders begin with "hot" and are ordered by
+// the numbers that the broker gave.
 type history struct {
 	e  *env
 	mu sync.Mutex

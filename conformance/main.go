@@ -25,9 +25,8 @@ func Main(name string, s Store) {
 	os.Exit(Command(context.Background(), name, s, os.Args[1:], os.Stdout, os.Stderr, os.Args[1:]...))
 }
 
-// Command is Main for programs with flags of their own: it returns the exit
-// code. childArgs are the arguments with which this program, started again,
-// comes to call Command with the same store.
+// Command is Main for programs with other flags: it returns the exit code. With the arguments
+// childArgs this program, started again, calls Command with the same store.
 func Command(ctx context.Context, name string, s Store, args []string, stdout, stderr io.Writer, childArgs ...string) int {
 	flags := flag.NewFlagSet(name+" conformance", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// read checks what was delivered of a group: each stream in one piece and from
-// its beginning, after skip messages of each that were delivered before.
+// read checks a delivery of a group. Each stream comes in one piece and from its beginning, after
+// the skip messages that were delivered before.
 func (m *model) read(h *backend.Hold, messages []*backend.Message, limit int, only parley.ID, skip map[*modelStream]int) *modelGroup {
 	if len(messages) == 0 {
 		m.failf("delivered nothing of group %s", h.Group)

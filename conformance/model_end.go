@@ -33,8 +33,8 @@ func (m *model) crash() {
 	m.invBelow = m.handles[i]
 }
 
-// abandon takes a group by a short lease and leaves it: after its end it is
-// there again, as it was, and the old hold is worth nothing.
+// abandon takes a group by a short lease and abandons it. After the lease the group is free and
+// unchanged, and the old hold is useless.
 func (m *model) abandon() {
 	ready := m.ready(m.sq)
 	hand := m.take(parley.HoldLease, backend.ClaimRequest{Queue: m.sq, MaxGroups: 1, MaxMessages: 2, Lease: 60 * time.Millisecond}, ready)

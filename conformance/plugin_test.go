@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The parts of a module that is not ours: a backend that adds to another one
-// what a plugin would, a program that checks it and a test that does.
+// The parts of another author's module: a backend that extends another one as a plugin would, and a
+// program and a test that check it.
 const (
 	pluginBackend = `// Package plugin is a backend from outside.
 package plugin

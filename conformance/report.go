@@ -145,7 +145,7 @@ func (p *Report) cleanError(s string) string {
 	return p.clean(address.ReplaceAllLiteralString(s, "<address>"))
 }
 
-// failed notes that nothing can be checked, with what the store says all the same.
+// failed notes that nothing can be checked, with what the store says anyway.
 func (p *Report) failed(ctx context.Context, s Store, err error) error {
 	p.Error = p.cleanError(err.Error())
 	if s.Open != nil {

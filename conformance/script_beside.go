@@ -18,8 +18,8 @@ import (
 
 func init() {
 	maps.Copy(verbs, map[string]func(s *script, st *scriptStep) error{
-		// start x [for 40ms] step: goes on while the step is at work, whose context ends after that
-		// time. join x [within 3s] waits until it is done, and knows what it has received.
+		// start x [for 40ms] step: runs the step concurrently; its context ends after that time.
+		// The verb join x [within 3s] waits until it is done, and knows what it has received.
 		"start": startVerb,
 		"join": func(s *script, st *scriptStep) error {
 			within := s.duration("within")
@@ -168,7 +168,7 @@ func (s *script) timed() (passed, want time.Duration) {
 	return passed, want
 }
 
-// beside is a part of a script that is done in a goroutine of its own. Its failures are its own
+// beside is a part of a script that is done in a separate goroutine. Its failures are its own
 // until the script takes them over.
 type beside struct {
 	*script

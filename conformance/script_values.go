@@ -355,9 +355,9 @@ func (s *script) mustDelivery() *parley.Delivery {
 	return d
 }
 
-// match ends the check unless messages are as the step expects them: separated by commas, each
-// with its type, body, #number, "on" the handle of its side, and what an Error's text is "naming",
-// or some of these.
+// match ends the check unless the messages are as the step expects. The expectations are separated
+// by commas. Each has some of these: type, body, #number, "on" the handle of its side, and "naming"
+// a part of an Error's text.
 func (s *script) match(ms []*parley.Message) {
 	var told []string
 	for _, m := range ms {

@@ -20,8 +20,8 @@ var verbs = map[string]func(s *script, st *scriptStep) error{}
 
 func init() {
 	maps.Copy(verbs, map[string]func(s *script, st *scriptStep) error{
-		// transaction t [on b], broker b [wait 1s]: from now on t: and b: stand before steps.
-		// wait is how long b waits for a group.
+		// transaction t [on b], broker b [wait 1s]: from now on steps may begin with t: and b:. The
+		// option wait is how long b waits for a group.
 		"transaction": func(s *script, st *scriptStep) error {
 			name := st.next()
 			b := s.B

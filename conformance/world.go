@@ -103,7 +103,7 @@ func (w *world) DialogWith(o *parley.DialogOptions, bodies ...string) (h parley.
 	return h
 }
 
-// Send sends one message on a conversation in a transaction of its own.
+// Send sends one message on a conversation in a separate transaction.
 func (w *world) Send(h parley.ID, typ, body string) {
 	w.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).Send(w.Ctx, typ, []byte(body)) })
 }
@@ -111,7 +111,7 @@ func (w *world) Send(h parley.ID, typ, body string) {
 // errUndo rolls a transaction back.
 var errUndo = errors.New("it is rolled back")
 
-// post posts a body in a transaction of its own.
+// post posts a body in a separate transaction.
 func (w *world) post(queue, body string, o ...parley.PostOption) parley.ID {
 	id, err := w.B.Post(w.Ctx, queue, parley.Payload{Body: []byte(body)}, o...)
 	if err != nil {

@@ -437,7 +437,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if v.lost && r.PostForm.Get("sure") == "" {
-		h.problem(w, r, http.StatusBadRequest, errors.New("nothing was done: the form asks whether you are sure"))
+		h.problem(w, r, http.StatusBadRequest, errors.New("nothing was done: confirm the question in the form"))
 		return
 	}
 	// A browser that goes away does not leave it half done.

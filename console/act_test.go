@@ -181,8 +181,7 @@ func TestBlockedActs(t *testing.T) {
 	}
 }
 
-// TestFarGroups: a group far down the order is found by the place in its link, and so is a group that has moved to the
-// top.
+// TestFarGroups: the place in its link finds a group that is far down the order, or that has moved to the top.
 func TestFarGroups(t *testing.T) {
 	b := open(t, "memory")
 	ctx := t.Context()

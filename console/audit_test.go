@@ -15,8 +15,8 @@ import (
 	"github.com/parleymq/parley/console"
 )
 
-// TestAudit: each action is recorded before it is done and when it is over, with who did it; an action that cannot be recorded
-// is not done.
+// TestAudit: each action is recorded before it begins and when it is over, with the person. An action that cannot be
+// recorded is not done.
 func TestAudit(t *testing.T) {
 	b := open(t, "memory")
 	ctx := t.Context()

@@ -12,7 +12,7 @@ import (
 	"github.com/parleymq/parley/console"
 )
 
-// mount shows the console to operators, below a path of its own.
+// mount shows the console to operators, below a separate path.
 func mount(b *parley.Broker, mux *http.ServeMux, user func(*http.Request) (name string, operator bool)) error {
 	c, err := console.New(b, &console.Options{
 		Authorize: func(r *http.Request, a console.Action, target string) error {

@@ -178,8 +178,7 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 }
 
 // eachDead calls f for dead letters behind a place, newest first, until f returns false or it has read deadLooked
-// of them. more says that there are others after the last of them. Bodies can be large, so it reads a few at a
-// time.
+// of them. The result more reports whether others follow. Bodies can be large, so it reads a few at a time.
 func (h *Handler) eachDead(ctx context.Context, queue string, bodies bool, after parley.Place, f func(parley.DeadStatus) bool) (looked int, more bool, err error) {
 	page, list := deadLooked, h.b.Admin().DeadSummaries
 	if bodies {

@@ -47,7 +47,7 @@ type groupActs struct {
 	Place int // in the order
 }
 
-// age is a duration as people read it, with two units at most: 4 ms, 3.2 s, 5 min 10 s, 2 h 5 min, 3 d 4 h.
+// age formats a duration for people, with two units at most, such as 4 ms, 3.2 s, 5 min 10 s or 3 d 4 h.
 func age(d time.Duration) string {
 	switch {
 	case d < 0:

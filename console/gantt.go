@@ -7,8 +7,8 @@ import (
 	"github.com/parleymq/parley/phases"
 )
 
-// gantt is the picture of a plan: a band for each phase, a bar for each task, and a line at the end of each phase.
-// The next phase waits for that line. Of many tasks a phase has one bar.
+// gantt is the picture of a plan. Each phase is a band with a line at its end, and each task a bar. The next phase
+// waits for that line. Of many tasks a phase has one bar.
 type gantt struct {
 	Height   float64
 	Ticks    []tick

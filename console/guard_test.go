@@ -188,8 +188,8 @@ func TestTheme(t *testing.T) {
 	}
 }
 
-// TestWhoMayAct: each verb asks for its own action on its own target, nothing is done without Write whatever Authorize
-// says, and with a token people on the same machine enter it too before they act.
+// TestWhoMayAct: each verb asks Authorize for its action and target. Without Write nothing is done, whatever Authorize
+// says. With a token, people on the same machine have to enter it, too.
 func TestWhoMayAct(t *testing.T) {
 	b := open(t, "memory")
 	consoletest.Fill(t, b, consoletest.Plain)

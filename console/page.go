@@ -303,7 +303,7 @@ func explained(err error) *trouble {
 }
 
 // errNotThere is the error of what a page is about and is not, or no more.
-var errNotThere = errors.New("it does not exist, or no longer")
+var errNotThere = errors.New("it does not exist, or exists no longer")
 
 // inputError is the error of a parameter.
 type inputError struct{ error }

@@ -40,8 +40,8 @@ func behindGate(t *testing.T, b *parley.Broker) (s *site, gate chan struct{}) {
 	return serve(t, g, &console.Options{Interval: 10 * time.Millisecond, Limit: slow.By(20 * time.Second)}), gate
 }
 
-// TestSlowPage: a page of doctor's does not wait for what takes long; its findings come as an update, or without scripts
-// when the page loads itself again.
+// TestSlowPage: the doctor's page does not wait for slow findings. They come as an update or, without scripts, when the
+// page reloads itself.
 func TestSlowPage(t *testing.T) {
 	b := open(t, "memory")
 	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}); err != nil {

@@ -272,9 +272,9 @@ func (h *Handler) searchPlans(ctx context.Context, d *searchData) error {
 	return err
 }
 
-// searchKeys looks at the groups of all queues, or, if from names a queue, of that queue behind a Place and of the
-// queues after it. It stops when the time of part is over, or when it has found enough. Then it says where to continue.
-// Each search reads at least one page, so that repeated searches reach the end.
+// searchKeys reads the groups of all queues. If from names a queue, it begins behind a Place in that queue. It stops
+// when the time of part is over, or when it has found enough. Then it says where to continue. Each search reads at
+// least one page, so that repeated searches reach the end.
 func (h *Handler) searchKeys(ctx, part context.Context, d *searchData, from string, after parley.Place) error {
 	queues, err := h.queues(part)
 	if err != nil {

@@ -65,8 +65,8 @@ func (d *diagnosis) lost(ctx context.Context, a backend.Astray) error {
 	return err
 }
 
-// somewhere is an id of the last month, half of the time of the last minute: ids begin with their time, in
-// milliseconds, and most messages do not wait for long.
+// somewhere returns an id of the last month, in half of the cases of the last minute, because most
+// messages do not wait long. An id begins with its time in milliseconds.
 func somewhere() backend.ID {
 	id := backend.NewID()
 	month := float64((30 * 24 * time.Hour).Milliseconds())

@@ -74,7 +74,7 @@ func (d *diagnosis) unreadable(err error) error {
 	if err == nil || !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Bad }) {
 		return err
 	}
-	d.add(true, codeUnreadable, "store", "", "the rest cannot be looked at: %v", err)
+	d.add(true, codeUnreadable, "store", "", "the rest cannot be read: %v", err)
 	return nil
 }
 

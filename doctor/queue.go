@@ -106,7 +106,7 @@ func (d *diagnosis) group(g backend.GroupStatus, q parley.QueueStatus) {
 			d.add(time.Since(since) > longDeploy, codeNoHandler, obj, "start a worker whose program handles the type", "%s; %d messages wait in the group", g.Reason, g.Messages)
 			return
 		}
-		d.add(false, codeDeferred, obj, "", "put off for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
+		d.add(false, codeDeferred, obj, "", "deferred for another %s, with %d messages: %s", round(g.Until), g.Messages, g.Reason)
 	case "held":
 		d.add(false, codeHeld, obj, "", "held by %s for %s; its lease lasts another %s", g.Owner, round(g.Since), round(g.Until))
 	}

@@ -24,7 +24,7 @@ func (d *diagnosis) recurring(ctx context.Context) error {
 				"it was due at %s, and for %s no process has claimed it", j.Due.UTC().Format(time.RFC3339), round(late))
 		case j.Failures > 0:
 			d.add(true, codeCannotPost, obj, "it is tried again at least once a minute; parley recurring list shows when",
-				"its message of %s could not be posted, for the %d. time: %s",
+				"its message of %s could not be posted, attempt %d: %s",
 				j.Due.UTC().Format(time.RFC3339), j.Failures, firstLine(j.Error))
 		}
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/parleymq/parley/recurring"
 )
 
-// ErrServerClock: the kit cannot move the store's clock. It is the clock of a server, of a backend that does not know
-// this package, or of a store that was opened before the kit.
+// ErrServerClock: the kit cannot move the store's clock. It is the clock of a server, of a backend without support
+// for this package, or of a store that was opened before the kit.
 var ErrServerClock = errors.New("the store's clock is not the test's")
 
 // Kit is what a test works with. The code under test gets Broker. A Kit is for one test, and is safe for use by many

@@ -47,7 +47,7 @@ var schemas struct {
 	n int
 }
 
-// onServer is a store in a schema of its own.
+// onServer is a store in a separate schema.
 func onServer(t *testing.T, dsn string) parleytest.Option {
 	schemas.Lock()
 	schemas.n++

@@ -25,7 +25,7 @@ func Message[T any](t testing.TB, typ parley.Typed[T], v T) *parley.Message {
 	}
 }
 
-// Post posts v in a transaction of its own.
+// Post posts v in a separate transaction.
 func Post[T any](k *Kit, queue string, typ parley.Typed[T], v T, o ...parley.PostOption) (id parley.ID) {
 	k.t.Helper()
 	k.must("post", k.Broker.InTx(k.own, func(tx *parley.Tx) (err error) {

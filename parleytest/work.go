@@ -63,8 +63,8 @@ func (r Result) String() string {
 	return s + list("\n", r.Sent)
 }
 
-// Handle puts a message into the store and makes a worker handle it as in production, with its transaction and the
-// worker's decision about a failure. It does not add a post whose ID is already in the store. So another Handle of the
+// Handle puts a message into the store and lets a worker handle it as in production, with a transaction and the
+// worker's decision about failures. It does not add a post whose ID is already in the store. So another Handle of the
 // same message tests a handler's idempotence, or a retry.
 //
 // Handle uses these fields of the message: Type, Body and Headers; Attempt and LastError, as if it had failed before;

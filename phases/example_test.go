@@ -166,7 +166,7 @@ func ExamplePlan_Retry() {
 	// 1 0
 }
 
-// Statements as tasks, on a database of their own.
+// Statements as tasks, on a separate database.
 func ExampleRunSQL() {
 	ctx := context.Background()
 	b, cleanup := open()

@@ -75,7 +75,7 @@ func (p *Plan) Progress(ctx context.Context) (Progress, error) {
 
 // Next waits for a finished task that no caller has received yet, and returns it. One caller in all
 // processes gets each task, once. If the caller's process dies as Next returns, the task may be
-// lost; NextTx returns it in the transaction in which the caller acts on it. Next fails with
+// lost. NextTx returns the task in the transaction in which the caller acts on it. Next fails with
 // ErrNoTask when all tasks are over and have been returned, and with a *HaltedError as Wait does.
 func (p *Plan) Next(ctx context.Context) (*TaskStatus, error) {
 	var task *TaskStatus
@@ -114,7 +114,7 @@ func (p *Plan) NextTx(ctx context.Context, tx *parley.Tx) (t *TaskStatus, err er
 
 // Run works on the plan with a separate Pool until Wait returns, and returns the result of Wait: nil
 // means that all tasks are over. When ctx ends first, Run returns its error, and the tasks go on in
-// another process or in the next Run. When the pool can go on no more, Run returns the pool's error.
+// another process or in the next Run. When the pool has to stop, Run returns the pool's error.
 func (p *Plan) Run(ctx context.Context, handlers Handlers, o *PoolOptions) error {
 	var opt PoolOptions
 	if o != nil {

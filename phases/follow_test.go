@@ -13,8 +13,8 @@ import (
 	"github.com/parleymq/parley/phases"
 )
 
-// TestRunTellsHowItEnded: what Run of a plan returns tells a plan that is finished from a context that has
-// ended, from a plan that is halted, and from a store that is this program's no more.
+// TestRunTellsHowItEnded: the result of a plan's Run tells how it ended. The plan is finished or halted,
+// the context has ended, or the store's schema is no longer this program's.
 func TestRunTellsHowItEnded(t *testing.T) {
 	b, cleanup := open()
 	defer cleanup()

@@ -39,7 +39,7 @@ func (p *Pool) extend(ctx context.Context, holds []backend.TaskHold) error {
 	return err
 }
 
-// leased is what prolongs the lease of a task. A task continues if its lease expired while the store did not
+// leased is what extends the lease of a task. A task continues if its lease expired while the store did not
 // answer. It belongs to this worker until another one takes it.
 type leased struct{ t *Running }
 

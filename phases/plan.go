@@ -130,7 +130,7 @@ func (p *Plan) Name() string { return p.name }
 // ID returns the id of the plan. The next plan of its name has another one.
 func (p *Plan) ID() parley.ID { return p.id }
 
-// Submit adds tasks, all or none, in a transaction of its own.
+// Submit adds tasks, all or none, in a separate transaction.
 func (p *Plan) Submit(ctx context.Context, tasks ...Task) error {
 	return p.b.InTx(ctx, func(tx *parley.Tx) error { return p.SubmitTx(ctx, tx, tasks...) })
 }

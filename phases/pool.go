@@ -165,7 +165,7 @@ const (
 // claimMany is how many tasks are claimed at once.
 const claimMany = 200
 
-// dispatch claims tasks and stores what became of them, both in one transaction.
+// dispatch claims tasks and stores their outcomes, both in one transaction.
 func (p *Pool) dispatch(ctx context.Context) error {
 	defer close(p.work)
 	var ends []taskEnd // to be stored
@@ -266,7 +266,7 @@ func (p *Pool) took(e taskEnd) {
 	p.usual += (e.took - p.usual) / 8
 }
 
-// cycle stores what became of tasks and claims others. What it has stored is
+// cycle stores the outcome of tasks and claims others. What it has stored is
 // taken out of ends.
 func (p *Pool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]backend.TaskHold, error) {
 	ctx, cancel := wait.Cleanup(ctx) // what has ended is stored though the pool ends
@@ -286,14 +286,14 @@ func (p *Pool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]backend.
 			return nil, err
 		}
 		for _, id := range lost {
-			p.b.Logger().Warn("parley: a task that has ended belongs to another worker now", "task", id)
+			p.b.Logger().Warn("parley: the lease of a finished task was lost to another worker", "task", id)
 		}
 	}
 	var holds []backend.TaskHold
 	if want > 0 {
 		holds, err = tx.ClaimTasks(ctx, backend.TaskClaim{Plans: p.opt.Plans, Max: want, Lease: p.opt.Lease, Owner: p.b.Options().Owner})
 		switch {
-		case errors.Is(err, parley.ErrNewerSchema) || errors.Is(err, parley.ErrUnknownSchema): // what has ended is stored all the same
+		case errors.Is(err, parley.ErrNewerSchema) || errors.Is(err, parley.ErrUnknownSchema): // what has ended is stored anyway
 			p.refused = err
 		case err != nil:
 			return nil, err

@@ -64,8 +64,8 @@ func TestPoolClosed(t *testing.T) {
 	}
 }
 
-// TestPoolWithDeafHandlers: a handler that does not look at its context keeps neither Run nor
-// Close from returning, its task is another pool's at once, and it can commit nothing more.
+// TestPoolWithDeafHandlers: Run and Close return even if a handler ignores its context. Another
+// pool gets the task at once, and the handler can commit nothing more.
 func TestPoolWithDeafHandlers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for handlers that do not end")

@@ -102,8 +102,7 @@ func failTask(id parley.ID, err error) error {
 	return parley.WrapError("task", id.String(), err)
 }
 
-// Dead makes an error of a handler one after which the task is not tried
-// again.
+// Dead marks an error of a handler: the task is not tried again.
 func Dead(err error) error {
 	if err = guard.Sound(err); err == nil {
 		err = errors.New("its handler gave it up")
@@ -132,7 +131,7 @@ func (p *Pool) do(ctx context.Context, t *Running) taskEnd {
 }
 
 // errStopped is why a task was not tried to the end: the pool stops. With errDeaf its handler
-// goes on all the same.
+// goes on anyway.
 var (
 	errStopped = errors.New("the task pool stops")
 	errDeaf    = fmt.Errorf("%w, and its handler does not return", errStopped)
@@ -186,7 +185,7 @@ func (p *Pool) run(ctx context.Context, t *Running) (err error) {
 	case errors.Is(err, parley.ErrFenced):
 		t.cancel(parley.ErrFenced)
 	case (parley.IsRetryable(err) || errors.Is(err, parley.ErrConnection)) && p.failures.Add(t.ID, err) < failures.Charged, p.b.Unavailable(err):
-		// The task has not failed. If it was committed all the same, giving it
+		// The task has not failed. If it was committed anyway, giving it
 		// back does nothing.
 		err = fmt.Errorf("%w: %w", errStopped, err)
 	}
@@ -200,7 +199,7 @@ const (
 	unresponsiveAtClose = time.Second
 )
 
-// call calls a handler in a goroutine of its own, which the handler may end. It does not wait
+// call calls a handler in a separate goroutine, which the handler may end. It does not wait
 // without limit for a handler that does not look at its context when the pool stops.
 func (p *Pool) call(handler Handler, t *Running) error {
 	ctx := backend.InsideWork(t.ctx, t.inside)

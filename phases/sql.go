@@ -25,8 +25,8 @@ func SQL(phase int, statement string) Task {
 //
 //	phases.Handlers{phases.SQLType: phases.RunSQL(db)}
 //
-// Be aware of the consequence: everyone who can submit tasks, or write to Parley's tables, can then
-// do anything that the user of db may do. Open db as a user with only the rights that the tasks
+// Be aware of the consequence: anyone who can submit tasks, or write to Parley's tables, can then
+// do everything that the user of db may do. Open db as a user with only the rights that the tasks
 // need, preferably not as the user of the Broker.
 func RunSQL(db *sql.DB) Handler {
 	return func(ctx context.Context, t *Running) (err error) {

@@ -129,7 +129,7 @@ func Define(ctx context.Context, b *parley.Broker, jobs ...Job) error {
 		return tx.Notify(ctx, backend.RecurringTopic)
 	})
 	if err == nil && len(old) > 0 {
-		b.Logger().Warn("parley: recurring jobs have newer definitions than this program's, which were left out",
+		b.Logger().Warn("parley: definitions of recurring jobs were ignored, since the database has newer ones",
 			"event", "recurring.replaced", "jobs", old)
 	}
 	return fail("define", "", err)

@@ -43,11 +43,11 @@ func run(ctx context.Context, b *parley.Broker) {
 			trouble = 0
 		case ctx.Err() != nil:
 		case errors.Is(err, parley.ErrNewerSchema):
-			b.Logger().Error("parley: recurring jobs stop here: the database is one of a newer Parley", "error", err)
+			b.Logger().Error("parley: recurring jobs stop: the database has the schema of a newer Parley", "error", err)
 			forget()
 			return
 		default:
-			b.Logger().Warn("parley: recurring jobs cannot be looked at", "event", "recurring.trouble", "error", err)
+			b.Logger().Warn("parley: recurring jobs cannot be read", "event", "recurring.trouble", "error", err)
 			pause = wait.Jitter(min(time.Second<<min(trouble, 6), time.Minute))
 			trouble++
 		}

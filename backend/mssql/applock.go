@@ -15,15 +15,13 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Application locks as those of sp_getapplock, which have the five modes, counts
-// and unions already. What they have not is a fence, and a list that everybody may
-// read: sys.dm_tran_locks wants VIEW SERVER STATE, and shows 32 characters of a
-// name. So the rows stay, and decide whose turn it is; the server's lock is asked
-// for without waiting, and is what excludes others.
+// Application locks by sp_getapplock, which already has the five modes, counts and unions. It has
+// no fence, and no list that every user may read: sys.dm_tran_locks requires VIEW SERVER STATE, and
+// shows 32 characters of a name. So the rows stay, and decide whose turn it is. Then the server's
+// lock is requested without waiting; it excludes others.
 //
-// A session's locks are owned by the session of a connection that it keeps, those of
-// a transaction by the transaction. It releases them at its end, whether the store or
-// the caller ends it.
+// A session's locks belong to the connection that the session keeps, and a transaction's locks to
+// the transaction. It releases them at its end, whether the store or the caller ends it.
 
 // Locks is how application locks are kept.
 type Locks = sqlstore.Locks
@@ -55,9 +53,8 @@ const (
 	ofTransaction = "Transaction"
 )
 
-// maxPlainName is how long a name may be to be part of a resource as it is. A
-// resource has 255 UTF-16 units, of which the store's part takes some; the rest of
-// a longer one would be cut off.
+// maxPlainName is the maximum length of a name that becomes part of a resource unchanged. A
+// resource has 255 UTF-16 units, including the store's part; the server would cut off the rest.
 const maxPlainName = 220
 
 // resourceName is the part of a name in a resource: the name and an end, so that spaces

@@ -27,9 +27,9 @@ func (c candidate) promoted() bool { return c.what < 2 }
 // place is where it stands in its order.
 func (c candidate) place() int64 { return sqlstore.Place(c.priority, c.since) }
 
-// claim is a walk that locks nothing, a statement that locks what ranks first, and a
-// statement that reads its messages. It looks at the head of the orders only, and farther
-// back, page by page, if all of that is in flight.
+// claim walks the orders without locking, locks the groups that rank first by a second statement,
+// and reads their messages by a third. It reads only the heads of the orders. If everything there
+// is in flight, it goes on page by page.
 func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (c backend.Claim, err error) {
 	if !r.Group.IsZero() || !r.Handle.IsZero() {
 		return p.claimOne(ctx, tx, r)
@@ -62,10 +62,10 @@ type looking struct {
 	c   backend.Claim
 }
 
-// found reports whether there is an answer, be it that another receiver was quicker.
+// found reports whether there is an answer, even if only that another receiver was quicker.
 func (l *looking) found() bool { return len(l.c.Holds) > 0 || l.c.Contended || l.c.Discarded > 0 }
 
-// look takes what can be had of the heads of both orders, or else of what follows.
+// look takes the free groups at the heads of both orders, or else those that follow.
 func (l *looking) look(promotions, order *page) (rest *sqlstore.Walk, err error) {
 	_, next, err := l.take(promotions)
 	if err == nil && !l.found() && next.Valid && !l.w.Promoted {
@@ -98,7 +98,7 @@ func (l *looking) order(at int64, width int) (found, next sql.NullInt64, err err
 	return l.take(p)
 }
 
-// take takes what can be had of a page.
+// take takes the free groups of a page.
 func (l *looking) take(p *page) (found, next sql.NullInt64, err error) {
 	if len(p.list) > 0 {
 		l.c, err = l.p.take(l.ctx, l.tx, l.r, p.list)
@@ -121,8 +121,8 @@ type part struct {
 	from   int64
 }
 
-// page is what a walk has found, in the order, each once. next is where another page
-// begins if there may be more.
+// page is what a walk has found, in order and without duplicates. If there may be more, another
+// page begins at next.
 type page struct {
 	list []candidate
 	next sql.NullInt64
@@ -209,8 +209,8 @@ func (p *pool) take(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		return c, err
 	}
 	if vain && r.Alone {
-		// What was locked must be free again: the owner of a group that was locked in
-		// vain would wait for this transaction.
+		// The transaction must release its locks: the owner of a group that it locked
+		// without result would wait for it.
 		c.Contended = true
 		return c, nil
 	}

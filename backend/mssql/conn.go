@@ -84,12 +84,12 @@ func declare(a any) (string, any) {
 // errEnded is THROWn by a statement that finds its transaction ended.
 const errEnded = 51205
 
-// inside has a statement look first whether there is a transaction: if the
-// server has ended it, the statement would be one of its own.
+// inside lets a statement check first that there is a transaction. If the server has ended it, the
+// statement would commit by itself.
 var inside = fmt.Sprintf("IF @@TRANCOUNT = 0 THROW %d, N'parley: the server has ended the transaction', 1;\n", errEnded)
 
-// outside has a statement run at the level that it is written for. A connection
-// of a pool may have been left at another.
+// outside runs a statement at the level for which it is written. A connection of a pool may have
+// been left at another level.
 const outside = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n"
 
 // session runs statements in something.

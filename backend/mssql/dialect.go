@@ -12,28 +12,24 @@ import (
 // time of the statement, not of the transaction.
 const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 
-// The statements of this package lock by hints. What the manual says of them
-// ("Table hints (Transact-SQL)", and the "Transaction locking and row versioning
-// guide"), and what follows:
+// The statements of this package lock by hints. The manual describes them in "Table hints
+// (Transact-SQL)" and the "Transaction locking and row versioning guide":
 //
-// READPAST: "not read rows that are locked by other transactions". It skips
-// only what is locked in a mode that is incompatible with the one asked for: a
-// reader skips a group that is changed (X), but not a group that is claimed (U).
-// It skips row locks, but waits for page locks: these are off. It "can only be
-// specified in transactions operating at the READ COMMITTED or REPEATABLE READ
-// isolation levels", hence ErrIsolation.
+// READPAST: "not read rows that are locked by other transactions". It skips only rows with an
+// incompatible lock: a reader skips a group that is changed (X), but not a group that is claimed
+// (U). It skips row locks, but waits for page locks: these are off. It "can only be specified in
+// transactions operating at the READ COMMITTED or REPEATABLE READ isolation levels", hence
+// ErrIsolation.
 //
-// READCOMMITTEDLOCK: "shared locks as data is read", released "when the read
-// operation is completed, regardless of the setting of the
-// READ_COMMITTED_SNAPSHOT database option". With that option on, READPAST needs
-// it ("include the READCOMMITTEDLOCK table hint"), and without it a look after a
-// lock could be at a version from before.
+// READCOMMITTEDLOCK: "shared locks as data is read", released "when the read operation is
+// completed, regardless of the setting of the READ_COMMITTED_SNAPSHOT database option". With that
+// option on, READPAST needs it ("include the READCOMMITTEDLOCK table hint"). Without it a read
+// after a lock could return an older version.
 //
-// UPDLOCK: "update locks are to be taken and held until the transaction
-// completes". Two U are incompatible, U and S are not: a claimed group can be
-// read. "When UPDLOCK is specified, the READCOMMITTED and READCOMMITTEDLOCK
-// isolation level hints are ignored": in a SERIALIZABLE transaction it would lock
-// ranges, which is the other half of ErrIsolation.
+// UPDLOCK: "update locks are to be taken and held until the transaction completes". Two U are
+// incompatible, U and S are not: a claimed group can be read. "When UPDLOCK is specified, the
+// READCOMMITTED and READCOMMITTEDLOCK isolation level hints are ignored." In a SERIALIZABLE
+// transaction it would lock ranges, which is the second reason for ErrIsolation.
 //
 // XLOCK: "exclusive locks are to be taken and held until the transaction
 // completes". Guards are taken with it, and not with U: READPAST would not skip a
@@ -59,13 +55,13 @@ const now = `DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())`
 // lasts until that returns ("SET statements"), so it is set in the statement and
 // no other statement notices.
 //
-// Rows are not deleted or updated through a common table expression or derived
-// table: the lock taken by the inner read would depend on the plan.
+// No statement deletes or updates rows through a common table expression or derived table, because
+// the plan would decide which lock the inner read takes.
 //
-// testdata/locks.txt says what each statement locks: the table, key or range, the mode, how
-// long (row: until the row has been read), and whether it waits for others or skips
-// their rows. A test holds these lines against the hints, and a model of the lock
-// manager runs them.
+// testdata/locks.txt lists what each statement locks: the table, key or range, the mode, and the
+// duration (row: until the row has been read). It also says whether the statement waits for locked
+// rows or skips them. A test compares these lines with the hints, and a model of the lock manager
+// runs them.
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
@@ -122,10 +118,9 @@ func (p *pool) token(verb, arg string) (string, bool) {
 	return "", false
 }
 
-// many are the statements that do in one trip what package sqlstore does row by row.
-// Where rows of several tables are locked, a LOOP JOIN from the list of keys keeps the
-// order of the list, and each row is found by its key. A hash join would read, and
-// lock, the whole table.
+// many are the statements that do in one trip what package sqlstore does row by row. If a statement
+// locks rows of several tables, a LOOP JOIN from the list of keys keeps their order and finds each
+// row by key. A hash join would read, and lock, the whole table.
 type many struct {
 	Send, Guards, Append, Posts                  *sqlstore.Stmt
 	Walk, Take, Lease, Held, Read                *sqlstore.Stmt

@@ -21,10 +21,10 @@ func number(err error) int32 {
 	return 0
 }
 
-// classify returns the sentinel that fits an error by its number, nil if there is
-// none. The numbers are those of the manual's "Database Engine events and errors".
-// There is none for 3930 and 3998 (the transaction is doomed): an earlier statement
-// has failed, its error was ignored, and the same transaction would end the same way.
+// classify returns the sentinel that fits an error by its number, nil if there is none. The numbers
+// are those of the manual's "Database Engine events and errors". There is none for 3930 and 3998
+// (the transaction is doomed). They follow an ignored error of an earlier statement, so the same
+// transaction would end the same way again.
 func classify(err error) error {
 	var stream driver.StreamError
 	var fatal driver.ServerError // the server has hung up, whatever the number of its error

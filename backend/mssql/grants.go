@@ -13,7 +13,7 @@ func (p *pool) grants() *sqlstore.Grants {
 	return &sqlstore.Grants{
 		Account: func(name string) (string, error) { return bracketed(name), nil },
 		Table:   func(ctx context.Context, name string) (string, error) { return p.named(ctx, name) },
-		// A sender looks whether its stream is in the ready order already.
+		// A sender checks whether its stream is already in the ready order.
 		More: []sqlstore.Rights{{Table: "ready", Sender: "s"}},
 		Extra: func(ctx context.Context, role backend.Role) ([]string, error) {
 			schema, err := p.home(ctx)

@@ -13,12 +13,12 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// lockStep is what one mention of a table in a statement locks. As a line it
-// reads: the table, with the index if the statement names one; key, or row where
-// the server may choose; the mode; how long (row: until it has been read, end: until
-// the end of the transaction); what happens when another has it; and which version is
-// read: the current one, the committed one or the current one by the database's
-// option, or a dirty one, without a lock.
+// lockStep is the lock of one mention of a table in a statement. Its line has these fields. First
+// comes the table, with the index if the statement names it; then key, or row if the server may
+// choose. The mode follows, and the duration: row is until the row has been read, end until the end
+// of the transaction. Then the line says what happens if another transaction has the row locked.
+// The last field is the version that is read: current, committed or current by the database's
+// option, or dirty, without a lock.
 type lockStep struct {
 	table    string
 	granule  string // key, row, range
@@ -143,9 +143,9 @@ func allStatements(t *testing.T) map[string]string {
 	return all
 }
 
-// TestLockLines holds the locks that each statement is said to take against those that
-// its hints make it take. What is not in the list reads no table that it does not change, and
-// is a change of rows by their key: whatever reads needs hints.
+// TestLockLines compares the locks listed for each statement with those that follow from its hints.
+// A statement that is not listed only changes rows by their key and reads no other table, because a
+// read needs hints.
 func TestLockLines(t *testing.T) {
 	list, all := declared(t), allStatements(t)
 	for name, text := range all {

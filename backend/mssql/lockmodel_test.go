@@ -77,8 +77,8 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// The rows: the group, the guard (whose value is the next number), the marker, and the
-// messages of one stream; and the range between keys of the ready order.
+// The rows of the model: the group, the guard (its value is the next number), the marker, and the
+// messages of one stream. The last one is the range between keys of the ready order.
 const (
 	rowGroup = iota
 	rowGuard
@@ -165,7 +165,7 @@ type system struct {
 	versions bool // READ_COMMITTED_SNAPSHOT
 	senders  []step
 	receiver []step
-	// apart: the senders write to streams of their own, and only the range between
+	// apart: the senders write to separate streams, and only the range between
 	// their markers is common.
 	apart bool
 }
@@ -261,8 +261,8 @@ func who(p int) string {
 	return fmt.Sprintf("receiver %d", p-receiver0+1)
 }
 
-// judge says what is wrong with a wait, "" if nothing: senders of one stream wait for
-// each other, and for a receiver who is about to commit.
+// judge says why a wait is wrong, or returns "". Senders of one stream may wait for each other and
+// for a receiver that is about to commit.
 func (s *system) judge(w *world, p, by int) string {
 	switch {
 	case w.at[by].ending: // for a moment

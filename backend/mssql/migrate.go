@@ -14,14 +14,14 @@ func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err 
 	return func() { tx.ExecContext(context.WithoutCancel(ctx), "SET LOCK_TIMEOUT -1") }, err
 }
 
-// drain waits for the transactions that have rows locked which senders and receivers
-// lock. A transaction that has a row of a table has an intent lock on the table, with
-// which an exclusive one is incompatible ("Transaction locking and row versioning guide").
-// Those who come later wait behind it, so it gives up after a second and tries again.
+// drain waits for the transactions that have locked rows of senders and receivers. Such a
+// transaction has an intent lock on the table, which is incompatible with drain's exclusive lock
+// ("Transaction locking and row versioning guide"). Later transactions wait behind drain, so it
+// gives up after a second and tries again.
 func (p *pool) drain(ctx context.Context) error {
 	for _, table := range []string{"stream", "grp", "post", "task"} {
 		for {
-			// The lock ends with the statement, which is a transaction of its own.
+			// The lock ends with the statement, which is a separate transaction.
 			_, err := p.db.ExecContext(ctx, fmt.Sprintf(`
 				SET LOCK_TIMEOUT 1000;
 				DECLARE @one int;

@@ -6,33 +6,31 @@
 //
 // # Isolation and locks
 //
-// Every transaction of the store's is READ COMMITTED, and every statement locks by
-// hints. So it does the same whether READ_COMMITTED_SNAPSHOT is on or off. Why each is
-// right stands in dialect.go, beside it. A transaction that is joined must be READ
-// COMMITTED or REPEATABLE READ. At other levels READPAST is not allowed or locks become
-// locks of ranges, and the store answers backend.ErrIsolation.
+// Every transaction of the store is READ COMMITTED, and every statement locks by hints. So the
+// store behaves the same with READ_COMMITTED_SNAPSHOT on or off. The comments in dialect.go give
+// the reasons. A joined transaction must be READ COMMITTED or REPEATABLE READ. At other levels
+// READPAST is not allowed, or row locks become range locks, and the store returns
+// backend.ErrIsolation.
 //
 // # Errors inside a transaction
 //
-// SQL Server undoes a statement that fails and, as long as XACT_ABORT is off, as it is
-// by default, keeps the transaction. A deadlock always ends it, and with XACT_ABORT on
-// any error does. What follows would run without a transaction, one statement at a
-// time. Therefore each of the store's own statements looks whether the transaction is
-// still there, and fails with backend.ErrSerialization if not. The store uses no error
-// to find something out that would end a transaction of the caller's, whatever his
-// XACT_ABORT.
+// SQL Server undoes a statement that fails. With XACT_ABORT off, the default, it keeps the
+// transaction. A deadlock always ends the transaction, and with XACT_ABORT on any error does. Later
+// statements would then commit one by one. Therefore each of the store's statements checks that the
+// transaction is still there, and otherwise fails with backend.ErrSerialization. The store never
+// provokes an error that could end the caller's transaction.
 //
 // # Application locks
 //
-// They are rows, and with Options.Locks those of sp_getapplock as well. The locks of a
-// session are then free as soon as the server has lost its connection, and no other
-// owner is given them before.
+// They are rows, and with Options.Locks also locks of sp_getapplock. The server then releases a
+// session's locks as soon as it has lost the session's connection. No other owner gets them before
+// that.
 //
 // # Ids and names
 //
-// Ids are binary(16). As uniqueidentifier they would be compared by their last bytes
-// first, which are random, and rows of one time would not stand together. Names compare
-// by code point, and a space at the end of one counts.
+// Ids are binary(16). As uniqueidentifier they would be compared by their last bytes first, which
+// are random, so rows of the same time would not be adjacent. Names compare by code point, and
+// trailing spaces count.
 //
 // # Wake-ups
 //
@@ -253,7 +251,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	sqlstore.Warn(&i, access == "READ_ONLY", backend.Warning{Code: backend.WarnReadOnly, Bad: true,
 		Text: "the database is read-only: a secondary replica?", Hint: "connect to the primary (ApplicationIntent=ReadWrite)"})
 	sqlstore.Warn(&i, !versions, backend.Warning{Code: backend.WarnIsolation,
-		Text: "READ_COMMITTED_SNAPSHOT is off: Parley does not mind, but the handlers' own queries wait for each other's writes",
+		Text: "READ_COMMITTED_SNAPSHOT is off: Parley works without it, but queries of handlers wait for each other's writes",
 		Hint: "ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON"})
 	return i, nil
 }

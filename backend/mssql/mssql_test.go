@@ -29,7 +29,7 @@ func connect(t testing.TB) *sql.DB {
 	return backendtest.Connect(t, "sqlserver", address(t))
 }
 
-// open returns a migrated store under a prefix of its own.
+// open returns a migrated store under a separate prefix.
 func open(t testing.TB, db *sql.DB, o mssql.Options) *mssql.Store {
 	t.Helper()
 	if o.Prefix == "" {
@@ -53,7 +53,7 @@ func TestBackend(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backend.Backend { return open(t, db, mssql.Options{}) })
 }
 
-// TestSchema makes a store in a schema of its own.
+// TestSchema makes a store in a separate schema.
 func TestSchema(t *testing.T) {
 	db := connect(t)
 	name := strings.TrimSuffix(prefix(t), "_")

@@ -16,11 +16,11 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// What this backend rests on, and the manual leaves open or makes depend on settings. The
+// The assumptions of this backend that the manual leaves open, or that depend on settings. The
 // answers go into the report of the conformance suite.
 
-// facts are queries of one value.
-var facts = []struct{ question, query string }{
+// oneValue are queries of one value.
+var oneValue = []struct{ question, query string }{
 	{"edition", "SELECT SERVERPROPERTY('Edition')"},
 	{"product version", "SELECT SERVERPROPERTY('ProductVersion')"},
 	{"product update level", "SELECT SERVERPROPERTY('ProductUpdateLevel')"},
@@ -86,10 +86,10 @@ type prober struct {
 	note  func(question, answer string)
 }
 
-// Probe asks the server what this backend rests on (conformance.Prober).
+// Probe asks the server about this backend's assumptions (conformance.Prober).
 func (s *Store) Probe(ctx context.Context, note func(question, answer string)) error {
 	p := &prober{s.pool, s.pool.schema() + s.pool.options.Prefix + "probe", note}
-	for _, f := range facts {
+	for _, f := range oneValue {
 		var v sql.NullString
 		err := p.pool.db.QueryRowContext(ctx, "SELECT CONVERT(nvarchar(400), ("+f.query+"))").Scan(&v)
 		p.say(f.question, v.String, err)

@@ -49,9 +49,9 @@ func (p *pool) batchTable(rows []batchRow) driver.TVP {
 	return driver.TVP{TypeName: p.batch, Value: rows}
 }
 
-// send sends one message in one call if no other transaction is in the way and nothing
-// refuses it. What writes is not given a context that can end: cancelled, it would leave
-// a part of itself in a transaction that goes on.
+// send sends one message in one call if no other transaction is in the way and nothing refuses it.
+// The writing statement gets no context that can end: if it was cancelled, a part of it would
+// remain in a transaction that goes on.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
 	done, err = tx.Row(context.WithoutCancel(ctx), []any{&sent.Seq, &sent.Queue}, p.many.Send,
 		m.From, m.ID, m.Type, m.Body, m.Kind, version, m.Retain, m.Headers)

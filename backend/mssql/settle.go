@@ -38,7 +38,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settleme
 }
 
 // plain reports whether messages leave nothing behind, are not kept, and are no
-// streams of their own, which go with their messages.
+// streams by themselves, which go with their messages.
 func plain(list []sqlstore.Removal) bool {
 	for _, r := range list {
 		m := r.Message
@@ -49,21 +49,21 @@ func plain(list []sqlstore.Removal) bool {
 	return true
 }
 
-// finish puts the ready order right.
+// finish corrects the ready order.
 func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID) (again bool, err error) {
 	var ours int
 	_, err = tx.Row(ctx, []any{&ours}, p.many.Finish, p.idTable(idRows(streams, nil)))
 	return ours < len(streams), err
 }
 
-// extend prolongs leases.
+// extend extends leases.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	groups, posts := p.fences(holds)
 	_, err = tx.Row(ctx, []any{&lost}, p.many.Extend, groups, posts, d)
 	return lost, err
 }
 
-// reclaim takes leases into the transaction and returns those that it had.
+// reclaim takes leases into the transaction and returns those that it got.
 func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold) ([]backend.ID, error) {
 	groups, posts := p.fences(holds)
 	return tx.IDs(ctx, p.many.Reclaim, groups, posts)

@@ -50,7 +50,8 @@ func (t *transaction) Commit(context.Context) error {
 	return t.tx.Commit()
 }
 
-// Rollback implements sqlstore.Transaction. What the server has ended need not be.
+// Rollback implements sqlstore.Transaction. A transaction that the server has ended needs no
+// rollback.
 func (t *transaction) Rollback(context.Context) error {
 	defer t.cancel()
 	err := t.tx.Rollback()
@@ -90,7 +91,7 @@ func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 	return session{tx, inside}, nil
 }
 
-// point is the name of a savepoint, of which T-SQL takes 32 characters.
+// point is the name of a savepoint. T-SQL uses 32 characters of it.
 func point(name string) string {
 	if len(name) <= 32 {
 		return name

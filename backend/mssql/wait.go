@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Listen implements backend.Listener. SQL Server cannot tell a client that a
-// transaction has committed, but it counts. Messages and posts have a rowversion.
-// @@DBTS grows when one is written. MIN_ACTIVE_ROWVERSION, "the lowest active
-// rowversion value in the current database", grows when the oldest transaction that has
-// written one ends. A receiver that comes too early finds what is not yet committed and
-// looks again soon. Neither says what it was, and neither reads a table.
+// Listen implements backend.Listener. SQL Server cannot notify a client of a commit, but it has
+// counters. Messages and posts have a rowversion. @@DBTS grows when a row is written.
+// MIN_ACTIVE_ROWVERSION, "the lowest active rowversion value in the current database", grows when
+// the oldest transaction that has written one ends. A receiver that is woken too early finds a
+// message that is not yet committed, and looks again soon. Neither value says what was written, and
+// neither reads a table.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	tick := time.NewTicker(s.pool.options.PollEvery)
 	defer tick.Stop()

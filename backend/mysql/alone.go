@@ -9,11 +9,10 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, which is all that such a verb does, the statement is carried out by itself and has committed when it has
-// changed something. That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a transaction first.
-// In a session that is not READ COMMITTED the post has shared locks on what it reads of the catalog, for as long as it
-// takes.
+// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a post,
+// which is all that such a verb does, the statement runs by itself. It has committed when it has changed something.
+// That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a transaction first. In a session
+// that is not READ COMMITTED the post has shared locks on the catalog rows that it reads, until it ends.
 func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	c, s, err := p.conn(ctx)
 	if err != nil {

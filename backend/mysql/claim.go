@@ -159,9 +159,8 @@ func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	return po, rows.Scan(append(columns, more...)...)
 }
 
-// findAlone is find, in one statement, for a queue in which the last claim found
-// that there are only posts, or only streams. It finds nothing if that is so no
-// more.
+// findAlone is find in one statement, for a queue in which the last claim found only posts, or only
+// streams. It finds nothing if that has changed.
 func (p *pool) findAlone(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest) (f found, err error) {
 	var version int64
 	var enabled sql.NullInt64
@@ -246,7 +245,7 @@ type content struct {
 // stream is one of a group's streams from which we may receive.
 type stream struct {
 	kind     int64
-	facts    backend.Message // what its messages have in common
+	common   backend.Message // what its messages have in common
 	next     int64           // no message has this number or a greater one
 	since    int64           // the time of the first message
 	messages []message
@@ -254,7 +253,7 @@ type stream struct {
 
 func turnOf(s *stream) sqlstore.Turn {
 	return sqlstore.Turn{
-		Priority: s.facts.Priority, Since: s.since, Handle: s.facts.Handle, Kind: s.kind, Stream: s.facts.Stream,
+		Priority: s.common.Priority, Since: s.since, Handle: s.common.Handle, Kind: s.kind, Stream: s.common.Stream,
 	}
 }
 
@@ -271,8 +270,8 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		return c, err
 	}
 	if vain && r.Alone && r.Lease == 0 {
-		// What was locked must be free again: the owner of a group that was locked
-		// in vain would wait for this transaction.
+		// The transaction must release its locks: the owner of a group that it locked
+		// without result would wait for it.
 		c.Contended = true
 		return c, nil
 	}
@@ -327,7 +326,7 @@ func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 }
 
 // contents reads what there is in groups, in their order. Groups that were
-// blocked or leased before we locked them are left out: they are locked in vain.
+// blocked or leased before we locked them are left out: locking them had no result.
 func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (list []*content, astray []sqlstore.Source, vain bool, err error) {
 	byID := make(map[backend.ID]*content, len(groups))
 	q, two := p.hot.Read, len(groups) == 1 && r.MaxMessages > 1 && !r.LockOnly
@@ -338,7 +337,7 @@ func (p *pool) contents(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReq
 		var g content
 		var blocked, leased bool
 		var s stream
-		f := &s.facts
+		f := &s.common
 		var streamKind, priority, next, closed sql.NullInt64
 		var at backend.ID // the endpoint's group
 		var m, second messageRow
@@ -409,7 +408,7 @@ func (m *messageRow) columns() []any {
 
 // add completes a message and adds it.
 func (s *stream) add(m messageRow) {
-	whole := s.facts
+	whole := s.common
 	whole.ID, whole.Type, whole.Body, whole.Headers = m.ID, m.Type, m.Body, m.Headers
 	whole.Attempts, whole.Deaths, whole.LastError = m.Attempts, m.Deaths, m.LastError
 	whole.Seq, whole.Kind, whole.Enqueued = m.seq.Int64, backend.Kind(m.kind.Int64), time.UnixMicro(m.since)

@@ -161,7 +161,7 @@ func (p *pool) interrupt(id int64) bool {
 }
 
 // guarded runs one of our statements whose context may end. With that context the driver would
-// close the connection, while the server continues to wait for a lock and keeps all other locks of
+// close the connection. The server would continue to wait for a lock and keep all other locks of
 // the transaction. So guarded tells the server to end the statement, and the transaction survives.
 func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
 	if ctx.Done() == nil {

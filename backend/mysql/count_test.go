@@ -79,7 +79,7 @@ func TestDialogStatements(t *testing.T) {
 	})
 }
 
-// TestResave: a savepoint is set anew by one statement, and what was done before it
+// TestResave: a savepoint is set again by one statement, and what was done before it
 // stays when it is rolled back to.
 func TestResave(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
@@ -109,8 +109,8 @@ func TestResave(t *testing.T) {
 	})
 }
 
-// TestTemporaryTables: what is received in any order of streams is not sorted by the
-// server, which makes a table on the disk for rows with bodies.
+// TestTemporaryTables: the server does not sort messages that are received in any order of streams.
+// For rows with bodies it would make a table on the disk.
 func TestTemporaryTables(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		db := connect(t, server, database(t, server), nil)
@@ -199,9 +199,8 @@ func TestLongStreams(t *testing.T) {
 	})
 }
 
-// TestHeldGroups claims one group from behind others that are held by lease: two rows
-// are read for each that is passed, its entry in the order and its own, and nothing is
-// locked but the group that is claimed.
+// TestHeldGroups claims a group behind others that are held by lease. For each of these the claim
+// reads two rows, the entry in the order and the group. It locks only the group that it claims.
 func TestHeldGroups(t *testing.T) {
 	const held, free = 100, 10
 	each(t, func(t *testing.T, server string) {

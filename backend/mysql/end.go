@@ -7,7 +7,7 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// endGuards takes the guards of both sides, of which it waits for the first.
+// endGuards locks the guards of both sides. It waits for the first only.
 func (p *pool) endGuards(ctx context.Context, tx *sqlstore.Tx, handle, far backend.ID) (farLocked bool, err error) {
 	var own, other backend.ID
 	_, err = tx.Row(ctx, []any{sqlstore.ID(&own), sqlstore.ID(&other)}, p.hot.EndGuards, far, handle)

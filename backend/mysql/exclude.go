@@ -16,7 +16,7 @@ import (
 func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 	a, ok := tx.(application)
 	if !ok {
-		return errors.New("parley: mysql: a migration needs a transaction of its own")
+		return errors.New("parley: mysql: a migration needs a separate transaction")
 	}
 	if s := p.server.Load(); s != nil && s.cluster {
 		return a.takeTurn(ctx, p.prefix)

@@ -9,8 +9,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// A value in a statement's text is data in every sql_mode and character set: it is
-// written in hexadecimal, or left to the driver as a parameter.
+// A value in a statement's text is data in every sql_mode and character set. It is written in
+// hexadecimal, or left to the driver as a parameter.
 func FuzzValuesInStatements(f *testing.F) {
 	for _, s := range []string{"", "text", `'; DROP TABLE x; -- `, `\'`, "?", "\x00\xbf'", "日本"} {
 		f.Add(s, int64(-1))

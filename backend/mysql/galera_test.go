@@ -112,8 +112,8 @@ func TestGalera(t *testing.T) {
 	t.Logf("%d handled", total)
 }
 
-// testTurns migrates on all nodes at once, without the lock that Percona XtraDB Cluster
-// refuses and that other nodes would not see: another connection has that one.
+// testTurns migrates on all nodes concurrently without GET_LOCK, which Percona XtraDB Cluster
+// refuses and which other nodes would not see. Another connection has that lock.
 func testTurns(t *testing.T, nodes []string) {
 	base := database(t, nodes[0])
 	var dbs []*sql.DB

@@ -31,7 +31,7 @@ type builder struct {
 }
 
 // inline replaces the question marks of a statement by its arguments; our statements use question
-// marks for nothing else. limit is the longest packet that the server accepts, 0 if unknown.
+// marks for nothing else. The longest packet that the server accepts is limit, 0 if unknown.
 func inline(text string, args []any, limit int) (string, []any, error) {
 	if len(args) == 0 {
 		return text, nil, nil

@@ -35,7 +35,7 @@ func (p *pool) timeouts(ctx context.Context) (map[string]time.Duration, error) {
 func (p *pool) lacks(ctx context.Context, sess sqlstore.Session, table string) (list []string, err error) {
 	d, ok := sess.(direct)
 	if !ok {
-		return nil, errors.New("parley: mysql: privileges are looked at by a reader")
+		return nil, errors.New("parley: mysql: only a reader can inspect privileges")
 	}
 	conn, s := d.conn, d.s
 	var column string

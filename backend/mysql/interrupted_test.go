@@ -73,7 +73,8 @@ func withoutSubqueries(text string) string {
 }
 
 // interrupted lists the work that must not strand a message, whichever of its statements is
-// interrupted. prepare returns the work, the queue, and what must be received there afterwards.
+// interrupted. The function prepare returns the work, the queue, and what must be received there
+// afterwards.
 var interrupted = []struct {
 	name    string
 	prepare func(f *backendtest.Fixture) (work func() error, queue int64, want []string)

@@ -17,9 +17,9 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// snapshots runs a test on both servers, on MariaDB with innodb_snapshot_isolation OFF
-// and ON, where it is known: with it a row that was changed since the transaction has
-// read cannot be locked any more.
+// snapshots runs a test on both servers, on MariaDB with innodb_snapshot_isolation OFF and, if
+// known, ON. With that setting a transaction cannot lock a row that was changed since the
+// transaction has read.
 func snapshots(t *testing.T, test func(t *testing.T, server string, set func(*driver.Config))) {
 	each(t, func(t *testing.T, server string) {
 		var name, is string
@@ -39,21 +39,19 @@ func snapshots(t *testing.T, test func(t *testing.T, server string, set func(*dr
 	})
 }
 
-// TestSnapshotIsolation runs the backend's tests in sessions of the application's that
-// have it.
+// TestSnapshotIsolation runs the suite in sessions of the application's that have it, or
+// not.
 func TestSnapshotIsolation(t *testing.T) {
 	snapshots(t, func(t *testing.T, server string, set func(*driver.Config)) {
 		if set == nil {
 			t.Skip("the server does not know innodb_snapshot_isolation")
 		}
-		next := emptied(t, server, database(t, server), set)
-		backendtest.Run(t, func(t *testing.T) backend.Backend { b, _ := next(t); return b })
+		suite(t, connect(t, server, database(t, server), set))
 	})
 }
 
-// TestEveryStatementRunsWithoutSnapshotIsolation: in a session of the application's that
-// has it, whatever the store sends says that it does not want it, but what reads and
-// writes no rows.
+// TestEveryStatementRunsWithoutSnapshotIsolation: the application's session has snapshot isolation
+// on. Every statement of the store that reads or writes rows turns it off for itself.
 func TestEveryStatementRunsWithoutSnapshotIsolation(t *testing.T) {
 	snapshots(t, func(t *testing.T, server string, set func(*driver.Config)) {
 		if set == nil {
@@ -521,8 +519,8 @@ func TestJoinedWithheld(t *testing.T) {
 	})
 }
 
-// TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused, and what that asks the
-// server leaves the level of the connection's next transaction alone.
+// TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused. The check does not
+// change the isolation level of the connection's next transaction.
 func TestJoining(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		own := database(t, server)

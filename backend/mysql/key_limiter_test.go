@@ -12,9 +12,9 @@ import (
 	"github.com/parleymq/parley/backend/mysql"
 )
 
-// TestKeysRolledBack has many transactions of two processes use a key for the first
-// time at once, and roll back one after the other: no one is the victim of a
-// deadlock, and each gets to insert the key. So it is with other new keys besides, in one process.
+// TestKeysRolledBack: many transactions of two processes use a new key concurrently, and roll back
+// one after the other. None loses a deadlock, and each inserts the key. The same holds with further
+// new keys, in one process.
 func TestKeysRolledBack(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		const rounds, senders = 25, 6

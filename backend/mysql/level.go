@@ -9,12 +9,11 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// Tx is a transaction, of ours or joined. At REPEATABLE READ, which is the engines' default, and at
-// SERIALIZABLE, what a statement reads is as old as the transaction. No lock makes it younger. What sends,
-// posts and begins, and what settles a hold by lease, gets by. It has locked the rows that it writes to, and
-// reads them with a lock. The catalog, and whether the other side has ended, it takes from the snapshot, as a
-// sender does that commits late. What looks for something would find what is not there any more. So it fails
-// with ErrIsolation.
+// Tx is a transaction, of ours or joined. At REPEATABLE READ, the engines' default, and at SERIALIZABLE, a
+// statement reads data as old as the transaction. No lock makes it newer. Verbs that send, post, begin, or
+// settle a hold by lease still work: they lock the rows that they write, and read these with a lock. They
+// take the catalog, and whether the other side has ended, from the snapshot, like a sender that commits late.
+// Verbs that search would find rows that no longer exist. So they fail with ErrIsolation.
 type Tx struct {
 	*sqlstore.Tx
 	pool  *pool

@@ -13,7 +13,7 @@ import (
 func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err error) {
 	a, ok := tx.(application)
 	if !ok {
-		return nil, errors.New("parley: mysql: a migration needs a transaction of its own")
+		return nil, errors.New("parley: mysql: a migration needs a separate transaction")
 	}
 	conn := a.t.conn
 	_, err = conn.ExecContext(ctx, `

@@ -87,9 +87,9 @@ func init() {
 }
 
 // Open opens a pool. The name is a URL, mysql://user:password@host:port/database. The parameters
-// after a question mark go to the driver (tls=true, …), with these exceptions. socket is the path
-// of a Unix socket to be used instead of the host. parley_prefix and parley_max_conns set the
-// options of that name.
+// after a question mark go to the driver (tls=true, …), with these exceptions. With socket, a path,
+// the pool uses that Unix socket instead of the host. The parameters parley_prefix and
+// parley_max_conns set the options of that name.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	opt := *cmp.Or(o, new(Options))
 	config, err := opt.take(dsn)
@@ -139,7 +139,7 @@ func (o *Options) take(dsn string) (*driver.Config, error) {
 	if socket != "" {
 		network, address = "unix", socket
 	}
-	// The driver reads its parameters from names of its own only.
+	// The driver reads parameters only from a name in its own format.
 	config, err := driver.ParseDSN("/?" + strings.ReplaceAll(q.Encode(), "+", "%20"))
 	if err != nil {
 		return nil, fmt.Errorf("parley: mysql: parameters of the name: %w", err)
@@ -289,7 +289,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	sqlstore.Warn(&i, v["innodb_flush_log_at_trx_commit"] != "1", backend.Warning{Code: backend.WarnDurability,
 		Text: "innodb_flush_log_at_trx_commit is not 1: a crash may lose messages whose sending had been confirmed"})
 	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["sync_binlog"] != "1", backend.Warning{Code: backend.WarnDurability,
-		Text: "sync_binlog is not 1: after a crash the binary log, and with it replicas, may lack messages or have some too many"})
+		Text: "sync_binlog is not 1: after a crash the binary log and the replicas may lack messages or have extra ones"})
 	sqlstore.Warn(&i, v["log_bin"] == "ON" && v["binlog_format"] == "STATEMENT", backend.Warning{Code: backend.WarnIsolation, Bad: true,
 		Text: "binlog_format is STATEMENT: InnoDB refuses to write at READ COMMITTED", Hint: "set it to ROW"})
 	sqlstore.Warn(&i, v["read_only"] == "ON" || v["super_read_only"] == "ON", backend.Warning{Code: backend.WarnReadOnly, Bad: true,

@@ -95,8 +95,8 @@ func open(t testing.TB, db *sql.DB, o *mysql.Options) *mysql.Store {
 	return b
 }
 
-// emptied returns a function that opens empty stores one after the other, in one
-// database: to make its tables anew takes far longer than most tests.
+// emptied returns a function that opens empty stores one after the other, in one database. Creating
+// the tables takes far longer than most tests.
 func emptied(t testing.TB, server, base string, set func(*driver.Config)) func(t *testing.T) (*mysql.Store, *sql.DB) {
 	t.Helper()
 	open(t, connect(t, server, base, nil), nil)

@@ -15,8 +15,8 @@ const batchBytes = 1 << 20
 
 // send sends one message in three statements. If the message is refused, the guard is still ours.
 // In a joined transaction the statements for several messages send it. At REPEATABLE READ the
-// second statement would lock everything that it reads, including the queue and the catalog's
-// version, and every End and Define would wait.
+// second statement would lock every row that it reads, including the queue and the catalog's
+// version. Every End and Define would wait.
 func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error) {
 	if tx.Joined() {
 		return sent, false, nil
@@ -173,7 +173,8 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 }
 
 // insertRows inserts rows, as many in one statement as the size of their bodies and headers allows.
-// body is the index of the body, which the headers follow; below zero means that there is none.
+// The parameter body is the index of the body, which the headers follow; below zero means that
+// there is none.
 func insertRows(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, rows tuples, body int) error {
 	from, size := 0, 0
 	for i, row := range rows {
@@ -311,7 +312,7 @@ func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 	return streams, err
 }
 
-// findKeys returns the ids of those of the keys that there are.
+// findKeys returns the ids of the keys that exist.
 func (p *pool) findKeys(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]backend.ID, error) {
 	found := make(map[sqlstore.Key]backend.ID)
 	scan := func(rows *sql.Rows) error {

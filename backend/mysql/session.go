@@ -41,13 +41,13 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 	case server.sharded:
 		s.refused = ErrSharded
 	case s.id == 0 && !server.vitess:
-		s.refused = errors.New("parley: mysql: the server does not tell the connection's id")
+		s.refused = errors.New("parley: mysql: the server does not report the connection's id")
 	case !on(v["autocommit"]):
-		s.refused = errors.New("parley: mysql: autocommit is off in sessions of this handle: take it out of the data source name or init_connect")
+		s.refused = errors.New("parley: mysql: autocommit is off in sessions of this handle: remove that setting from the data source name or init_connect")
 	}
 	for mode := range strings.SplitSeq(v["sql_mode"], ",") {
 		if mode == "EMPTY_STRING_IS_NULL" || mode == "PAD_CHAR_TO_FULL_LENGTH" {
-			s.refused = fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: take it out", mode)
+			s.refused = fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: remove it", mode)
 		}
 	}
 	return s, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
 
-// TestSessionVariables: each way to ask for a session's variables gives the same answer, and a
-// server that lacks one of those that the last server had is asked again.
+// TestSessionVariables: each way to ask for a session's variables gives the same answer. If a
+// server lacks a variable that the last server had, it is asked again.
 func TestSessionVariables(t *testing.T) {
 	for name, variable := range map[string]string{"mariadb": "PARLEY_TEST_MARIADB", "mysql": "PARLEY_TEST_MYSQL"} {
 		t.Run(name, func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 )
 
 // From 11.6.2 on MariaDB has innodb_snapshot_isolation ON, and older versions know it. With it,
-// locking a row fails with ER_CHECKREAD (1020) if a newer version of the row was committed since
-// the transaction began to read, and InnoDB rolls the transaction back. At READ COMMITTED this
-// affects statements that read and then lock. Examples are a walk past a group whose receiver
-// commits meanwhile, and a batch that has waited for its second guard.
+// locking a row fails with ER_CHECKREAD (1020) if a newer version was committed since the
+// transaction began to read. InnoDB then rolls the transaction back. At READ COMMITTED this affects
+// statements that read and then lock. Examples are a walk past a group whose receiver commits
+// meanwhile, and a batch that has waited for its second guard.
 //
 // All statements here check what they have locked, and none relies on that error, so all of them
 // run without it. Sessions of Open have it OFF. In a session of the application nothing is set:

@@ -233,7 +233,7 @@ func (p *pool) reclaim(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Ho
 	return had, nil
 }
 
-// extend prolongs leases. A locked row is in its owner's own transaction, or in that of a receiver
+// extend extends leases. A locked row is in its owner's own transaction, or in that of a receiver
 // that has taken it over. So extend does not wait for it.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	groups, posts := sqlstore.SplitHolds(holds)

@@ -26,7 +26,7 @@ func (p *pool) start(ctx context.Context, tx *sqlstore.Tx, c backend.TaskClaim, 
 	return execAll(ctx, tx, p.hot.Start, tasks, c.Owner, c.Lease)
 }
 
-// finishTasks stores what became of tasks, in two statements: no server returns the
+// finishTasks stores the outcome of tasks, in two statements: no server returns the
 // rows that an UPDATE has found.
 func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) (lost []backend.ID, err error) {
 	for some := range slices.Chunk(ends, most) {
@@ -61,7 +61,7 @@ func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.
 	return lost, nil
 }
 
-// finishHeld stores what became of tasks whose rows are locked.
+// finishHeld stores the outcome of tasks whose rows are locked.
 func (p *pool) finishHeld(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) error {
 	if len(ends) == 0 {
 		return nil

@@ -129,9 +129,9 @@ func (t *transaction) usable() error {
 	return t.lost
 }
 
-// saw records what an error did to the transaction. vtgate rolls back after errors of many kinds, which their numbers
-// do not show, and executes later statements outside the transaction. So the transaction is checked before the next
-// statement.
+// saw records what an error did to the transaction. Errors of many kinds, which their numbers do not show, make
+// vtgate roll back and execute later statements outside the transaction. So the transaction is checked before the
+// next statement.
 func (t *transaction) saw(err error) {
 	if err == nil {
 		return

@@ -79,9 +79,8 @@ func isSharded(ctx context.Context, c *sql.Conn) (bool, error) {
 
 // Errors of vtgate itself. 1317 and 3024 mean that a connection to MySQL is gone, whatever the reason. A statement or
 // a transaction took too long or was killed, the primary has changed, or the transaction would have crossed
-// keyspaces. So a COMMIT with such an error may have happened, and another attempt may or may not help. vtgate uses
-// 1105 for everything without a number. For a statement that it understands, it means that there is no primary at
-// present.
+// keyspaces. So a COMMIT with such an error may have happened, and another attempt may or may not help. Errors
+// without a number get 1105. For a statement that it understands, it means that there is no primary at present.
 func lostBehind(err error) bool {
 	switch number(err) {
 	case 1317, // ER_QUERY_INTERRUPTED
@@ -174,9 +173,9 @@ func (p *pool) warnVitess(i *backend.Info) {
 	i.Engine = "vitess"
 	conns := p.db.Stats().MaxOpenConnections
 	sqlstore.Warn(i, conns <= 0 || conns > vitessTransactions, backend.Warning{Code: backend.WarnLimits,
-		Text: fmt.Sprintf("the pool may open more connections than vttablet has transactions by default, which are %d: those beyond fail after a second", vitessTransactions),
+		Text: fmt.Sprintf("the pool may open more than %d connections, vttablet's default limit of transactions: further transactions fail after a second", vitessTransactions),
 		Hint: "limit the pools of all programs together (SetMaxOpenConns), or raise queryserver-config-transaction-cap"})
 	sqlstore.Warn(i, true, backend.Warning{Code: backend.WarnProcedures,
-		Text: "there are no procedures parley_post and parley_post_with_headers: Vitess does not understand them",
+		Text: "the procedures parley_post and parley_post_with_headers are missing: Vitess does not support them",
 		Hint: "post by package parley"})
 }

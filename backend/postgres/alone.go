@@ -16,8 +16,8 @@ import (
 const mostAlone = 16 << 10
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, which is all that such a verb does, the statement is carried out by itself and has committed when it has
-// changed something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
+// post, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
+// something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
 // When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
 // known whether a post was stored, unless the connection breaks. pgx breaks it at once.
@@ -102,8 +102,9 @@ func (k *known) doubt() {
 	k.doubted = time.Now()
 }
 
-// exec carries out a statement on a connection of one's choice, where it is prepared. database/sql would choose the
-// connection itself, and another one if that breaks, though the server may have carried out the statement by then.
+// exec carries out a statement on a chosen connection, where it is prepared. Package database/sql would choose the
+// connection itself. If that connection broke, it would repeat the statement on another, although the server may
+// have carried it out.
 func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
 	other := false
 	err = conn.Raw(func(c any) error {

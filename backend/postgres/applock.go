@@ -46,7 +46,7 @@ const (
 	LocksNative = sqlstore.LocksNative
 )
 
-var errPooledLocks = errors.New("parley: postgres: native locks need sessions of the server's, and a pooler in between gives out servers by the transaction: connect past it, or set Options.Locks (parley_locks) to rows")
+var errPooledLocks = errors.New("parley: postgres: native locks need sessions of the server, but a pooler assigns servers to transactions: connect without it, or set Options.Locks (parley_locks) to rows")
 
 // keySet is a set of advisory locks of one name.
 type keySet int
@@ -298,7 +298,7 @@ func (p *pool) openLine(ctx context.Context, session backend.ID) (sqlstore.Line,
 	text := fmt.Sprintf("SELECT pg_try_advisory_lock(%s | %d), ''", p.baseSQL("$1"), numberOwner)
 	ok, err := l.run(ctx, text, session.String())
 	if err == nil && !ok {
-		err = errors.New("parley: postgres: another session has the lock of this one's id")
+		err = errors.New("parley: postgres: another session holds the lock on this session's id")
 	}
 	if err != nil {
 		sqlstore.Discard(conn)

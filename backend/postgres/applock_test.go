@@ -107,9 +107,9 @@ func (f *locksFixture) advisory() (n int) {
 	return n
 }
 
-// TestNativeWithoutRows removes the rows as soon as a lock is granted, so that
-// nothing but the server's own locks keeps owners apart: the matrix holds for every
-// pair and triple, for sessions and transactions, and for unions of modes.
+// TestNativeWithoutRows removes the rows as soon as a lock is granted, so only the server's locks
+// keep owners apart. The matrix still holds for every pair and triple, for sessions and
+// transactions, and for unions of modes.
 func TestNativeWithoutRows(t *testing.T) {
 	f := nativeLocks(t)
 	ctx := t.Context()

@@ -72,8 +72,8 @@ func (f *fuse) Err() error {
 	}
 }
 
-// TestCancelledBeforeCommit cancels Receive around its last statement, which succeeds at times. lib/pq closes the
-// connection then, and the commit, which was never sent, must not pass for one whose outcome is unknown.
+// TestCancelledBeforeCommit cancels Receive around its last statement, which succeeds at times. In that case
+// lib/pq closes the connection, and the commit is never sent. Its outcome must not be reported as unknown.
 func TestCancelledBeforeCommit(t *testing.T) {
 	db := connect(t, "postgres", server(t))
 	b, err := parley.New(t.Context(), open(t, db, postgres.Options{Schema: schema(t, db), Pooler: postgres.PoolerAlways}), &parley.Options{NoMaintenance: true})

@@ -33,8 +33,8 @@ func (p *pool) claim(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimReques
 		c.Contended, c.Walk = true, f.rest
 		return c, nil
 	case !ok || f.vain && r.Alone && r.Lease == 0:
-		// What was locked must be free again: the owner of a group that was locked
-		// in vain would wait for this transaction.
+		// The transaction must release its locks: the owner of a group that it locked
+		// without result would wait for it.
 		c.Contended = true
 		return c, nil
 	case f.nothing():
@@ -473,8 +473,8 @@ const (
 )
 
 // limits are the numbers of groups that a claim can ask for. There is a statement for each, with
-// the limit and the window in its text, because the planner takes a limit in a parameter for a
-// tenth of the rows. So with a million rows it plans again for each execution. Or it expects the
+// the limit and the window in its text. The planner assumes that a limit in a parameter is a tenth
+// of the rows. So with a million rows it plans again for each execution. Or it expects the
 // statement to be so costly that it compiles it first (jit_above_cost), which takes half a second.
 // Without a limit it prefers sorting all rows to walking an index. Each text costs the server
 // nearly a megabyte in every session that uses it.

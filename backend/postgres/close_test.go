@@ -9,8 +9,8 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-// TestCloseBesideListener: a store whose statements were prepared on the connection on
-// which another store of the same handle listens now can be closed all the same.
+// TestCloseBesideListener closes a store whose statements were prepared on a connection on which
+// another store of the same handle now listens.
 func TestCloseBesideListener(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -50,7 +50,7 @@ func conformanceOf(t *testing.T, match *regexp.Regexp, driver, dsn string, o pos
 	conformance.RunMatching(t, sharing(t, driver, dsn, o), match)
 }
 
-// sharing is a schema of its own for the suite. All handles but those with a limit share a *sql.DB.
+// sharing is a separate schema for the suite. All handles but those with a limit share a *sql.DB.
 func sharing(t *testing.T, driver, dsn string, o postgres.Options) conformance.Store {
 	db := connect(t, driver, dsn)
 	db.SetMaxIdleConns(16)

@@ -13,8 +13,8 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// TestConformance runs the suite on handles that share a *sql.DB, as the parts of a program
-// may: to connect takes PostgreSQL longer than most checks take.
+// TestConformance runs the suite on handles that share a *sql.DB, as the parts of a program may.
+// Connecting to PostgreSQL takes longer than most checks.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	o := postgres.Options{Listen: server(t)}
@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, s)
 }
 
-// TestConformanceOpen runs the suite on handles of Open, each with a pool of its own.
+// TestConformanceOpen runs the suite on handles of Open, each with a separate pool.
 func TestConformanceOpen(t *testing.T) {
 	t.Parallel()
 	conformanceOpened(t, nil, func() postgres.Options { return postgres.Options{} })
@@ -59,7 +59,7 @@ func conformanceOpened(t *testing.T, match *regexp.Regexp, next func() postgres.
 	conformance.RunMatching(t, s, match)
 }
 
-// checked is a schema of its own for the suite.
+// checked is a separate schema for the suite.
 func checked(t *testing.T, next func() postgres.Options) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's schema
 	var fresh string

@@ -53,8 +53,9 @@ type pool struct {
 
 // probe finds out, once, whether connections are sessions of their server. Behind a pooler that
 // assigns servers by transaction nothing may be left in a session, least of all prepared
-// statements. probe holds two connections of the pool, and asks each several times for its server's
-// process. A pinned connection whose process changes, or is that of the other, is not a session.
+// statements. The method holds two connections of the pool, and asks each several times for its
+// server's process. A pinned connection whose process changes, or is that of the other, is not a
+// session.
 func (p *pool) probe(ctx context.Context) error {
 	if p.probed.Load() {
 		return nil

@@ -47,8 +47,8 @@ func TestStatements(t *testing.T) {
 	})
 }
 
-// TestKinds: a claim of a queue with one kind of thing takes one statement to find
-// it, and more only when something else has come, or is gone.
+// TestKinds: in a queue with one kind of item, a claim finds it by one statement. It takes more
+// only when another kind has come, or the last item is gone.
 func TestKinds(t *testing.T) {
 	f, count := counted(t)
 	key := func(body string) func() {

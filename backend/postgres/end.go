@@ -22,7 +22,7 @@ func (p *pool) endFirst(ctx context.Context, tx *sqlstore.Tx, end backend.End) (
 	return queue, unread, err
 }
 
-// endGuards takes the guards of both sides, of which it waits for the first.
+// endGuards locks the guards of both sides. It waits for the first only.
 func (p *pool) endGuards(ctx context.Context, tx *sqlstore.Tx, handle, far backend.ID) (farLocked bool, err error) {
 	return tx.Row(ctx, []any{new(int)}, p.hot.EndGuards, handle, far)
 }

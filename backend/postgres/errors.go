@@ -85,7 +85,7 @@ func closed(err error) bool {
 
 // errSet says why a transaction in which the application works too may not see the store's tables,
 // or may not touch them. A schema that a role may not use is left out of search_path.
-var errSet = errors.New("the transaction may have a search_path or role of its own (SET search_path, SET ROLE)")
+var errSet = errors.New("the transaction may have another search_path or role (SET search_path, SET ROLE)")
 
 // strayed says so of an error that it may be the reason for.
 func (p *pool) strayed(err error) error {

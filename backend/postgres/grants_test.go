@@ -175,8 +175,8 @@ func TestPoster(t *testing.T) {
 	}
 }
 
-// TestCallersKeepPosting: the step that makes parley_post work with its owner's rights
-// leaves EXECUTE to those whose calls could do anything before it, and to no other role.
+// TestCallersKeepPosting: one step of the migration lets parley_post work with its owner's rights.
+// After it only roles whose calls could succeed before have EXECUTE.
 func TestCallersKeepPosting(t *testing.T) {
 	db := connect(t, "postgres", server(t))
 	s := site(t)

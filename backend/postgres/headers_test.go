@@ -9,9 +9,10 @@ import (
 	"github.com/parleymq/parley/backend/postgres"
 )
 
-// TestAbsentHeaders: a message without headers is eight bytes longer than in a table that has no such column, and a
-// post is no longer. A row says in a bit for each column whether it is NULL, and the headers are the ninth column of
-// messages, for which a second byte begins; what comes behind stands at a multiple of eight.
+// TestAbsentHeaders: without headers a message takes eight bytes more than in a table without that column, and a
+// post takes no more. A row has one bit for each column, which says whether the column is NULL. The headers are the
+// ninth column of messages, so their bit needs a second byte. The data after these bits begins at a multiple of
+// eight.
 func TestAbsentHeaders(t *testing.T) {
 	db, err := sql.Open("postgres", server(t))
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// unprepared returns a statement and its arguments for running it once. lib/pq spends two round
-// trips on an unprepared statement with parameters, the first for parsing it, and one on a
-// statement without. So the values are written into the text: numbers, and texts and bytes by the
-// driver's quoting.
+// unprepared returns a statement and its arguments for running it once. An unprepared statement
+// takes lib/pq one round trip without parameters and two with parameters, the first for parsing. So
+// the values are written into the text: numbers, and texts and bytes by the driver's quoting.
 func (p *pool) unprepared(q *sqlstore.Stmt, args []any) (string, []any) {
 	if !p.libpq || len(args) == 0 {
 		return q.Text, args

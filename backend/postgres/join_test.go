@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/internal/sure"
 )
 
-// TestWakeAfterRollbackToSavepoint: what a joined transaction sends after a rollback
-// to a savepoint wakes receivers of other processes, although the server has dropped
-// what it was to tell them for sends before.
+// TestWakeAfterRollbackToSavepoint: a message that a joined transaction sends after a rollback to a
+// savepoint wakes receivers of other processes. The server has dropped the notification of earlier
+// sends.
 func TestWakeAfterRollbackToSavepoint(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "pgx", server(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// hasten limits the waits for locks of a migration's transaction, which itself may
-// be idle for long while an index is made beside it.
+// hasten limits the lock waits of a migration's transaction. The transaction itself may be idle for
+// long while another connection makes an index.
 func (p *pool) hasten(ctx context.Context, tx backend.Execer) (undo func(), err error) {
 	_, err = tx.ExecContext(ctx, `
 		SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN '2s' ELSE '0' END, true)
@@ -123,7 +123,7 @@ func (p *pool) online(ctx context.Context, script string, still func(context.Con
 
 var comments = regexp.MustCompile(`(?m)^--.*$`)
 
-// index makes an index, or makes it anew if it cannot be used.
+// index makes an index, or rebuilds it if it cannot be used.
 func (p *pool) index(ctx context.Context, conn *sql.Conn, name, create string) error {
 	var valid bool
 	err := conn.QueryRowContext(ctx, `
@@ -142,12 +142,12 @@ func (p *pool) inSchema(name string) string {
 	return p.qualified(strings.TrimPrefix(name, p.options.Prefix))
 }
 
-// rebuild makes an index anew unless another process has done so.
+// rebuild rebuilds an index unless another process has done so.
 func (p *pool) rebuild(ctx context.Context, name string) error {
 	return p.beside(ctx, func(conn *sql.Conn) error { return p.index(ctx, conn, name, "") })
 }
 
-// reindex makes an index anew, after what is left of an earlier attempt has gone:
+// reindex rebuilds an index, after what is left of an earlier attempt has gone:
 // "drop the invalid index with the suffix _ccnew" (REINDEX).
 func (p *pool) reindex(ctx context.Context, conn *sql.Conn, name string) error {
 	for _, statement := range []string{
@@ -164,10 +164,10 @@ func (p *pool) reindex(ctx context.Context, conn *sql.Conn, name string) error {
 // besideWait is how long a migration waits for a second connection.
 const besideWait = 10 * time.Second
 
-// beside does work outside of transactions while no other process does. What keeps
-// those out is the lock of a transaction beside it, as behind a pooler no session is
-// ours. It is tried and not waited for: who waits for a lock has a snapshot, and
-// CREATE INDEX CONCURRENTLY waits for everybody who has one.
+// beside does work outside of transactions while no other process does. The lock of a second
+// transaction excludes other processes, because behind a pooler no session is ours. It is tried
+// without waiting: a transaction that waits for a lock has a snapshot, and CREATE INDEX
+// CONCURRENTLY waits for all snapshots.
 func (p *pool) beside(ctx context.Context, work func(*sql.Conn) error) error {
 	tx, cancel, err := p.beginTx(ctx, level)
 	if err != nil {

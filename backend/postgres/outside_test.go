@@ -49,9 +49,9 @@ func TestConformance(t *testing.T) {
 }
 `
 
-// TestConformanceOutside: a dialect for package sqlstore can live in another module
-// than this one. It is a copy of this package under another name, which compiles against what
-// is public, and passes the suite by another driver than this package's own.
+// TestConformanceOutside: a dialect for package sqlstore can live in another module. The test
+// copies this package under another name. The copy compiles against the public API, and passes the
+// suite by another driver than this package's.
 func TestConformanceOutside(t *testing.T) {
 	t.Parallel()
 	dsn := server(t)

@@ -62,12 +62,11 @@ func database(t *testing.T, prefix string) (db *sql.DB, name string) {
 	return db, name
 }
 
-// TestPlans looks at how the hot statements are carried out on tables of a
-// hundred thousand rows, with plans that know nothing of the arguments, as those
-// of prepared statements, in the situations that spoil plans: right after the
-// rows came in, when the planner believes the tables empty; when it knows them;
-// and after they were emptied and filled again, when its statistics do not show
-// that. Whatever the plan looks like, it must not touch more than a few thousand pages.
+// TestPlans runs the hot statements on tables of a hundred thousand rows, with generic plans, as
+// prepared statements have. It does so in the situations that spoil plans. Right after the rows
+// came in, the planner believes that the tables are empty. Later it knows them. After the tables
+// were emptied and filled again, its statistics do not show that. Whatever the plan, it must not
+// touch more than a few thousand pages.
 func TestPlans(t *testing.T) {
 	ctx := context.Background()
 	db, name := database(t, "plans")
@@ -294,8 +293,8 @@ type execution struct {
 
 var pages = regexp.MustCompile(`(?:shared|local) hit=(\d+)|read=(\d+)`)
 
-// explain runs a prepared statement with a plan for any arguments, in a
-// transaction that is rolled back, and returns how many pages it has touched.
+// explain runs a prepared statement with a generic plan, in a transaction that is rolled back. It
+// returns how many pages the statement has touched.
 func explain(t *testing.T, conn *sql.Conn, q *sqlstore.Stmt, args []any) (buffers int, plan string) {
 	t.Helper()
 	ctx := context.Background()

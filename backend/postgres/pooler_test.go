@@ -123,9 +123,8 @@ func (r *poolerRow) Next(to []driver.Value) error {
 	return nil
 }
 
-// TestManyStartBehindPooler starts more stores at once than a pooler has servers:
-// none waits for a server while it keeps another, and each finds out that there is a
-// pooler.
+// TestManyStartBehindPooler starts more stores concurrently than a pooler has servers. No store
+// waits for a server while it holds another, and each detects the pooler.
 func TestManyStartBehindPooler(t *testing.T) {
 	for _, servers := range []int{0, 1, 2, 8} {
 		for _, turns := range []bool{false, true} {

@@ -134,8 +134,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// prompt limits how long connecting takes, unless the name or the environment does. lib/pq ignores
-// the context, and waits without limit for a server that accepts and never answers.
+// prompt limits how long connecting takes, unless the name or the environment does. The driver
+// lib/pq ignores the context, and waits without limit for a server that accepts and never answers.
 func prompt(dsn string) string {
 	if c, err := pq.NewConfig(dsn); err != nil || c.ConnectTimeout > 0 {
 		return dsn
@@ -338,9 +338,9 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		Text: "the server is read-only: a standby?", Hint: "connect to the primary (target_session_attrs=read-write)"})
 	level := i.Settings["default_transaction_isolation"]
 	sqlstore.Warn(&i, level == "repeatable read" || level == "serializable", backend.Warning{Code: backend.WarnIsolation,
-		Text: "default_transaction_isolation is " + level + ": the application's transactions that Parley joins may have to be repeated",
+		Text: "default_transaction_isolation is " + level + ": transactions of the application that Parley joins may have to be retried",
 		Hint: "begin them with sql.LevelReadCommitted"})
 	sqlstore.Warn(&i, p.pooled.Load(), backend.Warning{Code: backend.WarnPooler,
-		Text: "connections are those of a pooler in transaction mode: each statement is planned anew"})
+		Text: "connections go through a pooler in transaction mode: the server plans each statement again"})
 	return i, nil
 }

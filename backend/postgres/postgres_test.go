@@ -39,7 +39,7 @@ func connect(t testing.TB, driver, dsn string) *sql.DB {
 	return backendtest.Connect(t, driver, dsn)
 }
 
-// open returns a migrated store in a schema of its own.
+// open returns a migrated store in a separate schema.
 func open(t testing.TB, db *sql.DB, o postgres.Options) *postgres.Store {
 	t.Helper()
 	if o.Schema == "" {

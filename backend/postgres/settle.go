@@ -148,7 +148,7 @@ func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, s
 	return len(locked), err
 }
 
-// extend prolongs leases.
+// extend extends leases.
 func (p *pool) extend(ctx context.Context, tx *sqlstore.Tx, holds []*backend.Hold, d time.Duration) (lost int, err error) {
 	_, err = tx.Row(ctx, []any{&lost}, p.hot.Extend, append(fences(holds), d)...)
 	return lost, err

@@ -30,7 +30,7 @@ func (p *pool) submit(ctx context.Context, tx *sqlstore.Tx, schedule backend.ID,
 	return nil
 }
 
-// finishTasks stores what became of tasks, in one statement.
+// finishTasks stores the outcome of tasks, in one statement.
 func (p *pool) finishTasks(ctx context.Context, tx *sqlstore.Tx, ends []backend.TaskEnd) (lost []backend.ID, err error) {
 	n := len(ends)
 	ids, errors := make([]backend.ID, n), make([]string, n)

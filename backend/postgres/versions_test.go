@@ -16,7 +16,7 @@ import (
 // site is a schema without tables.
 func site(t *testing.T) backendtest.Site { return siteOn(t, connect(t, "postgres", server(t))) }
 
-// lonely is a site in a database of its own, where no other test has a snapshot.
+// lonely is a site in a separate database, where no other test has a snapshot.
 func lonely(t *testing.T) backendtest.Site {
 	db, name := connect(t, "postgres", server(t)), backendtest.Name()
 	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
@@ -93,7 +93,7 @@ const online = `
 CREATE INDEX CONCURRENTLY parley_post_later ON parley_post (queue_id);
 `
 
-// TestInvalidIndex: an index that a migration was interrupted at is made anew, and so
+// TestInvalidIndex: an index that a migration was interrupted at is rebuilt, and so
 // is one of the schema's that is found to be invalid.
 func TestInvalidIndex(t *testing.T) {
 	ctx := t.Context()

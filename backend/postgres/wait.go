@@ -164,7 +164,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		return
 	}
 	// It must not go back to the pool while it listens. Behind the pool may be a pgxpool, to
-	// which a connection that is discarded goes back all the same.
+	// which a connection that is discarded goes back anyway.
 	defer sqlstore.Discard(conn)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -201,9 +201,9 @@ func wakeAll(payload string, wake func(int64)) {
 	}
 }
 
-// Notify implements backend.Listener: one notification for several queues, in a
-// transaction of its own. A commit that notifies takes a lock that the whole
-// server shares, which is why those of senders do not.
+// Notify implements backend.Listener: one notification for several queues, in a separate
+// transaction. A commit that notifies takes a lock that the whole server shares, so commits of
+// senders do not notify.
 func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
 
-// silence is a proxy to a server that drops its first connection silently: when
-// the client says the word, that and all that follows goes nowhere.
+// silence is a proxy to a server that drops its first connection silently. When the client sends
+// the word, the proxy discards that and everything after it.
 type silence struct {
 	word   string
 	begun  chan struct{} // closed when it begins

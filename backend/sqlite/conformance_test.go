@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, s)
 }
 
-// checked is a file of its own for the suite.
+// checked is a separate file for the suite.
 func checked(t *testing.T) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's file
 	if dsn == "" {

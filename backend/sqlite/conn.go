@@ -168,9 +168,9 @@ func (p *pool) learn(ctx context.Context) error {
 const copyOf = "SELECT sqlite_source_id() || ' ' || group_concat(compile_options) FROM pragma_compile_options"
 
 // ours refuses a handle of another copy of SQLite than that of our connections, such as a copy linked by cgo. POSIX
-// gives a process one lock on a file. A connection that one copy closes takes away the locks of the other, and the
-// file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the same
-// application").
+// gives a process one lock on a file. When one copy closes a connection, it releases the locks of the other copy,
+// and the file is damaged (https://www.sqlite.org/howtocorrupt.html, "Multiple copies of SQLite linked into the
+// same application").
 func (p *pool) ours(ctx context.Context, conn *sql.Conn) error {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {

@@ -67,10 +67,9 @@ func placed(path string, err error) error {
 	return fmt.Errorf("parley: sqlite: %q: %w", path, err)
 }
 
-// endsTransaction reports whether an error may have made SQLite roll back by
-// itself. Of SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_BUSY and SQLITE_INTERRUPT
-// the manual says that they may, and that after them an explicit ROLLBACK "will fail
-// with an error, but no harm is caused by this"
+// endsTransaction reports whether an error may have made SQLite roll back by itself. The manual
+// says so of SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_BUSY and SQLITE_INTERRUPT. An explicit
+// ROLLBACK after them "will fail with an error, but no harm is caused by this"
 // (https://www.sqlite.org/lang_transaction.html).
 func endsTransaction(err error) bool {
 	var e *driver.Error

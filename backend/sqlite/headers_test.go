@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAbsentHeaders: 100,000 messages without headers need a byte each more than in a store that cannot have any, the
-// byte by which SQLite says of each column what it holds.
+// TestAbsentHeaders: each of 100,000 messages without headers takes one byte more than in a store without the column.
+// It is the byte with which SQLite describes a column's content.
 func TestAbsentHeaders(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), "sqlite:"+filepath.Join(dir, "test.db"), nil)

@@ -27,8 +27,8 @@ func TestReclaimJoined(t *testing.T) {
 	f.Equal("free", f.Drain(f.QP), []string{"x"})
 }
 
-// TestHeldOrder: groups that are held by lease leave the order that claims walk,
-// and are back in their places when their leases have ended or expired.
+// TestHeldOrder: groups that are held by lease leave the order that claims walk. They are back in
+// their places when their leases have ended or expired.
 func TestHeldOrder(t *testing.T) {
 	file := path(t)
 	f := backendtest.New(t, open(t, file))

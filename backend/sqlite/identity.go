@@ -32,7 +32,7 @@ func (p *pool) identify() {
 	}
 }
 
-var errReplaced = errors.New("restart the program when the database's file is in its place again")
+var errReplaced = errors.New("restore the database's file and restart the program")
 
 // same returns an error if the file is no longer the same, and keeps returning it, because new
 // connections would be to another database. It costs one call of the operating system.

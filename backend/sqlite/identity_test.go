@@ -13,9 +13,8 @@ import (
 	"github.com/parleymq/parley/backend/sqlite"
 )
 
-// TestFileReplaced: what is written to a file that has been deleted, or replaced by
-// another one, while it was in use is not reported as done, and nothing is read from the
-// other one.
+// TestFileReplaced deletes a file in use, or replaces it by another file. Later writes to it are
+// not reported as done, and nothing is read from the other file.
 func TestFileReplaced(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file can be neither deleted nor replaced")

@@ -25,12 +25,12 @@
 //
 // # Set-up
 //
-// Migrate, and opening a database with Parley's tables, put the database into WAL mode, in which
-// readers and the writer do not wait for each other. A database without these tables is left
-// unchanged. By default the store writes with synchronous=NORMAL: "a transaction committed in WAL
-// mode with synchronous=NORMAL might roll back following a power loss or system crash". It does not
-// when only the program dies, and the database stays consistent. Options.Synchronous "FULL" makes
-// every commit durable at about a fifth of the speed.
+// Migrate, and opening a database with Parley's tables, put the database into WAL mode. Readers and
+// the writer then do not wait for each other. A database without these tables is left unchanged. By
+// default the store writes with synchronous=NORMAL: "a transaction committed in WAL mode with
+// synchronous=NORMAL might roll back following a power loss or system crash". It does not when only
+// the program dies, and the database stays consistent. Options.Synchronous "FULL" makes every
+// commit durable at about a fifth of the speed.
 //
 // Times are the process's clock. Processes on one machine share it.
 //
@@ -102,8 +102,9 @@ var schema embed.FS
 
 // Open opens the database "sqlite:path", and makes the file if there is none. Parameters after a
 // question mark go to the driver, such as _pragma=foreign_keys(1), which applies to the
-// transactions of deliveries, too. parley_prefix and parley_synchronous set the options of that
-// name. The path ":memory:" stands for a separate database that vanishes with the store.
+// transactions of deliveries, too. The parameters parley_prefix and parley_synchronous set the
+// options of that name. The path ":memory:" stands for a separate database that vanishes with the
+// store.
 func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dsn, "sqlite:"), "//"), "?")
 	params, err := url.ParseQuery(query)

@@ -407,8 +407,8 @@ func (r records) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// TestWriterThatStays: a transaction waits for another one of the same store for a
-// bounded time only; its error and the log name the function that keeps it waiting.
+// TestWriterThatStays: a transaction waits for another transaction of the same store only for a
+// bounded time. Its error and the log name the function that keeps it waiting.
 func TestWriterThatStays(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), "sqlite:"+path(t), &sqlite.Options{TurnTimeout: 50 * time.Millisecond})
 	if err != nil {

@@ -19,10 +19,10 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	return &transaction{p: p, born: ctx}, nil
 }
 
-// transaction is the writing transaction. Its statements are short, and are not
-// given contexts that can end: "If the interrupted SQL operation is an INSERT,
-// UPDATE, or DELETE that is inside an explicit transaction, then the entire
-// transaction will be rolled back automatically" (sqlite3_interrupt).
+// transaction is the writing transaction. Its statements are short and run with contexts that
+// cannot end. "If the interrupted SQL operation is an INSERT, UPDATE, or DELETE that is inside an
+// explicit transaction, then the entire transaction will be rolled back automatically"
+// (sqlite3_interrupt).
 type transaction struct {
 	p     *pool
 	born  context.Context // that it was begun with, for what it is inside of
@@ -65,7 +65,7 @@ func (t *transaction) enter(ctx context.Context) error {
 }
 
 // check returns an error if SQLite has rolled back by itself. To go on would
-// make each statement a transaction of its own.
+// make each statement a separate transaction.
 func (t *transaction) check() error {
 	for _, ctx := range t.watched {
 		t.suspect = t.suspect || ctx.Err() != nil
@@ -132,8 +132,8 @@ func (t *transaction) Point(ctx context.Context, text string) error {
 	return err
 }
 
-// Rest implements sqlstore.Resting. To close a statement of which rows are being
-// read would be to free memory that the driver uses.
+// Rest implements sqlstore.Resting. Closing a statement whose rows are being read would free memory
+// that the driver uses.
 func (t *transaction) Rest() { t.mu.Unlock() }
 
 // Commit implements sqlstore.Transaction.

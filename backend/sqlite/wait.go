@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Listen implements backend.Listener. It polls the file's data version on a
-// connection of its own: "the integer values returned by two invocations of
-// PRAGMA data_version from the same connection will be different if changes
-// were committed to the database by any other connection in the interim". That
-// includes this process's own commits, and says nothing of what they were.
+// Listen implements backend.Listener. It polls the file's data version on a separate connection.
+// "The integer values returned by two invocations of PRAGMA data_version from the same connection
+// will be different if changes were committed to the database by any other connection in the
+// interim". That includes this process's own commits, and says nothing of what they were.
 func (s *Store) Listen(ctx context.Context, wake func(queue int64)) error {
 	for {
 		err := s.watch(ctx, func() { wake(0) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		_ = err // whatever it was: begin anew
+		_ = err // whatever it was: begin again
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

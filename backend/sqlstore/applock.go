@@ -298,7 +298,7 @@ func (s *Store) acquire(ctx context.Context, a *ask, wait time.Duration) (g back
 	}
 }
 
-// worth reports whether a request that waits should be decided about anew.
+// worth reports whether a request that waits should be decided about again.
 func (s *Store) worth(ctx context.Context, a *ask, probe bool) (yes bool, err error) {
 	err = s.reading(ctx, func(r run) error {
 		rows, err := r.lockRows(ctx, a.name)
@@ -378,7 +378,7 @@ func (s *Store) victim(ctx context.Context, a *ask) (yes bool, err error) {
 	return yes, err
 }
 
-// unlock undoes one Lock of an owner, in a transaction of its own.
+// unlock undoes one Lock of an owner, in a separate transaction.
 func (s *Store) unlock(ctx context.Context, o lockOwner, name string) error {
 	if o.native != nil {
 		o.native.Lock()

@@ -160,7 +160,7 @@ func (x *session) openLine(ctx context.Context) error {
 	s.mu.Lock()
 	if n := s.conns(); n > 0 && n <= spareConns {
 		s.mu.Unlock()
-		return fmt.Errorf("parley: a session with native locks keeps a connection of the pool, and %d are left: raise the pool's limit: %w", n, backend.ErrPool)
+		return fmt.Errorf("parley: a session with native locks keeps a connection of the pool, and only %d are left: raise the pool's limit: %w", n, backend.ErrPool)
 	}
 	s.lines[x] = struct{}{}
 	x.unkept = s.KeepsConn()

@@ -62,7 +62,7 @@ func without(rows []lockRow, gone func(lockRow) bool) []lockRow {
 
 // victim reports whether a request has to fail: of the requests that wait for each other in a
 // cycle, the last one fails. All of them see the same rows and choose the same victim, so that only
-// one fails. rows are those of all names with requests, by name and number.
+// one fails. The rows are those of all names with requests, by name and number.
 func victim(rows []lockRow, a *ask) bool {
 	byName := make(map[string][]lockRow)
 	for _, x := range rows {

@@ -37,7 +37,7 @@ func (b *bell) signal() {
 	}
 }
 
-// newOwner stores an owner, in a transaction of its own.
+// newOwner stores an owner, in a separate transaction.
 func (s *Store) newOwner(ctx context.Context, kind int, name string, lease time.Duration) (lockOwner, error) {
 	o := lockOwner{id: backend.NewID(), kind: kind}
 	return o, s.insertOwner(ctx, o, name, lease)

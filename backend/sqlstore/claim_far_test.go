@@ -99,8 +99,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestShortcut: after a walk of several claims the next ones begin where that has found
-// something, and if nothing is free there, they look at all.
+// TestShortcut: after a walk of several claims the next claims begin where the walk found
+// something. If nothing is free there, they walk the whole order.
 func TestShortcut(t *testing.T) {
 	f := flights{free: map[int]bool{90: true}}
 	for i := range 100 {

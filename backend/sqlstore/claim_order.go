@@ -17,9 +17,9 @@ type Turn struct {
 	Stream   backend.ID
 }
 
-// SortByTurn puts the streams of a group into the order in which they are received: conversations by priority, then
-// by their oldest message, each in one piece. The time is that of the message, and not that of the marker: a marker
-// stays old as long as senders keep its guard busy, and the others would wait all that time.
+// SortByTurn puts the streams of a group into the order in which they are received. Conversations are sorted by
+// priority, then by their oldest message, and each stays in one piece. The time is the message's, not the marker's.
+// A marker stays old as long as senders keep its guard busy, and the other streams would wait all that time.
 func SortByTurn[S any](streams []S, turn func(S) Turn) {
 	if len(streams) < 2 {
 		return

@@ -18,10 +18,10 @@ type Source struct {
 	Handle backend.ID
 	Ended  bool // the endpoint
 
-	elsewhere bool // the endpoint is in another group
-	priority  int
-	since     int64 // the time of its oldest message
-	facts     backend.Message
+	moved    bool // the endpoint is in another group
+	priority int
+	since    int64 // the time of its oldest message
+	common   backend.Message
 }
 
 // read reads messages of a group that is locked, in the order in which they are
@@ -34,14 +34,14 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 		s := Source{Group: g.id}
 		var at backend.ID // the group of the endpoint
 		var closed, since sql.NullInt64
-		f := &s.facts
+		f := &s.common
 		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
 			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed, &since)
 		if s.since = since.Int64; !since.Valid {
 			s.since = math.MaxInt64 // it has none, and makes no conversation older
 		}
 		if !s.Handle.IsZero() {
-			s.Ended, s.elsewhere = at.IsZero() || closed.Valid, at != g.id
+			s.Ended, s.moved = at.IsZero() || closed.Valid, at != g.id
 		}
 		sources = append(sources, s)
 		return err
@@ -54,7 +54,7 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 	full := false
 	for _, s := range sources {
 		switch {
-		case s.Ended || s.elsewhere:
+		case s.Ended || s.moved:
 			astray = append(astray, s)
 			continue
 		case full || len(messages) >= limit || !handle.IsZero() && s.Handle != handle:
@@ -66,7 +66,7 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 		}
 		n := len(messages)
 		err := t.Rows(ctx, func(rows *sql.Rows) error {
-			m := s.facts
+			m := s.common
 			var since int64
 			var kind int
 			var uniq string
@@ -100,8 +100,8 @@ var errDisorder = errors.New("parley: the store returned messages out of order")
 // statement, and sees to the streams that cannot be received. The statement
 // returns, in the order of the groups and, in each, that of its messages:
 //
-//   - the group's number in groups, from 1, its fence and lease from before the
-//     claim, the level, version and stickiness of its promotion, and its key;
+//   - the group: its number in groups, from 1, its key, its fence and lease from before the claim,
+//     and the level, version and stickiness of its promotion;
 //   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
 //     another group; such streams come without messages) and its id;
 //   - the message: seq, id, kind, type, body, headers, since and unique value, and its
@@ -116,7 +116,7 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 	var orphans []*backend.Hold // whose lease ran out
 	var hold *backend.Hold
 	var last int64 // number of the group of the last row
-	var facts backend.Message
+	var common backend.Message
 	err = t.Rows(ctx, func(rows *sql.Rows) error {
 		var n, fence, lease int64
 		var level, version sql.NullInt64
@@ -169,12 +169,12 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 		}
 		if priority.Valid { // the first message of its stream
 			f.Priority, f.Initiator, f.Group = int(priority.Int64), initiator, group
-			facts = f
+			common = f
 		}
 		m.Seq, m.Kind, m.Enqueued = seq.Int64, backend.Kind(kind.Int64), time.UnixMicro(since)
-		m.Handle, m.Conversation, m.Initiator = facts.Handle, facts.Conversation, facts.Initiator
-		m.Service, m.FarService, m.Contract = facts.Service, facts.FarService, facts.Contract
-		m.Priority, m.Group = facts.Priority, facts.Group
+		m.Handle, m.Conversation, m.Initiator = common.Handle, common.Conversation, common.Initiator
+		m.Service, m.FarService, m.Contract = common.Service, common.FarService, common.Contract
+		m.Priority, m.Group = common.Priority, common.Group
 		AddMessage(hold, m, name, uniq)
 		return nil
 	}, q, args...)

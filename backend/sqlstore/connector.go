@@ -14,7 +14,7 @@ import (
 const connectTime = 10 * time.Second
 
 // bounded is a connector that gives up after a time, or when the caller's context ends, even if its
-// driver does not. lib/pq checks neither while it waits for the server's first answer.
+// driver does not. While lib/pq waits for the server's first answer, it checks neither.
 type bounded struct {
 	driver.Connector
 	limit time.Duration

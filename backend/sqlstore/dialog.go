@@ -267,7 +267,7 @@ func (t *Tx) tell(ctx context.Context, h *home, n backend.Notice) error {
 	return t.putNote(ctx, Stream{Group: h.group, Queue: h.queue, Endpoint: n.To, Priority: h.priority}, m)
 }
 
-// note is a message that is a stream of its own.
+// note is a message that is a stream by itself.
 type note struct {
 	id   backend.ID
 	kind backend.Kind

@@ -62,7 +62,7 @@ func (t *Tx) endSide(ctx context.Context, e *side, end backend.End, farLocked bo
 	done.FarGone = done.FarEnded || e.stream.Queue == 0 && !e.stream.Held
 	remove := done.FarGone && end.Keep <= 0
 	if remove && !farLocked {
-		// With both guards nothing more arrives, except what is a stream of its own.
+		// With both guards nothing more arrives, except messages that are streams by themselves.
 		if remove, err = t.lockFar(ctx, e); err != nil {
 			return done, err
 		}
@@ -404,9 +404,9 @@ func (t *Tx) dropNote(ctx context.Context, group, id backend.ID) error {
 	return err
 }
 
-// removeConversation removes both sides of a conversation of which no side
-// expects anything any more, with the messages that are left. The caller holds the groups
-// of both sides. It returns false, having changed nothing, when a guard is locked.
+// removeConversation removes both sides of a conversation, and its remaining messages, when neither
+// side expects anything any more. The caller holds the groups of both sides. It returns false,
+// having changed nothing, when a guard is locked.
 func (t *Tx) removeConversation(ctx context.Context, a, b backend.ID) (bool, error) {
 	sides := [2]*Stream{}
 	for i, id := range SortIDs([]backend.ID{a, b}) {

@@ -11,10 +11,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// The end of a transaction of ours is in our hands. An application's statement that ends it would
-// have every later statement carried out by itself, and the commit report that all is done. A text
-// that is such a statement is refused. A text that may contain such a statement later on, such as a
-// CASE with its END, is not parsed here: the engine asks the server afterwards.
+// Only Parley ends its transactions. If an application's statement ended one, every later statement
+// would commit by itself, and our commit would report success. A text that is such a statement is
+// refused. Other texts may contain such a statement later on, or only a CASE with its END. They are
+// not parsed here: the engine asks the server afterwards.
 
 var (
 	firstWords = regexp.MustCompile(`^(?:\s|;|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)*(\w*)\s*(\w*)\s*(\w*)`)
@@ -47,8 +47,8 @@ var errEnding = errors.New("the transaction is Parley's, which commits it or rol
 var ErrEnded = Classified(backend.ErrTxDone, errors.New("a statement of the application's has ended Parley's transaction:"+
 	" what was done before is committed or rolled back, and nothing more is done"))
 
-// Whole runs the application's statements in a transaction of ours, of which none may
-// end it. May, if it is set, is called before a statement that may end it.
+// Whole runs the application's statements in a transaction of ours, which they must not end. May,
+// if set, is called before a statement that may end it.
 type Whole struct {
 	backend.Execer
 	May func()

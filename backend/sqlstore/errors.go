@@ -47,9 +47,9 @@ func contexts(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Unreached says of an error of acquiring a connection, or of beginning a transaction, that there
-// was no connection. It is for what is no answer of the server's: drivers have no type for a good
-// deal of it. What looks like a context's error is the driver's own limit, unless ctx has ended.
+// Unreached marks an error of acquiring a connection, or of beginning a transaction: there was no
+// connection. It is for errors that are not the server's answer, since drivers have no type for
+// many of them. What looks like a context's error is the driver's own limit, unless ctx has ended.
 func Unreached(ctx context.Context, err error) error {
 	var c *classified
 	switch {

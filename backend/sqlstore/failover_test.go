@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// behind is a driver with a pool of its own, as a pgxpool is: what database/sql closes
-// goes back there, if it has not been closed itself. Its first connections lead to a
-// server that refuses writes by now.
+// behind is a driver with a separate pool, such as a pgxpool. A connection that database/sql closes
+// goes back to that pool, if the pool has not closed it. Its first connections lead to a server
+// that now refuses writes.
 type behind struct{ stale, opened int }
 
 func (b *behind) Driver() driver.Driver { return nil }

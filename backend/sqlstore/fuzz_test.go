@@ -9,8 +9,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// What a damaged row gives is an error or a value, never a panic, and a text that is no
-// number is not taken for one.
+// A damaged row gives an error or a value, never a panic. A text that is no number is not read as a
+// number.
 func FuzzDamagedColumns(f *testing.F) {
 	for _, s := range []string{"", "12", "12 and more", "-1", "9223372036854775808", "\x00", strings.Repeat("x", 16),
 		"01902f3c-0000-7000-8000-000000000000", `{"name":1}`} {

@@ -151,8 +151,8 @@ func (s *Store) grant(ctx context.Context, b *strings.Builder, list []string, ta
 	return nil
 }
 
-// roleOf returns a role for which the rights to the tables are sufficient, or "". tables has the
-// missing rights for each; on an invisible table all rights are missing.
+// roleOf returns a role for which the rights to the tables are sufficient, or "". The map tables
+// has the missing rights for each; on an invisible table all rights are missing.
 func (d *Dialect) roleOf(tables map[string]string) backend.Role {
 	if d.Grants == nil {
 		return ""

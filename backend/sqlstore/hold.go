@@ -234,7 +234,7 @@ func (s *Store) Extend(ctx context.Context, holds []*backend.Hold, d time.Durati
 	return err
 }
 
-// extend prolongs one lease. A row that is locked before the lease expires counts as extended. It
+// extend extends one lease. A row that is locked before the lease expires counts as extended. It
 // is in the owner's own transaction, which needs no lease, or locked for a moment; the next
 // heartbeat comes long before the end.
 func (t *Tx) extend(ctx context.Context, h *backend.Hold, d time.Duration) (bool, error) {

@@ -110,7 +110,7 @@ func (d *Dialect) compare(tables map[string]string, indexes map[object]bool) (li
 	}
 	if limited {
 		list = append(list, backend.Warning{Code: backend.WarnRole,
-			Text: fmt.Sprintf("the program's role has the rights of a %s and not all those of the owner", role),
+			Text: fmt.Sprintf("the program's role has the rights of a %s, not those of the owner", role),
 			Hint: "what it may not do fails with ErrDenied; see docs/security.md"})
 	}
 	return list

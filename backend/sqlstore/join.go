@@ -13,8 +13,8 @@ var ErrNoTx = Classified(backend.ErrNoTx, errors.New("a connection without a tra
 
 var errPool = Classified(backend.ErrNoTx, errors.New("a pool carries each statement out by itself, on any of its connections"))
 
-// inTx returns an error for a value that is no open transaction: a *sql.DB, a *sql.Conn without an
-// open transaction, or a type that embeds one of them, as those of sqlx and Bun do.
+// inTx returns an error for a value that is no open transaction. Such values are a *sql.DB, a
+// *sql.Conn without an open transaction, and a type that embeds one of them, as in sqlx and Bun.
 func (s *Store) inTx(ctx context.Context, tx backend.Execer) error {
 	switch tx.(type) {
 	case interface{ Commit() error }:

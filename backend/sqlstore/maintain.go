@@ -51,7 +51,7 @@ func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (moved
 // soon is when to look again at what is due but was locked.
 const soon = 50 * time.Millisecond
 
-// next is in how long the first of something is due, zero if there is none.
+// next returns the time until the first row of a query is due, zero if there is none.
 func (s *Store) next(ctx context.Context, q *Stmt, args ...any) (next time.Duration, err error) {
 	err = s.reading(ctx, func(r run) error {
 		var us int64

@@ -110,7 +110,7 @@ func (s *Store) timers(job backend.Job, kind int) falling {
 					return false, tx.adopt(ctx, kind, handle)
 				}
 				n, err := tx.Exec(ctx, s.q.TimerExpire, handle, kind)
-				if err != nil || n == 0 { // it has been set anew since we looked
+				if err != nil || n == 0 { // it has been set again since we looked
 					return false, err
 				}
 				return tx.expire(ctx, kind, handle)
@@ -185,9 +185,9 @@ func (s *Store) posts() falling {
 		}}
 }
 
-// maintainDeferred makes deferred groups and posts ready that are due, and looks
-// again at groups of which a stream was missed when they became ready. Guards
-// are locked for each group, so each has transactions of its own.
+// maintainDeferred makes deferred groups and posts ready that are due. It also repairs groups that
+// missed a stream when they became ready. Guards are locked for each group, so each group has
+// separate transactions.
 func (s *Store) maintainDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
 	groups, err := s.reopenDue(ctx, limit)
 	if err != nil {

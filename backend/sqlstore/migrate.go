@@ -311,7 +311,7 @@ func (r run) clock(ctx context.Context) (now int64, err error) {
 	return now, err
 }
 
-// rebuild makes indexes anew whose making was interrupted, where that leaves ones that
+// rebuild rebuilds indexes whose creation was interrupted, where that leaves ones that
 // cannot be used.
 func (m *migration) rebuild(ctx context.Context) error {
 	if m.s.d.Rebuild == nil {

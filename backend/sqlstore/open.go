@@ -53,8 +53,8 @@ func OpenPool(c driver.Connector, conns int) *sql.DB {
 	return db
 }
 
-// ParseURL reads a data source name that is a URL. Its errors quote nothing of the name. url.Parse
-// would quote what it cannot read, and that may be the password, which often has characters that
+// ParseURL reads a data source name that is a URL. Its errors quote nothing of the name. Errors of
+// url.Parse quote what it cannot read. That may be the password, which often has characters that
 // must be escaped in a URL.
 func ParseURL(engine, dsn string) (*url.URL, error) {
 	u, err := url.Parse(dsn)

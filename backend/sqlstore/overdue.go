@@ -8,9 +8,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// falling is a kind of rows that fall due. firsts returns the queues that may have some, with the
-// time until the first of each is due. page returns the due rows of one queue behind a place. move
-// carries them out.
+// falling is a kind of rows that fall due. The function firsts returns the queues that may have
+// some, with the time until the first row of each is due. Then page returns the due rows of one
+// queue behind a place, and move carries them out.
 type falling struct {
 	job    backend.Job
 	firsts *Stmt
@@ -50,7 +50,7 @@ const (
 	duePage = 100
 	// dueLooks is how many rows one call looks at, most of which are locked.
 	dueLooks = 2000
-	// dueAgain is when a walk that makes progress begins anew: what became visible
+	// dueAgain is when a walk that makes progress begins again: what became visible
 	// behind it comes in its turn then.
 	dueAgain = time.Second
 )

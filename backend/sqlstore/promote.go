@@ -46,7 +46,7 @@ const (
 	untilEmpty
 )
 
-// usePromotion removes the promotion that a hold came by, which is not sticky, when it has come to its end.
+// usePromotion removes the promotion that a hold came by, which is not sticky, when it ends.
 // It does not if the promotion was replaced or is being replaced: a delete would wait for that.
 func (t *Tx) usePromotion(ctx context.Context, h *backend.Hold) error {
 	version := heldOf(h).version

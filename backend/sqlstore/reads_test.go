@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReads: a statement that the end of its transaction interrupts fails with the error of a
-// transaction that is over, and one whose own context ends with that of the context.
+// TestReads: a statement that is interrupted by the end of its transaction fails with the error of
+// a transaction that is over. If its own context ends, it fails with the context's error.
 func TestReads(t *testing.T) {
 	caller, cancel := context.WithCancel(t.Context())
 	var r Reads

@@ -83,7 +83,7 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error
 	for again && err == nil {
 		again = false
 		err = s.holding(ctx, id, func(tx *Tx, g *group) (err error) {
-			// It may have been received and deferred anew since it was listed.
+			// It may have been received and deferred again since it was listed.
 			due, err := tx.Row(ctx, []any{new(any)}, s.q.GroupDue, id)
 			if err != nil || !due {
 				return err
@@ -106,7 +106,7 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error
 	return moved, err
 }
 
-// holding does work in a transaction of its own that holds a group, unless another
+// holding does work in a separate transaction that holds a group, unless another
 // one does or there is no such group.
 func (s *Store) holding(ctx context.Context, id backend.ID, work func(*Tx, *group) error) error {
 	return s.atomically(ctx, func(tx *Tx) error {

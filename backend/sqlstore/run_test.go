@@ -75,7 +75,7 @@ func TestTornVerb(t *testing.T) {
 	}
 }
 
-// deaf is cancelled during a query, and answers it all the same.
+// deaf is cancelled during a query, and answers it anyway.
 type deaf struct {
 	Plain
 	cancel context.CancelFunc

@@ -51,7 +51,7 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	// would wait for it. JobMarkers sees to what is left over.
 	finish := !t.Joined() || t.s.d.Futile
 	defer func() { t.late = nil }() // if it fails they are to stay
-	// Whether a promotion has come to its end shows when the messages are removed.
+	// Whether a promotion has ended shows when the messages are removed.
 	late := finish && !slices.ContainsFunc(outcomes, func(o backend.Outcome) bool { return heldOf(o.Hold).lasts == untilEmpty })
 	if err := t.settle(ctx, outcomes, Settlement{Finished: late}); err != nil || !finish {
 		return false, err
@@ -121,8 +121,7 @@ func (t *Tx) RemoveLater(list []Removal) { t.late = list }
 // Late are the messages that Finish removes.
 func (t *Tx) Late() []Removal { return t.late }
 
-// Guarded records of which streams the guards have been tried, and had, in this
-// transaction.
+// Guarded records which guards this transaction has tried to lock, and which it got.
 func (t *Tx) Guarded(tried, had []backend.ID) {
 	if t.guarded == nil {
 		t.guarded = make(map[backend.ID]bool, len(tried))
@@ -313,7 +312,7 @@ func (t *Tx) dropBeside(ctx context.Context, r Removal) error {
 	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
 }
 
-// remember keeps what is to be kept of a message that was removed.
+// remember stores what the queue keeps of a message that was removed.
 func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	m := r.Message
 	switch {
@@ -338,8 +337,8 @@ type Copies struct {
 	Posts    []Removal // posts without
 }
 
-// CopiesOf buries the dead of a settlement, removes what is kept beside its
-// messages, and returns what is to be copied before these are removed.
+// CopiesOf stores the dead letters of a settlement and removes the data kept beside its messages.
+// It returns the messages to copy before they are removed.
 func (t *Tx) CopiesOf(ctx context.Context, s *Settlement) (c Copies, err error) {
 	for _, r := range slices.Concat(s.Messages, s.Posts) {
 		switch {

@@ -131,10 +131,10 @@ type Statements struct {
 	CancelPlan, // of a task that is not over
 	PendingPosts, PendingDelayed, PendingKeyed, PendingOfKey *Stmt
 
-	// Records of readers. WorkerAttend changes and reads in one statement, in a separate
+	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
 	// WorkerInsert and WorkerOthers.
-	WorkerAttend, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
+	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
 	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 
 	// For operators.

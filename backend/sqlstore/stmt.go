@@ -50,8 +50,8 @@ func firstWord(text string) (word, rest string) {
 func (q *Stmt) Empty() bool { return q.Text == "" }
 
 // Stmt rewrites one statement. Bare question marks become the engine's placeholders, :now its clock, and :newest the
-// newest schema that this program works on. parley_ becomes the schema and prefix of its tables. Text in quotes is
-// left alone, and comments are left out.
+// newest schema that this program works on. The prefix parley_ becomes the schema and prefix of its tables. Text in
+// quotes is left alone, and comments are left out.
 func (d *Dialect) Stmt(name, text string) (*Stmt, error) {
 	s := &Stmt{Name: name, writes: writes(text)}
 	var b strings.Builder

@@ -150,7 +150,7 @@ func (s *Store) Join(ctx context.Context, tx backend.Execer) (backend.Tx, error)
 	return s.wrap(&Tx{run: run{s, sess, new(verb)}, user: tx}), nil
 }
 
-// atomically does work in a transaction of its own.
+// atomically does work in a separate transaction.
 func (s *Store) atomically(ctx context.Context, work func(*Tx) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err

@@ -114,7 +114,7 @@ const lookEvery = 5 * time.Second
 // Admitted reports whether the schema has been found to be there.
 func (s *Store) Admitted() bool { return s.versions.admitted.Load() }
 
-// admit compares versions before the store's first use, in a session of its own.
+// admit compares versions before the store's first use, in a separate session.
 func (s *Store) admit(ctx context.Context) error {
 	if s.versions.admitted.Load() {
 		return nil

@@ -87,7 +87,7 @@ func (s *Store) walked(ctx context.Context, job backend.Job, from, last backend.
 	return mine && err == nil, err
 }
 
-// removeEach removes things, each in a transaction of its own, until limit are gone. It
+// removeEach removes things, each in a separate transaction, until limit are gone. It
 // returns how many went and how many it has tried.
 func (s *Store) removeEach(ctx context.Context, ids []backend.ID, limit int,
 	remove func(tx *Tx, id backend.ID) (bool, error),

@@ -30,14 +30,14 @@ func (s *Store) PutReader(ctx context.Context, a backend.ReaderRecord) (traces [
 		}
 		return nil
 	}
-	if !s.q.WorkerAttend.Empty() {
+	if !s.q.WorkerPut.Empty() {
 		if err := s.usable(ctx); err != nil { // it finds out whether there is a pooler
 			return nil, err
 		}
 		if backend.IsInside(ctx) || s.d.OnlyInTx != nil && s.d.OnlyInTx() {
-			err = s.atomically(ctx, func(t *Tx) error { return t.Rows(ctx, look, s.q.WorkerAttend, args...) })
+			err = s.atomically(ctx, func(t *Tx) error { return t.Rows(ctx, look, s.q.WorkerPut, args...) })
 		} else {
-			err = s.reading(ctx, func(r run) error { return r.Rows(ctx, look, s.q.WorkerAttend, args...) })
+			err = s.reading(ctx, func(r run) error { return r.Rows(ctx, look, s.q.WorkerPut, args...) })
 		}
 		return traces, err
 	}

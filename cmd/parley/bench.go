@@ -17,7 +17,7 @@ import (
 )
 
 // bench tells what a database can do: it sends, drains and measures latency, in
-// tables of its own, beside whatever is there.
+// separate tables, beside whatever is there.
 func (c *call) bench() *cobra.Command {
 	var x benchmark
 	cmd := c.command("bench", "Measure what a database can do: send, drain, latency", "parley bench --db postgres://app@db/app --time 10s",
@@ -42,10 +42,10 @@ func (c *call) bench() *cobra.Command {
 			}
 			return t.Flush()
 		})
-	cmd.Flags().DurationVar(&x.whole, "time", 30*time.Second, "how `long` to measure altogether")
-	cmd.Flags().IntVar(&x.size, "size", 200, "`bytes` of a body")
-	cmd.Flags().IntVar(&x.senders, "senders", 16, "how many `senders` at once")
-	cmd.Flags().IntVar(&x.readers, "readers", 10, "how many `handlers` at once")
+	cmd.Flags().DurationVar(&x.whole, "time", 30*time.Second, "the total `time` of all measurements")
+	cmd.Flags().IntVar(&x.size, "size", 200, "the size of a body in `bytes`")
+	cmd.Flags().IntVar(&x.senders, "senders", 16, "`number` of concurrent senders")
+	cmd.Flags().IntVar(&x.readers, "readers", 10, "`number` of concurrent handlers")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ type benchmark struct {
 	senders, readers int
 }
 
-// measure measures in tables of its own.
+// measure measures in separate tables.
 func measure(ctx context.Context, c *call, x benchmark) (info backend.Info, figures []figure, err error) {
 	own := withPrefix(c.db, "parley_b"+backend.NewID().String()[24:]+"_")
 	b, err := parley.Open(ctx, own, nil)

@@ -195,5 +195,5 @@ func TestBoard(t *testing.T) {
 	m.Update(tea.WindowSizeMsg{Width: 40, Height: 5})
 	shows("parley top")
 	m.rows[0][0] = parley.NewID().String()
-	shows("") // ids stay whole, and no line is wider all the same
+	shows("") // ids stay whole, but no line is wider
 }

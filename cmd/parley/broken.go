@@ -33,10 +33,10 @@ type filter struct {
 func (f *filter) flags(cmd *cobra.Command) {
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.queue, "queue", "", "only of this `queue`")
-	p.StringVar(&f.typ, "type", "", "only of this message `type`; of a group its first message has it")
+	p.StringVar(&f.typ, "type", "", "only of this message `type`; for a group, the type of its first message")
 	p.StringVar(&f.pattern, "error", "", "only those whose reason matches the regular `expression`")
-	p.DurationVar(&f.older, "older", 0, "only those that are there for longer than this `time`")
-	p.BoolVar(&f.yes, "yes", false, "do not ask before something is destroyed")
+	p.DurationVar(&f.older, "older", 0, "only those older than this `time`")
+	p.BoolVar(&f.yes, "yes", false, "destroy messages without asking")
 }
 
 // read takes the ids that were given, and compiles the expression.
@@ -208,7 +208,7 @@ func (c *call) parked() *cobra.Command {
 			}
 		})
 	})
-	cmd := c.family("parked", "Groups that are parked, and what to do with them", list,
+	cmd := c.family("parked", "List and resolve parked groups", list,
 		verb("show [GROUP...]", "Show parked groups with their first messages", c.showParked),
 		change("retry", "Make parked groups ready again", "",
 			func(ctx context.Context, b *parley.Broker, g parkedGroup) error {
@@ -300,7 +300,7 @@ func (c *call) dead() *cobra.Command {
 			}
 		})
 	})
-	cmd := c.family("dead", "Dead letters, and what to do with them", list,
+	cmd := c.family("dead", "List and resolve dead letters", list,
 		verb("show [MESSAGE...]", "Show dead letters with their bodies", c.showDead),
 		verb("requeue [MESSAGE...]", "Put dead letters back into their queues", func(ctx context.Context, b *parley.Broker, found []deadLetter) error {
 			return all(c, "requeue", "dead letters", found, func(d deadLetter) error {

@@ -16,16 +16,16 @@ import (
 	"github.com/parleymq/parley/conformance"
 )
 
-// conformance runs the suite in tables of its own, beside whatever is there.
+// conformance runs the suite in separate tables, beside whatever is there.
 func (c *call) conformance() *cobra.Command {
 	var o conformOptions
 	cmd := c.command("conformance", "Check a database with the conformance suite",
 		"parley conformance --db postgres://app@db/app --run '^P'\nparley conformance --db sqlserver://sa@db --report out.json",
 		cobra.NoArgs, func(ctx context.Context, _ []string) error { return c.conform(ctx, o) })
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the suite's tables behind")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the suite's tables")
 	cmd.Flags().StringVar(&o.run, "run", "", "run only the checks whose ID/name matches the regular `expression`")
-	cmd.Flags().StringVar(&o.report, "report", "", "probe locks and measure too, and write all to the `file`: JUnit if .xml, else JSON")
-	cmd.Flags().DurationVar(&o.long, "time", 20*time.Second, "how `long` to measure for a report")
+	cmd.Flags().StringVar(&o.report, "report", "", "also probe locks and measure, and write a report to the `file`: JUnit if .xml, else JSON")
+	cmd.Flags().DurationVar(&o.long, "time", 20*time.Second, "the `time` to measure for a report")
 	cmd.Flags().BoolVar(&o.list, "list", false, "list the sentences and their checks, and run nothing")
 	return cmd
 }

@@ -58,7 +58,7 @@ func (c *call) console() *cobra.Command {
 		"nothing without --write. To act takes the token that is printed, which is entered once; so does looking from other\n" +
 		"machines, for which --addr has another address than this machine's loopback."
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:8470", "serve on this `address`")
-	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a `name` by which browsers call the console; it may be given several times")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a host `name` under which browsers may reach the console; may be repeated")
 	cmd.Flags().BoolVar(&write, "write", false, "let the person who enters the token retry, promote, skip and discard")
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "show the bodies of messages too")
 	return cmd

@@ -21,7 +21,7 @@ import (
 func (c *call) demo() *cobra.Command {
 	var tasks phases.Options
 	var requests priority.Options
-	cmd := c.family("demo", "Run an example on a temporary SQLite file, or beside what is in the database of --db",
+	cmd := c.family("demo", "Run an example on a temporary SQLite file, or in separate tables of the database of --db",
 		c.example("phases", "Ten tasks in five phases, with a picture of what overlapped", &tasks,
 			func(ctx context.Context, b *parley.Broker, w io.Writer) error { return phases.Run(ctx, b, tasks, w) }),
 		c.example("priority", "Requests that overtake a backlog, after Remus Rusanu's article", &requests,
@@ -33,7 +33,7 @@ func (c *call) demo() *cobra.Command {
 }
 
 // example makes a command of an example, which has its own flags. It runs on a migrated
-// broker: on a temporary file, or in tables of its own that it removes at the end.
+// broker: on a temporary file, or in separate tables that it removes at the end.
 func (c *call) example(name, short string, o interface{ Flags(*flag.FlagSet) }, run func(context.Context, *parley.Broker, io.Writer) error) *cobra.Command {
 	cmd := c.command(name, short, "parley demo "+name, cobra.NoArgs, nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -39,7 +39,7 @@ func (c *call) locks() *cobra.Command {
 }
 
 func (c *call) doctor() *cobra.Command {
-	cmd := c.verb("doctor [QUEUE|PLAN|ID]", "Say why things do not move, and check the set-up", "parley doctor\nparley doctor orders",
+	cmd := c.verb("doctor [QUEUE|PLAN|ID]", "Explain why messages and tasks are stuck, and check the set-up", "parley doctor\nparley doctor orders",
 		cobra.MaximumNArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
 			what := ""
 			if len(args) == 1 {
@@ -67,7 +67,7 @@ func (c *call) doctor() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Long = "Say why things do not move, and check the set-up. The exit code is 1 if anything is bad."
+	cmd.Long = "Explain why messages and tasks are stuck, and check the set-up. The exit code is 1 if anything is bad."
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (c *call) grants() *cobra.Command {
 		func(ctx context.Context, b *parley.Broker, _ []string) error {
 			g := b.Backend().Capabilities().Granter
 			if g == nil {
-				return fmt.Errorf("parley: grants: this backend knows no roles")
+				return fmt.Errorf("parley: grants: this backend has no roles")
 			}
 			text, err := g.Grants(ctx, backend.Role(role), account)
 			if err != nil {
@@ -88,7 +88,7 @@ func (c *call) grants() *cobra.Command {
 			return err
 		})
 	cmd.Flags().StringVar(&role, "role", "", "`role`: owner, worker, operator, sender, or poster for posts by plain SQL")
-	cmd.Flags().StringVar(&account, "to", "", "the `account` that gets the rights; without it a role is made for them")
+	cmd.Flags().StringVar(&account, "to", "", "grant the rights to this `account`; without it, to a new role")
 	must(cmd.MarkFlagRequired("role"))
 	return cmd
 }

@@ -83,8 +83,8 @@ const databases = `The database is named by --db or PARLEY_DB:
 func (c *call) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "parley",
-		Short:         "Look after conversations in a database",
-		Long:          "parley looks after conversations in a database.\n\n" + databases,
+		Short:         "Inspect and operate message queues in a database",
+		Long:          "parley inspects and operates message queues in a database.\n\n" + databases,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -303,7 +303,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// bench measures in tables of its own and leaves none behind.
+// bench measures in separate tables and leaves none behind.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures for five seconds")

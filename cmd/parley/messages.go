@@ -64,9 +64,9 @@ func (c *call) post() *cobra.Command {
 	cmd.Flags().StringVar(&typ, "type", parley.DefaultType, "its message `type`")
 	cmd.Flags().StringVar(&body, "body", "", "its body, a `text`")
 	cmd.Flags().StringVar(&file, "file", "", "its body from a `file`; - is standard input")
-	cmd.Flags().StringToStringVar(&headers, "header", nil, "a header, `name=value`; it may be given several times")
-	cmd.Flags().StringVar(&key, "key", "", "posts of one `key` are handled in their order")
-	cmd.Flags().StringVar(&unique, "unique", "", "post it only if none with this `value` is pending, and print that one's id otherwise")
+	cmd.Flags().StringToStringVar(&headers, "header", nil, "a header, `name=value`; may be repeated")
+	cmd.Flags().StringVar(&key, "key", "", "handle posts with the same `key` in their order")
+	cmd.Flags().StringVar(&unique, "unique", "", "post it only if no post with this `value` is pending; otherwise print the id of that post")
 	cmd.Flags().DurationVar(&after, "after", 0, "deliver it after this `time`")
 	cmd.Flags().IntVar(&priority, "priority", 5, "`level` from 1 to 10, 10 first")
 	cmd.MarkFlagsMutuallyExclusive("body", "file")
@@ -121,7 +121,7 @@ var errLooked = errors.New("looked")
 func (c *call) peek() *cobra.Command {
 	var limit int
 	var group string
-	cmd := c.verb("peek QUEUE", "Show the messages that would be received next, and leave them", "parley peek orders --limit 3",
+	cmd := c.verb("peek QUEUE", "Show the messages that would be received next, without consuming them", "parley peek orders --limit 3",
 		cobra.ExactArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
 			if limit < 1 {
 				return fmt.Errorf("parley: peek: limit %d: want 1 or more", limit)

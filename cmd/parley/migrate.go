@@ -36,10 +36,10 @@ func (c *call) migrate() *cobra.Command {
 			}
 			return c.migrateSchema(ctx, b, o)
 		})
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL instead, to be run by hand")
-	cmd.Flags().IntVar(&from, "from", 0, "with --print: what a schema of `version` lacks")
-	cmd.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait for locks, and for what older programs have in hand")
-	cmd.Flags().BoolVar(&o.Finish, "finish", false, "no program of an older version is left: refuse those, and allow what they would lose")
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL instead of running it")
+	cmd.Flags().IntVar(&from, "from", 0, "with --print, print only what a schema of this `version` lacks")
+	cmd.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait for locks, and for the messages that older programs hold")
+	cmd.Flags().BoolVar(&o.Finish, "finish", false, "refuse programs of older versions from now on, and allow data that they would lose")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 
 // plan has the verbs for plans and their tasks.
 func (c *call) plan() *cobra.Command {
-	return c.family("plan", "Look after plans and their tasks",
+	return c.family("plan", "Inspect and operate plans and their tasks",
 		c.verb("list", "List plans", "parley plan list", cobra.NoArgs, func(ctx context.Context, b *parley.Broker, _ []string) error {
 			list, err := phases.List(ctx, b)
 			if err != nil {
@@ -29,12 +29,12 @@ func (c *call) plan() *cobra.Command {
 			return c.printPlans([]phases.Status{status})
 		}),
 		c.planLog(), c.runningTasks(),
-		c.planVerb("seal NAME", "Take no more tasks into a plan", "parley plan seal night",
+		c.planVerb("seal NAME", "Seal a plan, so that it accepts no more tasks", "parley plan seal night",
 			func(ctx context.Context, p *phases.Plan) error { return p.Seal(ctx) }),
 		c.planVerb("delete NAME", "Delete a plan that is over", "parley plan delete night",
 			func(ctx context.Context, p *phases.Plan) error { return p.Delete(ctx) }),
-		c.taskVerb("cancel", "Cancel tasks that wait or run", (*phases.Plan).Cancel),
-		c.taskVerb("retry", "Try dead tasks again", (*phases.Plan).Retry),
+		c.taskVerb("cancel", "Cancel waiting and running tasks", (*phases.Plan).Cancel),
+		c.taskVerb("retry", "Retry dead tasks", (*phases.Plan).Retry),
 		c.taskVerb("skip", "Skip dead tasks, so that the plan goes on", (*phases.Plan).Skip),
 	)
 }
@@ -52,7 +52,7 @@ func (c *call) planVerb(use, short, example string, do func(context.Context, *ph
 
 // taskVerb makes a command that works on some tasks of a plan, or on all.
 func (c *call) taskVerb(name, short string, do func(*phases.Plan, context.Context, ...parley.ID) (int, error)) *cobra.Command {
-	return c.verb(name+" NAME [TASK...]", short+"; without tasks, all of the plan's", "parley plan "+name+" night", cobra.MinimumNArgs(1),
+	return c.verb(name+" NAME [TASK...]", short+"; without TASK, all tasks of the plan", "parley plan "+name+" night", cobra.MinimumNArgs(1),
 		func(ctx context.Context, b *parley.Broker, args []string) error {
 			p, err := phases.Find(ctx, b, args[0])
 			if err != nil {
@@ -90,7 +90,7 @@ func (c *call) planLog() *cobra.Command {
 
 func (c *call) runningTasks() *cobra.Command {
 	var limit int
-	cmd := c.verb("running", "List the tasks that run, of all plans", "parley plan running", cobra.NoArgs,
+	cmd := c.verb("running", "List the running tasks of all plans", "parley plan running", cobra.NoArgs,
 		func(ctx context.Context, b *parley.Broker, _ []string) error {
 			return c.printTasks(phases.Log(ctx, b, phases.Query{Running: true, Limit: limit}))
 		})

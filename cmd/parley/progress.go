@@ -21,7 +21,7 @@ type progress struct {
 	ended sync.WaitGroup
 }
 
-// drawEvery is how often a bar is drawn anew. What is over sooner shows none.
+// drawEvery is how often a bar is redrawn. What is over sooner shows none.
 const drawEvery = 100 * time.Millisecond
 
 // progress begins a bar for a number of things, or of seconds.

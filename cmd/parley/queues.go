@@ -57,7 +57,7 @@ func (c *call) groups() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Flags().TextVar(&after, "after", parley.Place{}, "show groups behind a `place`, as the page before and the JSON of a group tell it")
+	cmd.Flags().TextVar(&after, "after", parley.Place{}, "show groups after this `place`, which the previous page and the JSON of a group show")
 	cmd.Flags().IntVar(&limit, "limit", 100, "show at most `n` groups")
 	return cmd
 }
@@ -89,14 +89,14 @@ func groupRow(g parley.GroupStatus) []any {
 }
 
 func (c *call) enable() *cobra.Command {
-	return c.verb("enable QUEUE...", "Have queues hand out messages again", "parley enable orders", cobra.MinimumNArgs(1),
+	return c.verb("enable QUEUE...", "Enable queues, so that they deliver messages again", "parley enable orders", cobra.MinimumNArgs(1),
 		func(ctx context.Context, b *parley.Broker, args []string) error {
 			return c.each(args, "enable", "queues", func(q string) error { return b.Admin().EnableQueue(ctx, q) })
 		})
 }
 
 func (c *call) disable() *cobra.Command {
-	return c.verb("disable QUEUE...", "Stop queues: they take messages and hand out none", "parley disable orders", cobra.MinimumNArgs(1),
+	return c.verb("disable QUEUE...", "Disable queues: they deliver no messages, and lose none", "parley disable orders", cobra.MinimumNArgs(1),
 		func(ctx context.Context, b *parley.Broker, args []string) error {
 			return c.each(args, "disable", "queues", func(q string) error { return b.Admin().DisableQueue(ctx, q) })
 		})
@@ -148,7 +148,7 @@ func (c *call) drain() *cobra.Command {
 			}
 		})
 	cmd.Long = "Wait until workers have emptied queues. Delayed, deferred, parked and withheld messages do not count."
-	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this `time`; zero: never")
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this `time`; zero means never")
 	cmd.Flags().DurationVar(&every, "every", time.Second, "look every `time`")
 	return cmd
 }
@@ -162,7 +162,7 @@ type chooses struct {
 func (f *chooses) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.prefix, "prefix", "", "promote the posts of all keys that begin with this `text`; the argument is their queue")
 	cmd.Flags().StringVar(&f.service, "service", "", "promote all groups of this `service`; the argument is its queue")
-	cmd.Flags().DurationVar(&f.older, "older", 0, "promote all groups of the queue that have waited for longer than this `time`")
+	cmd.Flags().DurationVar(&f.older, "older", 0, "promote all groups of the queue that have waited longer than this `time`")
 }
 
 func (f *chooses) is(g parley.GroupStatus) bool {
@@ -173,7 +173,7 @@ func (c *call) promote() *cobra.Command {
 	var sticky, untilEmpty bool
 	var key string
 	var f chooses
-	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Put a group, the posts of a key, or many groups before all that are not promoted",
+	cmd := c.verb("promote GROUP|QUEUE [LEVEL]", "Promote a group, the posts of a key, or many groups, to be received first",
 		"parley promote 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11\nparley promote orders --key customer-7 90\nparley promote orders --prefix eu/ --older 10m",
 		cobra.RangeArgs(1, 2),
 		func(ctx context.Context, b *parley.Broker, args []string) error {

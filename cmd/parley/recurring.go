@@ -20,7 +20,7 @@ func (c *call) recurring() *cobra.Command {
 		return c.verb(name+" JOB", short, "parley recurring "+name+" digest", cobra.ExactArgs(1),
 			func(ctx context.Context, b *parley.Broker, args []string) error { return do(ctx, b, args[0]) })
 	}
-	cmd := c.family("recurring", "Look after recurring jobs",
+	cmd := c.family("recurring", "Inspect and operate recurring jobs",
 		c.verb("list", "List jobs, when they are due and what went wrong", "parley recurring list", cobra.NoArgs,
 			func(ctx context.Context, b *parley.Broker, _ []string) error {
 				list, err := recurring.List(ctx, b)
@@ -37,8 +37,8 @@ func (c *call) recurring() *cobra.Command {
 			}
 			return err
 		}),
-		change("pause", "Let due times pass", recurring.Pause),
-		change("resume", "Go on after a pause", recurring.Resume),
+		change("pause", "Pause a job, so that its due times pass", recurring.Pause),
+		change("resume", "Resume a job after a pause", recurring.Resume),
 		change("remove", "Remove a job; messages that were posted stay", recurring.Remove),
 	)
 	cmd.Aliases = []string{"cron"}
@@ -50,7 +50,7 @@ func (c *call) defineRecurring() *cobra.Command {
 	var given recurring.Job
 	var body string
 	var said func(flag string) bool
-	cmd := c.verb("define JOB", "Make a job, or change what the flags say of one",
+	cmd := c.verb("define JOB", "Create a job, or change what the flags say of an existing job",
 		"parley recurring define digest --queue mail --type Digest --cron '0 7 * * MON-FRI' --zone Europe/Berlin\nparley recurring define poll --queue poll --every 30s --overlap skip",
 		cobra.ExactArgs(1), func(ctx context.Context, b *parley.Broker, args []string) error {
 			job := given
@@ -70,13 +70,13 @@ func (c *call) defineRecurring() *cobra.Command {
 	f.StringVar(&given.Type, "type", parley.DefaultType, "post this message `type`")
 	f.StringVar(&body, "body", "", "post this `text`")
 	f.StringVar(&given.Cron, "cron", "", "due by this cron `expression`, with or without seconds")
-	f.StringVar(&given.Zone, "zone", "", "the time `zone` of --cron; UTC if there is none")
+	f.StringVar(&given.Zone, "zone", "", "the time `zone` of --cron; without it, UTC")
 	f.DurationVar(&given.Every, "every", 0, "due at this `interval`")
 	f.DurationVar(&given.Jitter, "jitter", 0, "delay each message by up to this `time`")
-	f.StringVar((*string)(&given.CatchUp), "catch-up", "skip", "skip, once or all: what becomes of due `times` that were missed")
+	f.StringVar((*string)(&given.CatchUp), "catch-up", "skip", "`policy` for missed due times: skip, once or all")
 	f.DurationVar(&given.Grace, "grace", time.Minute, "count a due time as missed after this `time`")
-	f.StringVar((*string)(&given.Overlap), "overlap", "allow", "allow, skip or queue: what happens while the `previous` message is pending")
-	f.Int64Var(&given.Revision, "revision", 0, "the `number` of this definition; the next one if there is none")
+	f.StringVar((*string)(&given.Overlap), "overlap", "allow", "`policy` while the previous message is pending: allow, skip or queue")
+	f.Int64Var(&given.Revision, "revision", 0, "the revision `number` of this definition; without it, the next one")
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func TestRecurringDefine(t *testing.T) {
 	}
 }
 
-// TestRecurringVerbs runs a job that is paused, resumes, removes and defines it anew.
+// TestRecurringVerbs runs a job that is paused, resumes, removes and defines it again.
 func TestRecurringVerbs(t *testing.T) {
 	b, db := jobs(t)
 	works(t, "recurring", "define", "digest", "--queue", "mail", "--every", "1h", "--overlap", "skip", "--db", db)

@@ -37,9 +37,9 @@ func shown(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a rune may affect a terminal beyond being displayed. unicode.IsPrint
-// excludes formatting characters, among them those of bidirectional text, and all spaces except the
-// ASCII one.
+// hidden reports whether a rune may affect a terminal beyond being displayed. The function
+// unicode.IsPrint excludes all spaces except the ASCII one, and formatting characters such as those
+// of bidirectional text.
 func hidden(r rune) bool { return !unicode.IsPrint(r) }
 
 // plain writes each line as shown does, and keeps the newlines. It is for help, and for errors,

@@ -105,8 +105,8 @@ func (w *window) moved(drop func()) {
 	w.says("is moved")
 }
 
-// TestMove: a group is moved by mouse, by touch, by keyboard and by a form, to the top and to the middle, while a worker
-// takes work. It is received in the order shown.
+// TestMove moves a group by mouse, touch, keyboard and form, to the top and to the middle, while a worker handles
+// messages. It is received in the order shown.
 func TestMove(t *testing.T) {
 	each(t, func(t *testing.T, b *parley.Broker) {
 		keys := []string{"ann", "bob", "cleo", "dan", "eve", "fay", "gus", "hal", "ida", "jon"}

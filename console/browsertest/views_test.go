@@ -16,8 +16,8 @@ import (
 	"github.com/parleymq/parley/internal/consoletest"
 )
 
-// TestViews: each view is there, with both themes and on narrow screens; axe finds nothing, nothing is cut off, and the
-// browser has nothing to complain about.
+// TestViews loads each view with both themes and on narrow screens. Axe finds nothing, nothing is cut off, and the
+// browser reports no error.
 func TestViews(t *testing.T) {
 	each(t, func(t *testing.T, b *parley.Broker) {
 		f := consoletest.Fill(t, b, consoletest.Plain)
@@ -93,7 +93,7 @@ func TestToken(t *testing.T) {
 	second.says("enter the token first")
 }
 
-// TestReadOnly: without Write no page has a link or a handle that acts, and a form that is sent all the same is refused.
+// TestReadOnly: without Write no page has a link or a handle that acts, and a form that is sent anyway is refused.
 func TestReadOnly(t *testing.T) {
 	b := store(t, "sqlite")
 	f := consoletest.Fill(t, b, consoletest.Plain)

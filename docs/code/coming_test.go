@@ -84,7 +84,7 @@ func Example_asynq() {
 	ctx, stop := context.WithCancel(ctx)
 	mux.Use(func(next parley.Handler) parley.Handler {
 		return parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
-			defer stop() // an example comes to its end
+			defer stop() // an example ends
 			return next.HandleMessage(ctx, m)
 		})
 	})

@@ -1,5 +1,5 @@
-// Package code has the code of the documentation: each block of Go in a page stands in a file that is compiled and
-// run, here or among the Examples.
+// Package code has the code of the documentation. Each block of Go in a page is part of a file that is compiled
+// and run, here or among the Examples.
 package code
 
 import (

@@ -100,7 +100,7 @@ func cancelAll(ctx context.Context, b *parley.Broker, customer string) error {
 func longWork(b *parley.Broker, h parley.Handler) (*parley.Worker, error) {
 	return b.NewWorker("mails", h, &parley.WorkerOptions{
 		Hold:  parley.HoldLease, // no transaction stays open while the handler works
-		Lease: 30 * time.Second, // how long others wait if this process dies; heartbeats prolong it
+		Lease: 30 * time.Second, // how long others wait if this process dies; heartbeats extend it
 	})
 }
 

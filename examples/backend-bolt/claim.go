@@ -319,7 +319,7 @@ func (h *Handle) Extend(ctx context.Context, holds []*backend.Hold, d time.Durat
 	return err
 }
 
-// extend prolongs a lease, if it is one of this fence.
+// extend extends a lease, if it is one of this fence.
 func (l *look) extend(x *lease, fence int64, d time.Duration) bool {
 	if x == nil || x.Fence != fence {
 		return false

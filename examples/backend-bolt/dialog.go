@@ -204,7 +204,7 @@ func (l *look) fail(e endpoint, err backend.DialogError) {
 	l.notify(e, message{ID: backend.NewID(), Kind: backend.KindError}, err.Body())
 }
 
-// notify gives a side a message in a stream of its own.
+// notify gives a side a message in a separate stream.
 func (l *look) notify(to endpoint, m message, body []byte) {
 	id := backend.NewID()
 	m.Type = m.Kind.Type()

@@ -1,5 +1,5 @@
 // Package bolt keeps Parley's conversations in a file of go.etcd.io/bbolt. It is an example of a
-// backend in a module of its own, written from docs/writing-a-backend.md and the prose of package
+// backend in a separate module, written from docs/writing-a-backend.md and the prose of package
 // backend. The conformance suite proves it.
 //
 //	import _ "github.com/parleymq/parley/examples/backend-bolt"
@@ -22,7 +22,7 @@
 //	ready.go     the ready order
 //	group.go     groups: leases, moves, promotions
 //	claim.go     receiving
-//	settle.go    what became of deliveries
+//	settle.go    the outcome of deliveries
 //	maintain.go  what is due
 //	read.go      what operators see
 //	worker.go    records of readers

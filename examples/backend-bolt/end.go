@@ -87,7 +87,7 @@ func (l *look) tell(e, far endpoint, m message, body []byte) int64 {
 	case !out.Accepted || l.withholds(e.Handle) || l.disabled(out.Queue):
 		l.withhold(e.Handle, m, body, "the conversation has ended, its last message waits")
 		return 0
-	case m.Kind == backend.KindError: // goes before what was sent: in a stream of its own
+	case m.Kind == backend.KindError: // goes before what was sent: in a separate stream
 		l.notify(far, m, body)
 	default:
 		l.append(e.Handle, m, body)

@@ -23,7 +23,7 @@ type group struct {
 	Since    time.Time // deferred or parked since
 }
 
-// lease is a hold that outlives its transaction. How long it lasts since it was prolonged is
+// lease is a hold that outlives its transaction. How long it lasts since it was extended is
 // known in memory only: the process that holds it has the file to itself.
 type lease struct {
 	Fence  int64

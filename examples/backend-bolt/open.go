@@ -43,7 +43,7 @@ type file struct {
 	known atomic.Pointer[known]
 
 	mu        sync.Mutex
-	until     map[int64]time.Time // of leases, by fence, since they were last prolonged
+	until     map[int64]time.Time // of leases, by fence, since they were last extended
 	settling  map[int64]bool      // fences of holds that the open transaction has taken back
 	listeners map[*func(int64)]bool
 	locks     locks
@@ -190,7 +190,7 @@ func (h *Handle) view(ctx context.Context, do func(l *look) error) error {
 	})
 }
 
-// update writes, in a transaction of its own, when it is its turn.
+// update writes, in a separate transaction, when it is its turn.
 func (h *Handle) update(ctx context.Context, do func(l *look) error) error {
 	tx, err := h.Begin(ctx)
 	if err != nil {
@@ -302,7 +302,7 @@ func (h *Handle) Migrate(ctx context.Context) error {
 func (h *Handle) Uninstall(ctx context.Context) error {
 	return h.alone(ctx, func(l *look) error {
 		h.f.mu.Lock()
-		clear(h.f.until) // fences begin anew
+		clear(h.f.until) // fences begin again
 		h.f.mu.Unlock()
 		for _, name := range buckets {
 			if l.b.Bucket([]byte(name)) == nil {

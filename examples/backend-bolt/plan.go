@@ -11,8 +11,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// plan is a set of tasks in phases, with its progress, so that the cost of reading the progress
-// does not depend on the number of tasks.
+// plan is a set of tasks in phases, with its progress. Reading the progress costs the same whatever
+// the number of tasks.
 type plan struct {
 	ID      backend.ID
 	Options backend.PlanOptions

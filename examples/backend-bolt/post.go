@@ -10,7 +10,7 @@ import (
 
 // post is what is known of a post; what a receiver reads is its message.
 type post struct {
-	backend.Posting           // without Body, which is in a bucket of its own
+	backend.Posting           // without Body, which is in a separate bucket
 	State           string    // "delayed", "pending" or "processed"
 	Until           time.Time // delayed: joins then; processed: goes then
 	Stream          backend.ID

@@ -23,7 +23,7 @@ type stream struct {
 	Arrival int64
 }
 
-// message is a message that waits. Its body is in a bucket of its own, so that one can look for
+// message is a message that waits. Its body is in a separate bucket, so that one can look for
 // messages without reading what they carry.
 type message struct {
 	ID       backend.ID

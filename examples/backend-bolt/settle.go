@@ -83,7 +83,7 @@ func (tx *Tx) acknowledge(l *look, hold *backend.Hold, m *backend.Message, retai
 	if !ok {
 		return tx.dropped[string(k)] // this transaction has ended the conversation
 	}
-	if row.ID != m.ID { // another one, of a stream that was made anew
+	if row.ID != m.ID { // another one, of a stream that was made again
 		return false
 	}
 	l.take(messages, k)

@@ -11,7 +11,7 @@ import (
 )
 
 // Tx is a [backend.Tx]. It takes its turn to write with the first verb that may write; before
-// that it reads what is committed, anew in each verb.
+// that it reads what is committed, again in each verb.
 type Tx struct {
 	backend.UnimplementedTx // there are no recurring jobs
 

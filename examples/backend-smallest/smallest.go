@@ -1,5 +1,5 @@
 // Package smallest is the first step of a backend: a store in memory in which a program can define
-// its catalog, and nothing more. docs/writing-a-backend.md begins with it.
+// its catalog, and nothing more. The guide docs/writing-a-backend.md begins with it.
 package smallest
 
 import (

@@ -43,7 +43,7 @@ type Order struct {
 
 var errUndo = errors.New("undo")
 
-// app is a program with a database of its own.
+// app is a program with a separate database.
 type app struct {
 	*testing.T
 	engine string
@@ -129,7 +129,7 @@ func (a *app) post(tx parley.Execer, order string) error {
 	return err
 }
 
-// check has a function store an order and post, in a transaction that ends by what it is given; then there is one
+// check lets a function store an order and post, in a transaction that commits or rolls back. Then there is one
 // order, and its message.
 func (a *app) check(store func(order string, end error) error) {
 	a.Helper()

@@ -44,7 +44,7 @@ type server struct {
 }
 
 // sendMails puts mails into a queue, has workers send them, and reports. Many parts of a
-// program put mails into the queue, each in a transaction of its own. A mail whose sending
+// program put mails into the queue, each in a separate transaction. A mail whose sending
 // fails stays; after three failures it becomes a dead letter.
 func sendMails(ctx context.Context, b *parley.Broker, db string, o options, out io.Writer) error {
 	err := b.Define(ctx, parley.Catalog{

@@ -84,7 +84,7 @@ func run(ctx context.Context, name, addr string) error {
 	<-work.Done()
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	err = server.Shutdown(late) // requests come to their end, and so do handlers
+	err = server.Shutdown(late) // requests finish, and so do handlers
 	both.Wait()
 	if errors.Is(served, http.ErrServerClosed) {
 		served = nil

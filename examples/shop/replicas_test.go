@@ -56,8 +56,8 @@ func (r *replica) end(how syscall.Signal) error {
 	return err
 }
 
-// TestReplicas has three replicas serve one database while they are killed, while they are replaced one after the
-// other, and while the schema becomes the next version's.
+// TestReplicas runs three replicas on one database. They are killed, they are replaced one after the other, and
+// the schema becomes the next version.
 func TestReplicas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

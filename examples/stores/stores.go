@@ -76,7 +76,7 @@ func (s *shop) invoice(_ context.Context, m *parley.Message) error {
 	return nil
 }
 
-// sell takes orders, works until all is done, and says what became of them.
+// sell takes orders, works until all is done, and prints the outcome.
 func sell(ctx context.Context, all stores, out io.Writer) error {
 	for _, b := range all {
 		if err := b.Migrate(ctx); err != nil {

@@ -1,5 +1,5 @@
-// Package consoletest has what the tests of the console share, those in a browser too: a store with one of each
-// thing, all pages about it, and hostile texts.
+// Package consoletest has what the tests of the console share, also those in a browser. It has a store with one
+// item of each kind, all pages about it, and hostile texts.
 package consoletest
 
 import (

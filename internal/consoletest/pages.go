@@ -25,7 +25,7 @@ func Pages(f Filled, say Texts) map[string][]string {
 	orders, mail := say("orders"), say("mail")
 	return map[string][]string{
 		"/":                      {orders, mail, "1 group in " + mail + " is parked", "1 dead letter of " + mail, "is disabled"},
-		q("queue", "name", mail): {say("customer-7"), "promoted 100", "parked", "put off for another", say("no such address")},
+		q("queue", "name", mail): {say("customer-7"), "promoted 100", "parked", "deferred for another", say("no such address")},
 		q("queue", "name", mail, "state", "held"):                       {"No group is held"},
 		q("queue", "name", mail, "state", "parked"):                     {say("customer") + "0"},
 		q("queue", "name", orders):                                      {"held by shop-1/4711", "lease ends in"},

@@ -34,7 +34,7 @@ type batch struct {
 	did     counts
 	charged error // why the message in hand has failed already
 	outlook outlook
-	calls   calls // has a lock of its own
+	calls   calls // has its own lock
 
 	mu       sync.Mutex // guards what follows
 	started  time.Time
@@ -272,7 +272,7 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	t.did.failed++
 	collided := t.got.messages > 1 && Is(t.c.Can, err, backend.ErrSerialization)
 	if collided {
-		t.s.pace.collided()
+		t.s.pace.collided(time.Since(start))
 	}
 	switch {
 	case t.c.Consume:

@@ -22,7 +22,7 @@ type source struct {
 }
 
 // look claims from the first queue that has a free group, beginning with the queue whose turn it
-// is. more says that there are groups, but none was free.
+// is. The result more says that there are groups, but none was free.
 func (c *Consumer) look(idle bool) (t *batch, more bool, err error) {
 	queues := c.inTurn()
 	for round := range 2 {
@@ -110,7 +110,7 @@ func (c *Consumer) rest(s *source) {
 	}
 }
 
-// claim makes one claim in a transaction of its own.
+// claim makes one claim in a separate transaction.
 func (c *Consumer) claim(s *source, r backend.ClaimRequest) (t *batch, got backend.Claim, err error) {
 	if !s.claims.enter(c.stop, r.MaxGroups) {
 		return nil, got, nil
@@ -193,7 +193,7 @@ func (t *batch) request(r *backend.ClaimRequest, q backend.Queue, version int64)
 	}
 }
 
-// one claims the first message of a group, for a batch of its own.
+// one claims the first message of a group, for a separate batch.
 func (c *Consumer) one(s *source, group backend.ID) (*batch, error) {
 	t, _, err := c.claim(s, backend.ClaimRequest{Group: group, MaxGroups: 1, MaxMessages: 1})
 	if t != nil {
@@ -202,7 +202,7 @@ func (c *Consumer) one(s *source, group backend.ID) (*batch, error) {
 	return t, err
 }
 
-// redo handles groups one by one, each in a batch of its own, after a batch that
+// redo handles groups one by one, each in a separate batch, after a batch that
 // they were in failed as a whole.
 func (c *Consumer) redo(s *source, groups []backend.ID) {
 	for _, g := range groups {

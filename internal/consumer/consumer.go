@@ -29,8 +29,8 @@ type Host interface {
 	// catalog is out of date.
 	Queue(ctx context.Context, name string, f func(version int64, q backend.Queue) error) error
 
-	// Messages makes the handler's view of messages of one group. open returns the transaction in
-	// which they are acknowledged, or ErrOver if they are no longer held.
+	// Messages makes the handler's view of messages of one group. The function open returns the
+	// transaction in which they are acknowledged, or ErrOver if they are no longer held.
 	Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages
 
 	// Due does the maintenance that is due, and reports whether there was any.
@@ -156,7 +156,7 @@ type Config struct {
 	Together       func([]*backend.Message) int // how many of a group's messages a handler gets in one call; nil: one
 	IsolateBatch   bool                         // no savepoints: a handler that fails undoes its batch
 	CountTransient bool                         // failures that are not a message's fault count
-	Endless        bool                         // messages with which receivers died are handled all the same
+	Endless        bool                         // messages with which receivers died are handled anyway
 	Lease          time.Duration                // how long a lease lasts
 	Limit          time.Duration                // of the server's for transactions; zero: none
 	MaxBatch       int                          // messages
@@ -188,10 +188,10 @@ type Consumer struct {
 
 	// Each has its own lock, or is atomic.
 	trouble
-	readers   atomic.Int64 // looks and batches of the fetch loop
-	leases    atomic.Bool  // it holds by lease, always or at times
-	elsewhere atomic.Pointer[elsewhere]
-	lookout   lookout
+	readers    atomic.Int64 // looks and batches of the fetch loop
+	leases     atomic.Bool  // it holds by lease, always or at times
+	othersHave atomic.Pointer[heldByOthers]
+	lookout    lookout
 
 	warned bool // of a pool that closes idle connections; for signs alone
 
@@ -271,8 +271,8 @@ func (c *Consumer) Run() error {
 		}
 		return err
 	}
-	if c.leases.Store(c.ByLease); c.looksElsewhere() {
-		c.lookElsewhere(c.stop)
+	if c.leases.Store(c.ByLease); c.needsOthers() {
+		c.readOthers(c.stop)
 	}
 	c.Log.Info("parley: worker started", "event", "worker.started", "queue", c.name(), "readers", c.most())
 	go c.fetch()

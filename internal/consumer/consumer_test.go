@@ -235,7 +235,7 @@ func TestHandlerEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// TestStop: nothing is claimed after the context has ended, handlers come to their end, and
+// TestStop: nothing is claimed after the context has ended, handlers finish, and
 // what they have done is acknowledged. Without grace their context ends, and their messages
 // are given back.
 func TestStop(t *testing.T) {

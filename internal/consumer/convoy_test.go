@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pacing feeds a pace with full batches, of which a message takes so long in a batch of n,
-// and returns how many messages there were in each of the last batches.
+// pacing feeds a pace with full batches, where each gives the time of a message in a batch of n. It
+// returns the sizes of the last batches.
 func pacing(cost time.Duration, batches, last int, each func(batch, n int) time.Duration) (sizes []int) {
 	p := newPace(1000, 50*time.Millisecond)
 	for i := range batches {
@@ -44,8 +44,8 @@ func TestPaceOfConvoys(t *testing.T) {
 	}
 }
 
-// TestPaceWithoutConvoys: batches stay as long as they may where a message takes as long in
-// one as it does alone, whether that is long or short, and though everything becomes slower.
+// TestPaceWithoutConvoys: batches keep their full length if a message takes as long in a batch as
+// alone. This holds for short and long times, and even if everything becomes slower.
 func TestPaceWithoutConvoys(t *testing.T) {
 	for name, x := range map[string]struct {
 		cost time.Duration

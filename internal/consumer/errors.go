@@ -21,10 +21,10 @@ func Unavailable(can backend.Capabilities, err error) bool {
 		errors.Is(err, backend.ErrNotBegun)
 }
 
-// Transient reports whether an error says nothing about the message: its transaction lost a
-// conflict with another one, or the hold or the connection was lost. That includes errors of the
-// handler's own statements. A broken connection counts only if it was Parley's, because a handler
-// may use others.
+// Transient reports whether an error says nothing about the message. Its transaction lost a
+// conflict with another transaction, or the hold or the connection was lost. That includes errors
+// of the handler's own statements. A broken connection counts only if it was Parley's, because a
+// handler may use others.
 func Transient(can backend.Capabilities, err error) bool {
 	return errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrNotBegun) || errors.Is(err, backend.ErrConnection) ||
 		errors.Is(err, backend.ErrFenced) || Is(can, err, backend.ErrSerialization)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestReadersTooMany: of readers that come to their end together, and are more
+// TestReadersTooMany: of readers that finish together, and are more
 // than there may be, as many go on as there may be.
 func TestReadersTooMany(t *testing.T) {
 	f := &fetcher{max: 1, handling: 6}
@@ -17,9 +17,8 @@ func TestReadersTooMany(t *testing.T) {
 	}
 }
 
-// TestReadersOfBriefBatches: which batches are expected to be over soon, and that
-// other readers that have come to their end go while one is under way, but for the
-// last.
+// TestReadersOfBriefBatches: the pace predicts which batches end soon. While such a batch is in
+// flight, other readers that have timed out exit, except the last one.
 func TestReadersOfBriefBatches(t *testing.T) {
 	p := newPace(100, 50*time.Millisecond)
 	p.did(paced{asked: 1, groups: 1, messages: 1, handled: 1, took: time.Microsecond, cost: 8 * time.Millisecond})
@@ -81,8 +80,8 @@ func TestReadersWhileBatchesGrow(t *testing.T) {
 	}
 }
 
-// TestReadersWait: a look that has taken all there was leaves the loop waiting for news, for
-// which at most one look is made, and none during a pause.
+// TestReadersWait: a look that has taken everything leaves the loop waiting for news. Then the loop
+// looks at most once, and not at all during a pause.
 func TestReadersWait(t *testing.T) {
 	f := &fetcher{max: 3, looking: 1}
 	if !f.found(&batch{outlook: outlook{spent: true}}) {

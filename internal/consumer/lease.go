@@ -118,7 +118,7 @@ func (t *batch) leave(first func()) {
 	t.giveBack(t.holds)
 }
 
-// heartbeats prolong the leases of all batches until ctx ends.
+// heartbeats extend the leases of all batches until ctx ends.
 func (c *Consumer) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(c.Lease / 3)
 	defer tick.Stop()

@@ -23,6 +23,7 @@ type pace struct {
 	wary      int       // how many full batches it takes to grow by one message, after a deadlock
 	calm      int       // full batches since the size last changed
 	collision time.Time // the last deadlock
+	rest      time.Time // until then batches do not grow
 
 	convoy convoy
 }
@@ -88,8 +89,8 @@ type paced struct {
 	full                             bool // its transaction could not do more
 }
 
-// did records a batch: what was asked for, what came, how much of it was handled in what time, and
-// the cost of claiming and settling it.
+// did records a batch: how much was requested, received and handled, in what time, and the cost of
+// claiming and settling it.
 func (p *pace) did(b paced) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +116,10 @@ func (p *pace) did(b paced) {
 	case b.full: // more would be claimed only to be given back
 		p.size = min(p.size, fit, b.handled)
 	case (b.messages >= b.asked || b.more) && b.handled == b.messages && p.wary > 0:
-		if p.calm++; p.calm >= p.wary {
+		if time.Now().After(p.rest) {
+			p.calm++
+		}
+		if p.calm >= p.wary {
 			p.size, p.calm = p.size+1, 0
 		}
 		if time.Since(p.collision) > forgiven {
@@ -147,17 +151,22 @@ const (
 	forgiven  = time.Minute
 )
 
-// collided is for a batch that lost a conflict with another transaction. A batch holds the row
-// locks of all its handlers until it commits. So handlers that use the same rows deadlock in long
-// batches, and not in short ones. Batches become single messages; the more often this happens, the
-// more slowly they grow.
-func (p *pace) collided() {
+// collided is for a batch that lost a conflict with another transaction after some time. A batch
+// holds the row locks of all its handlers until it commits. So handlers that use the same rows
+// deadlock in long batches, and not in short ones. Batches become single messages; the more often
+// this happens, the more slowly they grow.
+//
+// Where a deadlock takes longer than a batch may, batches also grow later. PostgreSQL lets
+// transactions wait for a second before it looks for a deadlock.
+func (p *pace) collided(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shrink()
+	lost := max(took-p.atLeast(p.time), 0)
+	p.rest = p.collision.Add(min(lost*time.Duration(p.wary)/16, forgiven))
 }
 
-// shrink is collided with p.mu held.
+// shrink makes batches single messages. p.mu is held.
 func (p *pace) shrink() {
 	p.size, p.calm, p.wary = 1, 0, min(max(4*p.wary, firstWary), lastWary)
 	p.collision = time.Now()

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func TestPaceOfBatchesThatDeadlock(t *testing.T) {
 		t.Fatalf("quick batches have grown to %d messages only", size)
 	}
 	for _, batches := range []int{firstWary, 4 * firstWary, 16 * firstWary} {
-		p.collided()
+		p.collided(0)
 		for n := 1; n < batches; n++ {
 			if size := full(); size != 1 {
 				t.Fatalf("%d of %d batches after a deadlock there are %d messages in one", n, batches, size)
@@ -98,4 +99,22 @@ func TestPaceOfBatchesThatDeadlock(t *testing.T) {
 			t.Errorf("%d batches after a deadlock there are %d messages in one, want 2", batches, size)
 		}
 	}
+}
+
+// The more time a deadlock costs, the later batches grow again, so that deadlocks take a small part
+// of the time.
+func TestPaceOfDeadlocksThatTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(1000, 50*time.Millisecond)
+		p.collided(time.Second)
+		for start := time.Now(); p.size == 1; time.Sleep(time.Millisecond) {
+			if time.Since(start) > forgiven {
+				t.Fatal("batches have not grown a minute after a deadlock that took a second")
+			}
+			p.did(paced{asked: 1, groups: 1, messages: 1, handled: 1, took: time.Microsecond})
+			if p.size > 1 && time.Since(start) < 950*time.Millisecond*firstWary/16 {
+				t.Fatalf("batches have grown %v after a deadlock that took a second", time.Since(start))
+			}
+		}
+	})
 }

@@ -35,8 +35,8 @@ type pause struct {
 
 func newOutage() *pause {
 	return &pause{event: "worker.paused", first: 50 * time.Millisecond, most: 5 * time.Second,
-		paused:  "parley: a worker pauses, since the store cannot be worked with",
-		resumed: "parley: a worker goes on, since the store can be worked with again"}
+		paused:  "parley: a worker pauses, since the store cannot be used",
+		resumed: "parley: a worker goes on, since the store can be used again"}
 }
 
 func newSlowdown() *pause {

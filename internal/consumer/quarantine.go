@@ -43,14 +43,14 @@ const (
 // register records that the worker serves its queues.
 func (c *Consumer) register(ctx context.Context) error {
 	for _, s := range c.sources {
-		if _, err := backend.Offered(c.Backend.PutReader(ctx, c.attendance(s, s.id, nil))); err != nil {
+		if _, err := backend.Offered(c.Backend.PutReader(ctx, c.readerRecord(s, s.id, nil))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Consumer) attendance(s *source, reader backend.ID, inHand []backend.ID) backend.ReaderRecord {
+func (c *Consumer) readerRecord(s *source, reader backend.ID, inHand []backend.ID) backend.ReaderRecord {
 	return backend.ReaderRecord{
 		Reader: reader, Worker: c.id, Queue: s.queue.ID, Owner: c.Owner, Readers: c.most(), For: aliveFor, InHand: inHand,
 	}
@@ -79,9 +79,9 @@ func (c *Consumer) signs(ctx context.Context) {
 			idle = c.warnOfIdle(idle)
 			c.sign(ctx)
 		case <-look.C:
-			if c.looksElsewhere() {
+			if c.needsOthers() {
 				begun := time.Now()
-				c.lookElsewhere(ctx)
+				c.readOthers(ctx)
 				look.Reset(max(lookEvery, 20*time.Since(begun)))
 			}
 		case <-ctx.Done():
@@ -90,13 +90,13 @@ func (c *Consumer) signs(ctx context.Context) {
 	}
 }
 
-// sign prolongs the worker's records.
+// sign extends the worker's records.
 func (c *Consumer) sign(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, aliveFor/3)
 	defer cancel()
 	err := c.Backend.ExtendReaders(limited, c.id, aliveFor)
 	if err != nil && !Gone(err) && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
-		c.Log.Warn("parley: the records of a worker could not be prolonged", "event", "worker.alive", "error", err)
+		c.Log.Warn("parley: the lease of a worker's records could not be extended", "event", "worker.alive", "error", err)
 	}
 }
 
@@ -118,10 +118,10 @@ func (c *Consumer) takeBack(slot backend.ID) {
 	c.slots = append(c.slots, slot)
 }
 
-// attend records what the batch has in hand and returns the traces of receivers
+// putRecord stores what the batch has in hand and returns the traces of receivers
 // that died with it.
-func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error) {
-	a := t.c.attendance(t.s, t.q.slot, make([]backend.ID, len(t.holds)))
+func (t *batch) putRecord(ctx context.Context, alone bool) ([]backend.Trace, error) {
+	a := t.c.readerRecord(t.s, t.q.slot, make([]backend.ID, len(t.holds)))
 	a.Alone = alone
 	for i, h := range t.holds {
 		a.InHand[i] = h.Messages[0].ID
@@ -134,16 +134,16 @@ func (t *batch) attend(ctx context.Context, alone bool) ([]backend.Trace, error)
 // recordWait is how long a batch that has a connection waits for another one.
 const recordWait = time.Second
 
-// record is attend for a batch that may have a connection. If it cannot get another one in time,
+// record is putRecord for a batch that may have a connection. If it cannot get another one in time,
 // the batch continues by lease, which needs neither a record nor a connection. A longer wait could
 // be for readers that wait for this batch's connection.
 func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
 	if t.lease {
-		return t.attend(ctx, alone)
+		return t.putRecord(ctx, alone)
 	}
 	bounded, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
-	traces, err := t.attend(bounded, alone)
+	traces, err := t.putRecord(bounded, alone)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return traces, err
@@ -152,7 +152,7 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, backend.ErrNotBegun):
 		return traces, err
 	}
-	t.q.recorded = true // it may have been written all the same
+	t.q.recorded = true // it may have been written anyway
 	return nil, t.lean(ctx)
 }
 
@@ -206,20 +206,20 @@ func (t *batch) suspect(m *backend.Message) {
 	}
 }
 
-// elsewhere are the messages that other workers' records have in hand.
-type elsewhere map[backend.ID]struct{}
+// heldByOthers are the messages that other workers' records have in hand.
+type heldByOthers map[backend.ID]struct{}
 
-// lookElsewhere reads other workers' records. Workers that hold by lease rely on this copy, which
+// readOthers reads other workers' records. Workers that hold by lease rely on this copy, which
 // saves each of their claims a round trip. They ask the store again only about a message that they
 // find in it.
-func (c *Consumer) lookElsewhere(ctx context.Context) {
+func (c *Consumer) readOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, aliveFor/3)
 	defer cancel()
 	list, err := c.Backend.ReaderRecords(ctx)
 	if err != nil {
 		return // a lease leaves a mark of its own
 	}
-	found := make(elsewhere)
+	found := make(heldByOthers)
 	for _, a := range list {
 		if a.Worker != c.id {
 			for _, m := range a.InHand {
@@ -227,25 +227,25 @@ func (c *Consumer) lookElsewhere(ctx context.Context) {
 			}
 		}
 	}
-	c.elsewhere.Store(&found)
+	c.othersHave.Store(&found)
 }
 
-// looksElsewhere reports whether the worker holds by lease in a store where others may
+// needsOthers reports whether the worker holds by lease in a store where others may
 // hold in transactions, whose deaths leave records and no marks.
-func (c *Consumer) looksElsewhere() bool {
+func (c *Consumer) needsOthers() bool {
 	return c.Can.HoldsInTransaction && c.leases.Load() && !c.Consume
 }
 
 // findTraces is for a batch held by lease. It asks for traces of receivers that died with its
 // messages, if the last look at the records found one of them.
 func (t *batch) findTraces(ctx context.Context) (err error) {
-	found := t.c.elsewhere.Load()
+	found := t.c.othersHave.Load()
 	if found == nil {
 		return nil
 	}
 	for _, h := range t.holds {
 		if _, ok := (*found)[h.Messages[0].ID]; ok {
-			t.q.traces, err = t.attend(ctx, false)
+			t.q.traces, err = t.putRecord(ctx, false)
 			t.resetRecord() // the lease is record enough
 			return err
 		}
@@ -285,7 +285,7 @@ func (t *batch) clearSuspects(ctx context.Context) (err error) {
 	for _, h := range suspects {
 		t.q.suspects = append(t.q.suspects, h.Group)
 	}
-	t.mu.Lock() // heartbeats prolong the leases of what it has already
+	t.mu.Lock() // heartbeats extend the leases of what it has already
 	t.holds = good
 	t.giveBack(suspects)
 	t.mu.Unlock()
@@ -340,13 +340,13 @@ func (t *batch) resetRecord() {
 	t.q.recorded = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
 	defer cancel()
-	if _, err := t.c.Backend.PutReader(ctx, t.c.attendance(t.s, t.q.slot, nil)); err != nil && t.c.Host.Check() == nil {
+	if _, err := t.c.Backend.PutReader(ctx, t.c.readerRecord(t.s, t.q.slot, nil)); err != nil && t.c.Host.Check() == nil {
 		t.c.Log.Warn("parley: the record of a batch could not be emptied", "event", "worker.record", "queue", t.queue.Name, "error", err)
 	}
 }
 
 // clearTraces removes, with the commit, the traces of a suspect that is dealt with. Its record
-// would only slow down others, and if an operator has it retried it is judged anew.
+// would only slow down others, and if an operator has it retried it is judged again.
 func (t *batch) clearTraces(ctx context.Context, tx Work) error {
 	if len(t.q.traces) == 0 || t.charged == nil && (!t.q.isolated || t.did.handled+t.did.cancelled == 0) {
 		return nil

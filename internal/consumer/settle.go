@@ -120,12 +120,13 @@ func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) erro
 }
 
 // recover handles a batch that could not be settled: its groups are given back and handled again,
-// one at a time. If a message was already alone, it is charged whatever the cause: with an attempt
-// if its handler broke the transaction, otherwise with a tenth of one.
+// one at a time. If a message was already alone, it is charged whatever the cause. The charge is an
+// attempt if its handler broke the transaction, otherwise a tenth of an attempt.
 func (t *batch) recover(next int, err error) {
 	t.mu.Lock()
+	took := time.Since(t.started)
 	if !t.lease {
-		t.c.wariness.cut(time.Since(t.started), err)
+		t.c.wariness.cut(took, err)
 	}
 	t.tx.torn = t.tx.torn || !errors.Is(err, backend.ErrFenced)
 	t.resetRecord()
@@ -134,7 +135,7 @@ func (t *batch) recover(next int, err error) {
 	t.giveBack(holds)
 	t.mu.Unlock()
 	if Is(t.c.Can, err, backend.ErrSerialization) && t.got.messages > 1 {
-		t.s.pace.collided()
+		t.s.pace.collided(took)
 	} else {
 		t.s.pace.halve()
 	}

@@ -20,7 +20,7 @@ const (
 	tallyKinds = 16
 )
 
-// tally knows what became of the last calls of handlers.
+// tally knows the outcome of the last calls of handlers.
 type tally struct {
 	failures atomic.Int64 // among them
 
@@ -65,7 +65,7 @@ func (y *tally) reset() {
 	y.failures.Store(0)
 }
 
-// did takes note of what became of a handler's call. A decision of the handler's
+// did takes note of the outcome of a handler's call. A decision of the handler's
 // about its message is no failure.
 func (c *Consumer) did(queue string, group backend.ID, err error) {
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// TestTally: a worker slows down when most handlers fail for one reason in many
-// groups, and not for a few groups that fail over and over, or for many reasons.
+// TestTally: a worker slows down when most handlers fail for one reason in many groups. It does not
+// if a few groups fail repeatedly, or for many reasons.
 func TestTally(t *testing.T) {
 	group := make([]backend.ID, tallied)
 	for i := range group {

@@ -187,7 +187,7 @@ func (x *transaction) mark(ctx context.Context) error {
 	return nil
 }
 
-// setPoint sets the savepoint, or sets it anew.
+// setPoint sets the savepoint, or sets it again.
 func (x *transaction) setPoint(ctx context.Context) error {
 	store := x.work.Store()
 	if x.point {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTurns: each queue has the turns of its weight in each round, evenly, and an empty queue leaves its own to the
-// others in their proportion.
+// TestTurns: in each round each queue has as many turns as its weight, spread evenly. The turns of an empty queue
+// go to the others in proportion.
 func TestTurns(t *testing.T) {
 	if got, want := turns([]int{5, 1, 1}), []int{0, 0, 1, 0, 2, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("turns %v, want %v", got, want)

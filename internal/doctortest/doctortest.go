@@ -20,8 +20,8 @@ import (
 	"github.com/parleymq/parley/recurring"
 )
 
-// Run brings about, on a store, what doctor.Diagnose has a reason for, and
-// looks whether it says so. open returns a handle on one empty, migrated store.
+// Run creates each situation that doctor.Diagnose can explain, and checks that it does. The
+// function open returns a handle on one empty, migrated store.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	w := &ward{T: t, ctx: t.Context(), open: open}
 	w.be = open(t)
@@ -476,9 +476,9 @@ func (w *ward) unknown() {
 	w.finds("", "schema.missing")
 }
 
-// Finds returns what doctor says of an object of a store with a code, and fails
-// the test if that is nothing; with no code, if it says anything of the schema.
-// It closes the store.
+// Finds returns the doctor's finding about an object of a store with a code, and fails the test if
+// there is none. Without a code it fails the test if there is a finding about the schema. It closes
+// the store.
 func Finds(t *testing.T, be backend.Backend, code, object string) string {
 	t.Helper()
 	b, err := parley.New(t.Context(), be, &parley.Options{NoMaintenance: true})

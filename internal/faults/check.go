@@ -89,6 +89,7 @@ func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	j.promotions()
 	j.phases()
 	j.locks()
+	j.deadlocks()
 	return j.violations
 }
 
@@ -118,10 +119,10 @@ func (j *judge) note(e event) {
 		if c := j.calls[e.Attempt]; c != nil {
 			c.to = e.At
 		}
-	case promoting, parked, unparking, locked:
+	case promoting, parked, unparking, moving, locked:
 		j.operation(e)
 	case failed:
-		j.problem(&j.Broken, "a program says: %s", e.Name)
+		j.problem(&j.Broken, "%s", e.Name)
 	case fault:
 		j.Faults[e.Name]++
 	}

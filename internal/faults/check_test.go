@@ -146,6 +146,23 @@ func TestForgedReplies(t *testing.T) {
 	})
 }
 
+// TestForgedDeadlocks is about transactions that only send.
+func TestForgedDeadlocks(t *testing.T) {
+	lost := event{At: at(9), Kind: deadlocked, Name: "deadlock"}
+	judgeAll(t, map[string]forgery{
+		"without a fault": {func(f *forged) { f.add(lost) }, oneBroken},
+		"during a fault": {func(f *forged) {
+			f.add(event{At: at(8), Kind: fault, Name: "cut"}, lost, event{At: at(10), Kind: healed, Name: "cut"})
+		}, nothing},
+		"at the end of a fault": {func(f *forged) {
+			f.add(event{At: at(7), Kind: fault, Name: "cut"}, event{At: at(8), Kind: healed, Name: "cut"}, lost)
+		}, nothing},
+		"long after a fault": {func(f *forged) {
+			f.add(event{At: at(5), Kind: fault, Name: "cut"}, event{At: at(6), Kind: healed, Name: "cut"}, lost)
+		}, oneBroken},
+	})
+}
+
 // TestForgedHolds is about receivers of one group.
 func TestForgedHolds(t *testing.T) {
 	judgeAll(t, map[string]forgery{

@@ -29,6 +29,9 @@ const (
 	unparking kind = "unparking" // before it is made ready again
 	unparked  kind = "unparked"  // that call returned
 
+	moving     kind = "moving"     // before the commit that takes a dialog to the group
+	deadlocked kind = "deadlocked" // a transaction that only sends lost against another one, with the error that is the name
+
 	locked    kind = "locked"    // the lock that is the stream was granted in the mode that is the name
 	unlocking kind = "unlocking" // before it is released
 	unlocked  kind = "unlocked"  // it was still held then

@@ -21,6 +21,7 @@ import (
 type sender struct {
 	*program
 	b    *parley.Broker
+	role role
 	name string
 	next map[string]int // the next number in each stream
 
@@ -32,42 +33,53 @@ type sender struct {
 	schedule *phases.Plan     // by load_tasks.go
 }
 
-// loads are what senders do, each as often as its weight says.
+// loads are what senders do, each as often as its weight says. What only sends never waits for a handler, and
+// is all that is done by brokers that are senders.
 var loads = []struct {
 	name   string
 	weight int
+	sends  bool
 	step   func(*sender, context.Context) error
 }{
-	{"posts", 20, (*sender).posts},
-	{"dialogs", 8, (*sender).dialogs},
-	{"diary", 6, (*sender).entries},
-	{"ranked", 2, (*sender).rankedPosts},
-	{"operators", 6, (*sender).operate},
-	{"tasks", 1, (*sender).submit},
-	{"locks", 4, (*sender).lock},
+	{"posts", 20, true, (*sender).posts},
+	{"dialogs", 8, true, (*sender).dialogs},
+	{"diary", 6, true, (*sender).entries},
+	{"shared", 8, true, (*sender).shared},
+	{"ranked", 4, false, (*sender).rankedPosts},
+	{"operators", 10, false, (*sender).operate},
+	{"groups", 8, false, (*sender).move},
+	{"tasks", 2, false, (*sender).submit},
+	{"locks", 8, false, (*sender).lock},
 }
 
 // kindsVariable narrows a run to some loads, with commas between.
 const kindsVariable = "PARLEY_FAULTS_KINDS"
 
+func wanted(load string) bool {
+	only := os.Getenv(kindsVariable)
+	return only == "" || strings.Contains(","+only+",", ","+load+",")
+}
+
 // run takes a step after the other, of loads that it draws, until the programs are told
 // to stop.
 func (s *sender) run(ctx context.Context, fail func(error)) {
 	var deck []func(*sender, context.Context) error
-	only := os.Getenv(kindsVariable)
 	for _, l := range loads {
 		for range l.weight {
-			if only == "" || strings.Contains(","+only+",", ","+l.name+",") {
+			if wanted(l.name) && (l.sends || s.role == roleBoth) {
 				deck = append(deck, l.step)
 			}
 		}
 	}
-	for !s.stopped() {
+	for ctx.Err() == nil && len(deck) > 0 && !s.stopped() {
+		if s.role == roleSender { // with no handlers beside it, it is many times as fast
+			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+		}
 		if s.backlog.Load() > mostWaiting {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		switch err := deck[random.IntN(len(deck))](s, ctx); {
+		switch err := deck[random.IntN(len(deck))](s, context.WithoutCancel(ctx)); {
 		case err == nil:
 		case passing(err):
 			time.Sleep(20 * time.Millisecond)
@@ -99,6 +111,10 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 		complete = err == nil
 		return err
 	})
+	// A single writer has no deadlocks, and waits for its turn.
+	if s.role == roleSender && errors.Is(err, parley.ErrSerialization) && !s.b.Backend().Capabilities().SingleWriter {
+		s.rec.write(event{Kind: deadlocked, Name: err.Error()})
+	}
 	k := outcome(err, complete)
 	for _, e := range events {
 		e.Kind = k

@@ -100,7 +100,7 @@ func requeue(ctx context.Context, b *parley.Broker, age time.Duration) error {
 // tidy goes on for operators that were killed, and looks how many messages wait.
 func (p *program) tidy(ctx context.Context, b *parley.Broker) {
 	const abandoned = 2 * time.Second
-	for {
+	for ctx.Err() == nil {
 		time.Sleep(time.Second)
 		if queues, err := b.Admin().Queues(ctx); err == nil {
 			waiting := 0

@@ -40,7 +40,7 @@ func (s *sender) rankedPosts(ctx context.Context) error {
 
 // ranked receives from the ranked queue, as programs do that have no worker.
 func (p *program) ranked(ctx context.Context, b *parley.Broker) {
-	for {
+	for ctx.Err() == nil {
 		if err := p.receive(ctx, b); err != nil {
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -62,7 +62,7 @@ func (p *program) tasks(ctx context.Context, b *parley.Broker, fail func(error))
 		Workers: 2, MaxDeaths: 1000,
 		Backoff: func(int) time.Duration { return 50 * time.Millisecond },
 	})
-	for {
+	for ctx.Err() == nil {
 		if err == nil {
 			err = pool.Run(ctx)
 		}

@@ -3,7 +3,7 @@
 //
 //	go run ./internal/faults --db sqlite:/tmp/faults.db --operations 10000 --faults 20
 //
-// A database server must be the run's own: connections of all its users are ended.
+// A database server must be the run's own: connections of its users are ended. On MySQL and MariaDB the run makes users.
 package main
 
 import (

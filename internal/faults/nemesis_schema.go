@@ -29,13 +29,17 @@ func (s *suite) changeCatalog(ctx context.Context) error {
 // later is the step to the next schema. It locks one of the tables that are in use, as
 // docs/deploying.md wants.
 const later = `
-ALTER TABLE parley_stream ADD COLUMN later INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE parley_stream ADD %s later INTEGER NOT NULL DEFAULT 0;
 UPDATE parley_meta SET schema_version = %d WHERE id = 1;
 `
 
 // migrate makes the next schema the first time. Later it finds nothing to do, as most
 // programs do that migrate when they start.
 func (s *suite) migrate(ctx context.Context) error {
+	column := "COLUMN"
+	if s.engine() == "sqlserver" { // without the word
+		column = ""
+	}
 	return s.again(ctx, func(ctx context.Context) error {
 		be, err := backend.Open(ctx, s.through)
 		if err != nil {
@@ -50,7 +54,7 @@ func (s *suite) migrate(ctx context.Context) error {
 			return fmt.Errorf("%T has no other versions", be)
 		}
 		err = next.SetMigrations(func(known []string) []string {
-			return append(slices.Clip(known), fmt.Sprintf(later, len(known)+1))
+			return append(slices.Clip(known), fmt.Sprintf(later, column, len(known)+1))
 		})
 		if err != nil {
 			return err

@@ -31,8 +31,10 @@ const codeMissing = 3
 
 // standsBy says whether another server can take its place.
 func (o *ownedServer) standsBy() bool {
-	return o != nil && (strings.HasSuffix(o.name, "-pair") || o.name == "galera")
+	return o != nil && (strings.HasSuffix(o.name, "-pair") || o.galera())
 }
+
+func (o *ownedServer) galera() bool { return o != nil && strings.HasPrefix(o.name, "galera") }
 
 // do has testservers do something and returns what it prints.
 func (o *ownedServer) do(verb string) (string, error) {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,17 +15,26 @@ import (
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
 )
 
 const (
-	brokers = 2 // of each program
-	senders = 2 // of each broker
+	senders = 2 // of a broker for sending; a broker for everything has twice as many
 	lease   = 2 * time.Second
 	// mostWaiting is how many messages may wait before senders pause: a backlog that only
 	// grows would have to be drained in the end.
 	mostWaiting = 1500
+)
+
+// A role is what a broker does. Its connections carry the name, so that the sampler can tell senders from receivers.
+type role string
+
+const (
+	roleBoth     role = "faults-both"
+	roleSender   role = "faults-sender"
+	roleReceiver role = "faults-receiver"
 )
 
 // program is a child process: brokers with workers, and senders, until the file at stop
@@ -33,6 +44,7 @@ type program struct {
 	name     string
 	rec      *recorder
 	serial   atomic.Int64
+	talks    []parley.ID  // handles of shared dialogs
 	backlog  atomic.Int64 // messages that wait, as of a moment ago
 }
 
@@ -41,15 +53,23 @@ func runProgram(db, history, stop string) error {
 	if err != nil {
 		return err
 	}
-	p := &program{db: db, stop: stop, name: fmt.Sprintf("%08x", random.Uint32()), rec: rec}
+	talks, err := readShared(stop)
+	if err != nil {
+		return err
+	}
+	p := &program{db: db, stop: stop, name: fmt.Sprintf("%08x", random.Uint32()), rec: rec, talks: talks}
 	failures := make(chan error, 1)
-	for range brokers {
-		go p.broker(func(err error) {
-			select {
-			case failures <- err:
-			default:
+	for _, r := range []role{roleBoth, roleSender, roleReceiver} {
+		go func() {
+			for {
+				p.broker(r, func(err error) {
+					select {
+					case failures <- err:
+					default:
+					}
+				})
 			}
-		})
+		}()
 	}
 	err = <-failures
 	rec.write(event{Kind: failed, Name: err.Error()})
@@ -64,43 +84,80 @@ func (p *program) stopped() bool {
 	return err == nil
 }
 
-// broker opens a store, again and again while there is a fault, and works with it.
-func (p *program) broker(fail func(error)) {
-	ctx := context.Background()
-	var b *parley.Broker
-	for b == nil {
-		store, err := p.connect(ctx)
-		if err == nil {
-			b, err = parley.New(ctx, store, &parley.Options{
-				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond,
-				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
-		}
-		if err != nil {
-			time.Sleep(100 * time.Millisecond)
+// broker opens a store, works with it for a while, and closes it. Every other time it does so under the hands of
+// those who work with it.
+func (p *program) broker(r role, fail func(error)) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	b := p.open(ctx, r)
+	var closed atomic.Bool
+	expected := func(err error) {
+		if !closed.Load() || unless(err, parley.ErrClosed, parley.ErrTxDone, parley.ErrSettled) != nil {
+			fail(err)
 		}
 	}
-	h := &handlers{p, b}
-	go p.work(ctx, b, h, fail, postQueue, diaryQueue)
-	go p.work(ctx, b, h, fail, askQueue, answerQueue)
-	go p.tasks(ctx, b, fail)
-	go p.ranked(ctx, b)
-	go p.tidy(ctx, b)
-	for range senders {
-		s := &sender{program: p, b: b, name: p.serialName(), next: make(map[string]int)}
-		go s.run(ctx, fail)
+	var work sync.WaitGroup
+	if r != roleSender {
+		h := &handlers{p, b}
+		work.Go(func() { p.work(ctx, b, h, expected, postQueue, diaryQueue) })
+		work.Go(func() { p.work(ctx, b, h, expected, askQueue, answerQueue) })
+		work.Go(func() { p.tasks(ctx, b, expected) })
+		work.Go(func() { p.ranked(ctx, b) })
+		for range 2 {
+			work.Go(func() { h.byHand(ctx) })
+		}
+	}
+	if r == roleBoth {
+		work.Go(func() { p.tidy(ctx, b) })
+	}
+	for range map[role]int{roleBoth: 2 * senders, roleSender: senders}[r] {
+		s := &sender{program: p, b: b, role: r, name: p.serialName(), next: make(map[string]int)}
+		work.Go(func() { s.run(ctx, expected) })
+	}
+	for life := time.Now().Add(time.Duration(4+random.IntN(16)) * time.Second); time.Now().Before(life) || p.stopped(); {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if random.IntN(2) == 0 {
+		end()
+		work.Wait()
+	}
+	const patience = 30 * time.Second // it has about ten
+	late := time.AfterFunc(slow.By(patience), func() { fail(errors.New("a broker could not be closed")) })
+	defer late.Stop()
+	closed.Store(true)
+	b.Close() // with an error if a fault is on
+	end()
+	work.Wait()
+}
+
+// open opens a store, again and again while there is a fault. Only brokers that do everything do maintenance, for
+// which they wait as receivers do.
+func (p *program) open(ctx context.Context, r role) *parley.Broker {
+	for {
+		store, err := p.connect(ctx, r)
+		var b *parley.Broker
+		if err == nil {
+			b, err = parley.New(ctx, store, &parley.Options{
+				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond, NoMaintenance: r != roleBoth,
+				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
+		}
+		if err == nil {
+			return b
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
 // connect opens a store, on a small pool of connections now and then.
-func (p *program) connect(ctx context.Context) (parley.Backend, error) {
-	conns := []int{0, 2, 3}[random.IntN(3)]
-	switch scheme, _, _ := strings.Cut(p.db, ":"); scheme {
+func (p *program) connect(ctx context.Context, r role) (parley.Backend, error) {
+	conns, db := []int{0, 2, 3}[random.IntN(3)], r.of(p.db)
+	switch scheme, _, _ := strings.Cut(db, ":"); scheme {
 	case "postgres":
-		return postgres.Open(ctx, p.db, &postgres.Options{MaxConns: conns})
+		return postgres.Open(ctx, db, &postgres.Options{MaxConns: conns})
 	case "mysql":
-		return mysql.Open(ctx, p.db, &mysql.Options{MaxConns: conns})
+		return mysql.Open(ctx, db, &mysql.Options{MaxConns: conns})
 	}
-	return backend.Open(ctx, p.db)
+	return backend.Open(ctx, db)
 }
 
 // work runs a worker with options that programs choose.
@@ -116,7 +173,7 @@ func (p *program) work(
 		MaxAttempts: -1,
 		Backoff:     parley.Backoff(10*time.Millisecond, 200*time.Millisecond),
 	}))
-	for {
+	for ctx.Err() == nil {
 		if err := w.Run(ctx); !passing(err) {
 			fail(fmt.Errorf("worker: %w", err))
 			return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,9 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/mssql"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/internal/proxy"
 	"github.com/parleymq/parley/internal/slow"
@@ -35,14 +39,23 @@ type options struct {
 	slack                        time.Duration // by which clocks of programs may differ
 	seed                         uint64
 	slices, anew                 string // the record to which the run is added, or ""
+	mariadb                      bool   // found out when the run connects
 }
 
 func (o options) engine() string { scheme, _, _ := strings.Cut(o.db, ":"); return scheme }
 
-// kind tells MariaDB and MySQL apart.
+// dialect tells MariaDB and MySQL apart.
+func (o options) dialect() string {
+	if o.mariadb {
+		return "mariadb"
+	}
+	return o.engine()
+}
+
+// kind is the server as --server says.
 func (o options) kind() string {
 	if o.server == "" {
-		return o.engine()
+		return o.dialect()
 	}
 	kind, _, _ := strings.Cut(o.server, "-")
 	return kind
@@ -53,6 +66,7 @@ type suite struct {
 	options
 	dir     string
 	b       *parley.Broker
+	side    *sql.DB
 	own     *ownedServer // nil if nothing else is known of the server than its address
 	disk    *disk        // nil: it cannot be filled
 	proxy   *proxy.Proxy // nil for SQLite
@@ -62,6 +76,7 @@ type suite struct {
 	started int // programs
 	changes int // of the catalog
 	tally   tally
+	calm    calm
 }
 
 // run runs programs under faults and judges their histories.
@@ -87,6 +102,7 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 		return nil, err
 	}
 	defer s.b.Close()
+	defer s.side.Close()
 	for i := range o.programs {
 		s.running = append(s.running, nil)
 		if err := s.start(i); err != nil {
@@ -94,16 +110,21 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 		}
 	}
 	defer s.end()
+	looks := s.sample(ctx)
 	if err := s.inject(ctx); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
 		return nil, err
 	}
+	if err := s.unshare(ctx); err != nil {
+		return nil, err
+	}
 	left, err := drain(ctx, s.b, s.drain)
 	if err != nil {
 		return nil, err
 	}
+	looked := looks()
 	s.end()
 	paths, err := filepath.Glob(filepath.Join(s.dir, "*.history"))
 	if err != nil {
@@ -120,6 +141,12 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	v = check(history, rows, stall, s.slack)
 	for _, text := range left {
 		v.problem(&v.Stuck, "%s", text)
+	}
+	for what, n := range looked {
+		v.Load["looks for "+what] = n
+	}
+	if err := s.races(v); err != nil {
+		return nil, err
 	}
 	if s.slices == "" {
 		return v, nil
@@ -225,9 +252,61 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if err := define(ctx, s.b, s.engine()); err != nil {
 		return err
 	}
-	s.rec, err = newRecorder(filepath.Join(s.dir, "nemesis.history"))
+	if s.rec, err = newRecorder(filepath.Join(s.dir, "nemesis.history")); err != nil {
+		return err
+	}
+	if s.side, err = besides(s.through); err != nil {
+		return err
+	}
+	s.side.SetMaxOpenConns(4)
+	if s.engine() == "mysql" {
+		if err := s.side.QueryRowContext(ctx, "SELECT version() LIKE '%MariaDB%'").Scan(&s.mariadb); err != nil {
+			return err
+		}
+	}
+	if err := s.grant(ctx); err != nil {
+		return err
+	}
+	return s.share(ctx)
+}
+
+// calm is a time without faults.
+type calm struct {
+	faults atomic.Int32
+	since  atomic.Int64 // Unix nanoseconds
+}
+
+// noticed is how long a server may take to notice that a program was killed.
+const noticed = 500 * time.Millisecond
+
+func (c *calm) is() bool {
+	return c.faults.Load() == 0 && time.Since(time.Unix(0, c.since.Load())) > noticed
+}
+
+// sample has a sampler look until the function that it returns is called, which says how often it has.
+func (s *suite) sample(ctx context.Context) (end func() map[string]int) {
+	looker := &sampler{db: s.side, kind: s.dialect(), rec: s.rec, calm: s.calm.is, looks: make(map[string]int)}
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { looker.run(ctx) })
+	return func() map[string]int { cancel(); done.Wait(); return looker.looks }
+}
+
+// races adds what the race detector has found in programs, if they were built with it.
+func (s *suite) races(v *violations) error {
+	paths, err := filepath.Glob(filepath.Join(s.dir, raceLog+".*"))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		v.problem(&v.Broken, "%s", text)
+	}
 	return err
 }
+
+// raceLog begins the names of the files into which the race detector writes.
+const raceLog = "races"
 
 // start starts a program in the place of a killed program.
 func (s *suite) start(i int) error {
@@ -237,7 +316,8 @@ func (s *suite) start(i int) error {
 	}
 	s.started++
 	cmd := exec.Command(self, s.through, filepath.Join(s.dir, fmt.Sprint(s.started, ".history")), s.stopFile())
-	cmd.Env = append(os.Environ(), childVariable+"="+sown{s.seed, uint64(s.started)}.String())
+	cmd.Env = append(os.Environ(), childVariable+"="+sown{s.seed, uint64(s.started)}.String(),
+		"GORACE=log_path="+filepath.Join(s.dir, raceLog))
 	cmd.Stderr = os.Stderr
 	s.running[i] = cmd
 	return cmd.Start()

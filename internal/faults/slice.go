@@ -118,7 +118,7 @@ func sums(list []slice) map[string]*sumOf {
 // serverNames are the columns of the table, in their order.
 var serverNames = []struct{ server, title string }{
 	{"sqlite", "SQLite"}, {"postgres", "PostgreSQL"}, {"mysql", "MySQL"}, {"mariadb", "MariaDB"},
-	{"postgres-pair", "PostgreSQL with a standby"}, {"galera", "Galera"},
+	{"postgres-pair", "PostgreSQL with a standby"}, {"galera", "Galera"}, {"galera-11.8", "Galera"},
 }
 
 // table is the table of docs/reliability.md.

@@ -34,9 +34,10 @@ var catalog = parley.Catalog{
 
 // places are the columns that number the rows of the user's tables, by engine.
 var places = map[string]string{
-	"sqlite":   "place INTEGER PRIMARY KEY AUTOINCREMENT",
-	"postgres": "place BIGSERIAL PRIMARY KEY",
-	"mysql":    "place BIGINT AUTO_INCREMENT PRIMARY KEY",
+	"sqlite":    "place INTEGER PRIMARY KEY AUTOINCREMENT",
+	"postgres":  "place BIGSERIAL PRIMARY KEY",
+	"mysql":     "place BIGINT AUTO_INCREMENT PRIMARY KEY",
+	"sqlserver": "place BIGINT IDENTITY PRIMARY KEY",
 }
 
 // define defines the catalog and makes the user's tables.

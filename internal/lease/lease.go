@@ -1,4 +1,4 @@
-// Package lease has what batches of a worker, deliveries and running tasks have in common. They prolong their leases,
+// Package lease has what batches of a worker, deliveries and running tasks have in common. They extend their leases,
 // and take what they hold into a transaction.
 package lease
 
@@ -33,7 +33,7 @@ func Take[T Tx](ctx context.Context, begin func(context.Context) (T, error), hol
 type Holder[H any] interface {
 	// Leased returns what lives by heartbeats at present.
 	Leased() []H
-	// Extended is told that a heartbeat that was sent at that time has prolonged it.
+	// Extended is told that a heartbeat that was sent at that time has extended it.
 	Extended(sent time.Time)
 	// Expired reports whether it has run out, as far as can be known here.
 	Expired(now time.Time) bool
@@ -41,7 +41,7 @@ type Holder[H any] interface {
 	Lost()
 }
 
-// Beat is one heartbeat. All that is held is prolonged by one call of extend. If something of it is lost, each holder is asked
+// Beat is one heartbeat. All that is held is extended by one call of extend. If something of it is lost, each holder is asked
 // for by itself, and those that have lost theirs are told. So are those whose leases have run out while the store does
 // not answer, which is the error that Beat returns.
 func Beat[H any](holders []Holder[H], extend func([]H) error) error {

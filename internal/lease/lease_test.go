@@ -22,7 +22,7 @@ func (h *holder) Extended(time.Time)     { h.extended++ }
 func (h *holder) Expired(time.Time) bool { return h.expired }
 func (h *holder) Lost()                  { h.lost = true }
 
-// TestBeat: one call prolongs all leases. What is lost is told to its holder alone, and what has run out is told while the
+// TestBeat: one call extends all leases. What is lost is told to its holder alone, and what has run out is told while the
 // store does not answer.
 func TestBeat(t *testing.T) {
 	down := errors.New("down")

@@ -87,8 +87,8 @@ func TestLockOrder(t *testing.T) {
 	wrote := b.ask(writer, "r", backend.LockIX)
 	b.waiting(1)
 
-	// A reader that comes now waits behind the writer; who is compatible with
-	// all may pass; who holds the lock already does not wait for the writer.
+	// A reader that comes now waits behind the writer. A request that is compatible with all others
+	// may pass. An owner that already holds the lock does not wait for the writer.
 	read := b.ask(late, "r", backend.LockS)
 	b.waiting(2)
 	_, err = intent.Lock(ctx, "r", backend.LockIS, 0)

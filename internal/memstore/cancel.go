@@ -33,7 +33,7 @@ func (tx *Tx) RequestCancel(ctx context.Context, queue int64, ids []backend.ID) 
 				return err
 			}
 		}
-		if s.fault != FaultCancelLost {
+		if s.fault != FaultCancelLost && !(s.fault == FaultTaskRequestLost && queue == 0) {
 			s.requests.put(tx, pair{id, backend.NewID()}, cancelRequest{queue, s.now()})
 		}
 	}

@@ -267,7 +267,7 @@ func (s *Store) tell(tx *Tx, e endpoint, peer endpoint, m message) int64 {
 	case !out.accepted || s.holdsBack(tx, e.Handle) || s.disabled(tx, out.queue):
 		s.keepBack(tx, e.Handle, m, "the conversation has ended, its last message waits")
 		return 0
-	case m.Kind == backend.KindError: // goes before what was sent: a stream of its own
+	case m.Kind == backend.KindError: // goes before what was sent: a separate stream
 		s.notify(tx, peer, m)
 	default:
 		s.append(tx, e.Handle, m)
@@ -373,7 +373,7 @@ func (s *Store) inError(tx *Tx, handle backend.ID, err backend.DialogError) {
 	}
 }
 
-// notify gives an endpoint a message in a stream of its own.
+// notify gives an endpoint a message in a separate stream.
 func (s *Store) notify(tx *Tx, to endpoint, m message) {
 	id := backend.NewID()
 	m.Type = m.Kind.Type()

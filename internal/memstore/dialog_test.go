@@ -92,7 +92,7 @@ func TestConversation(t *testing.T) {
 	b.refused(from, backend.RefusedFar)
 	b.refused(to, backend.RefusedEnded)
 
-	// A handler that ends the conversation acknowledges all the same.
+	// A handler that ends the conversation acknowledges anyway.
 	b.do(func(tx *Tx) {
 		c := b.claim(tx, b.request(queueA))
 		b.equal(bodies(c), "last", "EndDialog")

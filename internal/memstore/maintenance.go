@@ -135,7 +135,7 @@ func (d *work) timers() {
 			continue
 		}
 		if s.timers.busy(d.tx, handle) {
-			d.later() // it is being set anew
+			d.later() // it is being set again
 			continue
 		}
 		if s.fault != FaultTimerTwice || s.spent[handle] > 0 {

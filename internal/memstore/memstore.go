@@ -87,30 +87,30 @@ type Store struct {
 
 // tables is what Uninstall throws away.
 type tables struct {
-	catalog     table[int, backend.Catalog] // one row, at 0
-	endpoints   table[backend.ID, endpoint]
-	members     table[pair, struct{}] // (group, handle)
-	closings    table[backend.ID, closing]
-	troubles    table[backend.ID, trouble] // what the broker says of an endpoint
-	timers      table[backend.ID, time.Time]
-	retained    table[numbered, backend.RetainedMessage] // (handle, number)
-	streams     table[backend.ID, stream]
-	notices     table[pair, struct{}]     // (handle that reads, stream)
-	messages    table[numbered, message]  // (stream, seq)
-	withheld    table[numbered, message]  // (stream, seq)
-	markers     table[backend.ID, marker] // by stream
-	order       table[rank, struct{}]     // the same markers, best first
-	groups      table[backend.ID, group]
-	promotions  table[backend.ID, promotion] // by group
-	failures    table[backend.ID, failure]   // by message
-	posts       table[backend.ID, post]
-	uniques     table[unique, backend.ID]
-	dead        table[int64, deadLetter]
-	once        table[string, time.Time]
-	attendances table[backend.ID, attendance] // of readers
-	fences      table[string, int64]          // the highest that passed
-	recurring   table[string, backend.RecurringJob]
-	requests    table[pair, cancelRequest] // (post or task, request)
+	catalog    table[int, backend.Catalog] // one row, at 0
+	endpoints  table[backend.ID, endpoint]
+	members    table[pair, struct{}] // (group, handle)
+	closings   table[backend.ID, closing]
+	troubles   table[backend.ID, trouble] // what the broker says of an endpoint
+	timers     table[backend.ID, time.Time]
+	retained   table[numbered, backend.RetainedMessage] // (handle, number)
+	streams    table[backend.ID, stream]
+	notices    table[pair, struct{}]     // (handle that reads, stream)
+	messages   table[numbered, message]  // (stream, seq)
+	withheld   table[numbered, message]  // (stream, seq)
+	markers    table[backend.ID, marker] // by stream
+	order      table[rank, struct{}]     // the same markers, best first
+	groups     table[backend.ID, group]
+	promotions table[backend.ID, promotion] // by group
+	failures   table[backend.ID, failure]   // by message
+	posts      table[backend.ID, post]
+	uniques    table[unique, backend.ID]
+	dead       table[int64, deadLetter]
+	once       table[string, time.Time]
+	readers    table[backend.ID, readerRecord] // of readers
+	fences     table[string, int64]            // the highest that passed
+	recurring  table[string, backend.RecurringJob]
+	requests   table[pair, cancelRequest] // (post or task, request)
 	plans
 }
 

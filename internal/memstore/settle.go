@@ -103,7 +103,7 @@ func (tx *Tx) settle(o backend.Outcome, touched map[backend.ID]bool) error {
 func (s *Store) acknowledge(tx *Tx, hold *backend.Hold, m *backend.Message, retain bool, keep time.Duration) bool {
 	key := numbered{m.Stream, m.Seq}
 	row, ok := s.messages.get(tx, key)
-	if ok && row.ID != m.ID { // another message of a stream that was made anew
+	if ok && row.ID != m.ID { // another message of a stream that was made again
 		return false
 	}
 	if !ok && s.messages.removedBy(tx, key) {

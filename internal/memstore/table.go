@@ -243,7 +243,7 @@ func newTables() *tables {
 	t.dead.compare = cmp.Compare[int64]
 	t.once.compare = cmp.Compare[string]
 	t.fences.compare = cmp.Compare[string]
-	t.attendances.compare = compareIDs
+	t.readers.compare = compareIDs
 	t.schedules.compare = cmp.Compare[string]
 	t.recurring.compare = cmp.Compare[string]
 	t.requests.compare = comparePairs

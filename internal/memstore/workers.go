@@ -8,8 +8,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// attendance is the record of a reader.
-type attendance struct {
+// readerRecord is the record of a reader.
+type readerRecord struct {
 	backend.ReaderRecord
 	since, until time.Time
 }
@@ -23,10 +23,10 @@ func (h *Handle) PutReader(ctx context.Context, a backend.ReaderRecord) ([]backe
 	s, tx := h.store, h.begin()
 	now := s.now()
 	a.InHand = slices.Clone(a.InHand)
-	s.attendances.put(tx, a.Reader, attendance{a, now, now.Add(a.For)})
+	s.readers.put(tx, a.Reader, readerRecord{a, now, now.Add(a.For)})
 	var traces []backend.Trace
-	for _, id := range s.attendances.keys(tx) {
-		other, _ := s.attendances.get(tx, id)
+	for _, id := range s.readers.keys(tx) {
+		other, _ := s.readers.get(tx, id)
 		if other.Queue != a.Queue || other.Worker == a.Worker || !s.seesDeaths() {
 			continue
 		}
@@ -46,28 +46,28 @@ func (tx *Tx) ResetReader(ctx context.Context, reader backend.ID) error {
 		return err
 	}
 	defer tx.leave()
-	if a, ok := tx.store.attendances.get(tx, reader); ok {
+	if a, ok := tx.store.readers.get(tx, reader); ok {
 		a.InHand = nil
-		tx.store.attendances.put(tx, reader, a)
+		tx.store.readers.put(tx, reader, a)
 	}
 	return nil
 }
 
 // ExtendReaders implements [backend.Backend].
 func (h *Handle) ExtendReaders(ctx context.Context, worker backend.ID, d time.Duration) error {
-	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+	return h.eachReader(ctx, func(tx *Tx, a readerRecord) {
 		if a.Worker == worker {
 			a.until = h.store.now().Add(d)
-			h.store.attendances.put(tx, a.Reader, a)
+			h.store.readers.put(tx, a.Reader, a)
 		}
 	})
 }
 
 // RemoveReaders implements [backend.Backend].
 func (h *Handle) RemoveReaders(ctx context.Context, worker, reader backend.ID) error {
-	return h.eachReader(ctx, func(tx *Tx, a attendance) {
+	return h.eachReader(ctx, func(tx *Tx, a readerRecord) {
 		if a.Worker == worker && (reader.IsZero() || a.Reader == reader) {
-			h.store.attendances.delete(tx, a.Reader)
+			h.store.readers.delete(tx, a.Reader)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func (tx *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
 		return err
 	}
 	defer tx.leave()
-	records := &tx.store.attendances
+	records := &tx.store.readers
 	for _, trace := range traces {
 		a, ok := records.get(tx, trace.Reader)
 		if !ok || tx.store.fault == FaultTracesStay {
@@ -97,7 +97,7 @@ func (tx *Tx) ClearTraces(ctx context.Context, traces []backend.Trace) error {
 // ReaderRecords implements [backend.Backend].
 func (h *Handle) ReaderRecords(ctx context.Context) (list []backend.ReaderStatus, err error) {
 	now := h.store.now()
-	err = h.eachReader(ctx, func(_ *Tx, a attendance) {
+	err = h.eachReader(ctx, func(_ *Tx, a readerRecord) {
 		if h.store.fault == FaultInHandUnlisted {
 			a.InHand = nil
 		}
@@ -106,14 +106,14 @@ func (h *Handle) ReaderRecords(ctx context.Context) (list []backend.ReaderStatus
 	return list, err
 }
 
-func (h *Handle) eachReader(ctx context.Context, do func(*Tx, attendance)) error {
+func (h *Handle) eachReader(ctx context.Context, do func(*Tx, readerRecord)) error {
 	if err := h.enterMigrated(ctx); err != nil {
 		return err
 	}
 	defer h.leave()
 	tx := h.begin()
-	for _, id := range h.store.attendances.keys(tx) {
-		a, _ := h.store.attendances.get(tx, id)
+	for _, id := range h.store.readers.keys(tx) {
+		a, _ := h.store.readers.get(tx, id)
 		do(tx, a)
 	}
 	tx.commit()
@@ -128,11 +128,11 @@ const (
 
 // workers removes records of workers that died long ago.
 func (d *work) workers() {
-	for _, id := range d.store.attendances.keys(d.tx) {
-		a, _ := d.store.attendances.get(d.tx, id)
+	for _, id := range d.store.readers.keys(d.tx) {
+		a, _ := d.store.readers.get(d.tx, id)
 		dead := d.now.Sub(a.until)
 		if dead > traceFor || dead > emptyFor && len(a.InHand) == 0 {
-			d.store.attendances.delete(d.tx, id)
+			d.store.readers.delete(d.tx, id)
 			d.moved++
 		}
 	}

@@ -25,7 +25,7 @@ import (
 type Site struct {
 	// Owner opens it with all rights.
 	Owner func(t *testing.T) backend.Backend
-	// As opens it with an account of its own, which has the rights that grants prints
+	// As opens it with a separate account, which has the rights that grants prints
 	// for it.
 	As func(t *testing.T, role backend.Role, grants func(account string) string) backend.Backend
 	// Played, if set, is called when a role has done its work.

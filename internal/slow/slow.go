@@ -37,7 +37,7 @@ func Clamp(f float64) float64 { return min(max(f, 1), 10) }
 // that stays as it is would prove nothing.
 func By(d time.Duration) time.Duration { return time.Duration(float64(d) * Factor()) }
 
-// Expired begins the line of a test that has waited in vain. A runner may repeat such a test when
+// Expired begins the line of a test that has timed out. A runner may repeat such a test when
 // the machine is idle; no other failure of a test depends on time.
 const Expired = "expired: "
 

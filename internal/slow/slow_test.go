@@ -20,7 +20,7 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// TestEventually: a test that waits in vain ends, and says what it saw at last.
+// TestEventually: a test whose wait times out ends, and says what it saw at last.
 func TestEventually(t *testing.T) {
 	if text := said(t, func(tb testing.TB) {
 		Eventually(tb, time.Millisecond, "news", func() (any, bool) { return func() any { return "old" }, false })

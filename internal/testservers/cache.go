@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// cacheFolder returns where servers live. A server that root starts runs as
-// another user, who must be able to get there: when root's home is closed to
-// others, as it mostly is, the folder is /var/cache/parley-test.
+// cacheFolder returns where servers live. A server that root starts runs as another user, which
+// must have access to the folder. If root's home is closed to others, as is usual, the folder is
+// /var/cache/parley-test.
 func cacheFolder(env environment) (string, error) {
 	if dir := env.get("PARLEY_TEST_CACHE"); dir != "" {
 		dir, err := filepath.Abs(dir)

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A server of one user's own has a clock that can be stepped back if PARLEY_TEST_CLOCK is
-// 1: libfaketime, which its programs are started with, adds to the time what the file
-// clock says. What waits, waits by the machine's monotonic clock as before.
+// With PARLEY_TEST_CLOCK=1 the clock of a server of a single user can be stepped back. Its programs
+// are started with libfaketime, which adds the offset in the file clock to the time. Waits still
+// use the machine's monotonic clock.
 
 // clockPackage is the Debian package with the library.
 const clockPackage = "libfaketime"

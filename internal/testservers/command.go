@@ -71,11 +71,10 @@ func (s *signals) context() (context.Context, context.CancelFunc) {
 // runWith runs a command with more variables and returns its exit code, 128
 // and the signal's number when a signal ended it, as shells do.
 //
-// The command gets a process group of its own and every signal goes to the whole group.
-// go test does not hand signals down to the test programs, which would go on with
-// servers that are about to be stopped. On a terminal it stays in this group instead,
-// because only the terminal's own group may read from it; the keys for interrupt and
-// quit then reach everyone by themselves.
+// The command gets a separate process group, and every signal goes to the whole group. Otherwise go
+// test does not pass signals on to the test programs, which would go on with servers that are about
+// to be stopped. On a terminal the command stays in this group, because only the terminal's
+// foreground group may read from it. The keys for interrupt and quit then reach all processes.
 func runWith(signals *signals, variables, args []string) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), variables...)

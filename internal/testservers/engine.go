@@ -69,11 +69,12 @@ var specs = []spec{
 	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
 	{name: "postgres-pair", variable: "PARLEY_TEST_POSTGRES", engine: postgresPair{postgres{postgres18}}, onDemand: true},
 	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{galera1011}, onDemand: true},
+	{name: "galera-11.8", variable: "PARLEY_TEST_GALERA", engine: galera{galera118}, onDemand: true},
 	{name: "vitess", variable: "PARLEY_TEST_VITESS", engine: vitess{mysql{mysql9}}, onDemand: true},
 }
 
-// The releases. Debian unstable has one version of each at a time, and what it has there
-// is the newest; the older ones are those of Debian 12.
+// The releases. Debian unstable has one version of each server at a time, the newest. The older
+// versions are those of Debian 12.
 var (
 	postgres18   = release{"postgres-18", newest, []string{"postgresql-18"}, false}
 	pgbouncerNew = release{"pgbouncer", newest, []string{"pgbouncer"}, false}
@@ -84,6 +85,7 @@ var (
 	pgbouncer118 = release{"pgbouncer-1.18", older, []string{"pgbouncer"}, true}
 	mariadb1011  = release{"mariadb-10.11", older, mariadb{}.Packages(), true}
 	galera1011   = release{"galera-10.11", older, append(mariadb{}.Packages(), "mariadb-server", "galera-4", "rsync"), true}
+	galera118    = release{"galera-11.8", newest, append(mariadb{}.Packages(), "mariadb-server", "galera-4", "rsync"), false}
 	snapshots    = []string{"--innodb-snapshot-isolation=ON"} // as newer ones have by themselves
 )
 

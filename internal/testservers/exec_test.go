@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test program be the real one in a process of its own.
+// TestMain lets the test program be the real one in a separate process.
 func TestMain(m *testing.M) {
 	if os.Getenv("TESTSERVERS_RUN_MAIN") == "1" {
 		main()
@@ -118,7 +118,7 @@ func TestRealServers(t *testing.T) {
 		}
 	}
 	cache := openTempDir(t)
-	// The processes have a cache folder of their own, with the programs that Find saw.
+	// The processes have a separate cache folder, with the programs that Find saw.
 	found, err := cacheFolder(environment{get: os.Getenv})
 	if err != nil {
 		t.Fatal(err)

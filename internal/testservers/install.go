@@ -45,7 +45,7 @@ const (
 )
 
 // installDebian installs packages, and sees to it that none of them starts a
-// service or makes a database of its own.
+// service or makes a separate database.
 func installDebian(ctx context.Context, log io.Writer, packages []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root, so no packages are installed")

@@ -21,9 +21,9 @@ type instance struct {
 	path     string // a folder of programs that the server runs, or ""
 }
 
-// newInstance returns the instance of a spec, whose server may run or not.
-// In front of a server of the user's it gets a folder of its own, so that two
-// users with different servers do not turn each other's around.
+// newInstance returns the instance of a spec, whose server may run or not. In front of a user's
+// server it gets a separate folder, so that two users with different servers do not restart each
+// other's instance.
 func newInstance(env environment, s spec, upstream string, ours bool) (*instance, error) {
 	cache, err := cacheFolder(env)
 	if err != nil {

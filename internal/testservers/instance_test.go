@@ -130,7 +130,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A server in front is started anew when the one behind it has come back
+// A server in front is started again when the one behind it has come back
 // under another address.
 func TestFrontFollowsItsServer(t *testing.T) {
 	w := newWorld(t)
@@ -274,8 +274,8 @@ func TestBackgroundIsKnown(t *testing.T) {
 	}
 }
 
-// TestScriptIsKnown: a program that scripts execute by way of each other is alive at each
-// look, though the system shows no command line while one takes the place of another.
+// TestScriptIsKnown: scripts execute each other and then a program. It counts as alive at each
+// look, although the system shows no command line while one replaces another.
 func TestScriptIsKnown(t *testing.T) {
 	in := &instance{dir: t.TempDir()}
 	if err := os.Mkdir(in.home(), 0o755); err != nil {

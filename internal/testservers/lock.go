@@ -20,7 +20,7 @@ import (
 var errLocked = errors.New("locked by another process")
 
 // tryLock takes a lock at once or returns errLocked. Closing the file frees it.
-// Every call opens the file anew, so the locks of one process conflict as
+// Every call opens the file again, so the locks of one process conflict as
 // those of two do.
 func tryLock(path string, exclusive bool) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

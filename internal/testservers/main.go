@@ -12,15 +12,14 @@
 // environment variable per server: PARLEY_TEST_POSTGRES, PARLEY_TEST_PGBOUNCER,
 // PARLEY_TEST_MARIADB, PARLEY_TEST_MYSQL, and PARLEY_TEST_GALERA or PARLEY_TEST_VITESS if -only
 // names it. It starts servers that are not running, and the last exec that uses a server stops it
-// again. start keeps servers up until stop, which makes every exec in between faster. It prints
-// export lines for a shell's eval.
+// again. The verb start keeps servers up until stop, which makes every exec in between faster. It
+// prints export lines for a shell's eval.
 //
 // A server comes from the first of these that can be had:
 //
 //  1. its environment variable, if that is set already: used as it is;
-//  2. the newest version in Debian, whose packages are unpacked into a cache folder
-//     and run from there on 127.0.0.1, with data in that folder: where apt knows an
-//     archive of Debian's, for any user;
+//  2. the newest version in Debian, if apt knows a Debian archive; it needs no root, lives in a
+//     cache folder, and runs on 127.0.0.1;
 //  3. programs on this machine, of whatever version, run in the same way;
 //  4. for root on Debian: the same, from packages installed on the spot;
 //  5. nowhere: the variable stays unset, and a line on standard error says
@@ -30,7 +29,8 @@
 // lines explain what failed. parts.go lists the parts.
 //
 // Older versions come only from Debian's packages, and only by name (exec -only postgres-15); they
-// have the same variables. matrix runs the backends' tests on each version, one after the other.
+// have the same variables. The verb matrix runs the backends' tests on each version, one after the
+// other.
 //
 // own gives a test a separate server, which the test may kill, restart and fail over. It starts
 // beside the others, whatever the variables say.

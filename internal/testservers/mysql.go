@@ -18,8 +18,8 @@ func (m mysql) Find() error {
 	return err
 }
 
-// command returns the beginning of mysqld's command line: that of the release, which
-// does not lie where it was built for, or the system's, unless that is MariaDB's under
+// command returns the beginning of mysqld's command line. It uses the release's mysqld, which is
+// not in the folder for which it was built. Or it uses the system's, unless that is MariaDB under
 // its old name.
 func (m mysql) command() ([]string, error) {
 	path, err := m.program("mysqld")

@@ -85,8 +85,8 @@ func ownCommand(ctx context.Context, env environment, args []string, stdout io.W
 	return 0, in.own(ctx, verb, stdout)
 }
 
-// revive starts the server again, which fails while a process that was killed has not
-// let go of its files, or while processes that it has left behind are there.
+// revive starts the server again. That fails while a killed process still holds its files, or while
+// processes that it left behind still run.
 func (in *instance) revive(ctx context.Context, r reviver) (err error) {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		if err = r.Revive(ctx, in); err == nil || sleep(ctx, 200*time.Millisecond) != nil {

@@ -81,8 +81,8 @@ func driverOf(pkg, test string) string {
 	return spec{module: module}.builtin()
 }
 
-// checkName is the name of a subtest that is a check: the suite's test, the server's kind if the
-// test has several, the sentence and the check.
+// checkName is the name of a subtest that is a check. It consists of the suite's test, the server's
+// kind if there are several, the sentence and the check.
 var checkName = regexp.MustCompile(`^(TestConformance\w*)/(?:[a-z]+/)?([A-Z](?:[A-Z]|\d+))/(.+)$`)
 
 // suites are the runs of the conformance suite among tests. sections has the title by the sentence.
@@ -151,7 +151,7 @@ func described(ctx context.Context, address string) (version string, settings ma
 	return version, settings, nil
 }
 
-// keep writes the file of a row that has run, and the page anew.
+// keep writes the file of a row that has run, and the page again.
 func keep(ctx context.Context, docs string, f found, tests testResults) error {
 	sections, _, err := readSections(docs)
 	if err != nil {

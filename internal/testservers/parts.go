@@ -61,7 +61,7 @@ var parts = []part{
 		{
 			{name: "race", race: true, skip: named(unraced, mutantTests), tests: raced},
 			{name: "sqlite", run: named(unraced), tests: []string{"./backend/sqlite"}},
-			{name: "rest", skip: named(faultTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql", "!./internal/stress"}, without(raced)...)},
+			{name: "rest", skip: named(faultTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql"}, without(raced)...)},
 			{name: "libraries", folder: "examples/libraries", tests: []string{"./..."}},
 			{name: "site", folder: "docs/site", tests: []string{"./..."}},
 			{name: "browser", folder: "console/browsertest", run: named("Smoke"), tests: []string{"./..."}},
@@ -78,12 +78,10 @@ var parts = []part{
 	}},
 	verify("mutants", "a broken store for each sentence, which its check has to catch, and a broken console", nil,
 		step{run: named(mutantTests), tests: []string{"./conformance", "./console"}}),
-	// These two want the machine to themselves: on a busy machine, writers wait for each other
-	// for longer than they may.
-	verify("stress", "the random load in one process, with the race detector", nil,
-		step{race: true, tests: []string{"./internal/stress"}}),
-	verify("faults", "short runs of the faults, on each engine", nil,
-		step{run: named(faultTests), tests: []string{"./internal/faults"}}),
+	// It wants the machine to itself: on a busy machine, writers wait for each other for longer
+	// than they may.
+	verify("faults", "short runs of the faults, on each engine, with the race detector", nil,
+		step{race: true, run: named(faultTests), tests: []string{"./internal/faults"}}),
 	verify("drivers", "PostgreSQL by other drivers and pools, and behind PgBouncer", []string{"postgres", "pgbouncer"},
 		step{run: named(driverTests), tests: []string{"./backend/postgres/..."}}),
 	verify("locks", "PostgreSQL's own application locks, and both kinds in one store", []string{"postgres", "pgbouncer"},

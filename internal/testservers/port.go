@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ports come from below the range that systems hand out for outgoing
-// connections, one of which could otherwise take a server's port while it is down.
+// Ports come from below the range that systems use for outgoing connections. Otherwise such a
+// connection could take a server's port while the server is down.
 const (
 	firstPort = 20000
 	portCount = 10000
@@ -67,8 +67,8 @@ func (in *instance) lastPortOf(name string) int {
 	return port
 }
 
-// lastPort returns the instance's port of that name as soon as it is free: a process
-// that was killed keeps it for a moment longer than it can be seen.
+// lastPort returns the instance's port of that name as soon as it is free. A killed process keeps
+// its port a moment longer than the process is visible.
 func (in *instance) lastPort(ctx context.Context, name string) (port int, err error) {
 	port = in.lastPortOf(name)
 	if !gone(ctx, 10*time.Second, func() bool { return !portFree(port) }) {

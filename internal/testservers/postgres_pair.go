@@ -39,7 +39,7 @@ func halves(in *instance) (primary, standby *instance) {
 	return list[0], list[1]
 }
 
-// empty makes the folders of a half anew.
+// empty makes the folders of a half again.
 func (in *instance) empty() error {
 	if err := os.RemoveAll(in.home()); err != nil {
 		return err

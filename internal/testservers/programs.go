@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// program runs one of the server's programs to its end, as the server's user.
-// Its output goes to a file in the instance's home, never through a pipe: a
-// server that stays in the background would keep the pipe open for ever.
+// program runs one of the server's programs to its end, as the server's user. Its output goes to a
+// file in the instance's home. A server in the background would keep a pipe open for ever.
 func (in *instance) program(ctx context.Context, path string, args ...string) error {
 	log := filepath.Join(in.home(), filepath.Base(path)+".out")
 	f, err := os.Create(log)

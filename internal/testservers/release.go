@@ -101,8 +101,8 @@ func (env environment) fetch(ctx context.Context, list []spec) {
 	all.Wait()
 }
 
-// fetchSuite unpacks releases. apt works with a folder of its own, in which no package
-// is installed, so that it gets all that there is to get.
+// fetchSuite unpacks releases. It gives apt a separate folder, in which no package is installed, so
+// that apt downloads all packages.
 func fetchSuite(ctx context.Context, log io.Writer, suite string, releases []release) error {
 	for _, name := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -254,10 +254,9 @@ func inParallel(list []string, do func(string) error) error {
 	return errors.Join(errs...)
 }
 
-// wrapPrograms puts a script in the place of each program. The script runs it by the
-// loader and with the libraries that came with it: those of the system may be too old
-// for it, or too new. Programs look for others beside themselves, and find their
-// scripts. The folder will be called root.
+// wrapPrograms puts a script in the place of each program. The script runs the program with its own
+// loader and libraries, because those of the system may be too old or too new. Programs look for
+// others beside themselves, and find their scripts. The folder will be called root.
 func wrapPrograms(building, root string) error {
 	loader, libraries, err := loaderIn(building, root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// found is what became of one line of the table.
+// found is the outcome of one line of the table.
 type found struct {
 	spec     spec
 	address  string // "" when missing, or when there is no server

@@ -37,7 +37,7 @@ type results struct {
 	builds   map[string][]string
 	slowest  []timed
 	failures []failure
-	late     []failure // of tests that have only waited in vain
+	late     []failure // of tests that have only timed out
 	flaky    []failure // late ones that passed at the second try
 	passed   int
 }
@@ -176,10 +176,10 @@ func (r *results) packageEnded(s step, e testEvent, t *testState) *failure {
 	return nil
 }
 
-// expiredLine matches the line of a test that has waited in vain.
+// expiredLine matches the line of a test that has timed out.
 var expiredLine = regexp.MustCompile(`^\s*(\S+\.go:\d+: )+` + regexp.QuoteMeta(slow.Expired))
 
-// late reports whether a test has only waited in vain.
+// late reports whether a test has only timed out.
 func (f failure) late() bool {
 	wrong := slices.ContainsFunc(f.text, func(line string) bool {
 		return strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic: ")

@@ -268,7 +268,7 @@ func (r *runner) heartbeats(over <-chan struct{}) {
 // mostAgain is how many tests are tried again.
 const mostAgain = 5
 
-// again tries the tests that have only waited in vain once more, each alone. What passes then is
+// again tries the tests that have only timed out once more, each alone. What passes then is
 // flaky, and listed as that.
 func (r *runner) again(ctx context.Context) {
 	late := r.results.late

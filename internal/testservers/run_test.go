@@ -123,7 +123,7 @@ func TestRunStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRunTriesAgain: a test that has only waited in vain is tried once more, and named.
+// TestRunTriesAgain: a test that has only timed out is tried once more, and named.
 func TestRunTriesAgain(t *testing.T) {
 	t.Parallel()
 	ok, out, flaky := runSample(t, time.Minute, "late", "good")

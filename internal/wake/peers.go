@@ -48,7 +48,7 @@ func (p *Peers) listen(ctx context.Context) {
 			return
 		}
 		if err != nil && !p.Expected(err) {
-			p.Log.Warn("parley: listening for messages of other processes failed; polling meanwhile", "error", err)
+			p.Log.Warn("parley: listening for messages of other processes failed; the program polls meanwhile", "error", err)
 		}
 		select {
 		case <-time.After(wait.Jitter(time.Second)):
@@ -114,7 +114,7 @@ func (p *Peers) notify(ctx context.Context) error {
 	defer cancel()
 	err := p.l.Notify(ctx, topics)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil {
-		p.Log.Warn("parley: other processes could not be told of new messages; they will find them by polling", "error", err)
+		p.Log.Warn("parley: notifying other processes of new messages failed; they find the messages by polling", "error", err)
 	}
 	return err
 }

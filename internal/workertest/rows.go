@@ -13,9 +13,10 @@ import (
 	"github.com/parleymq/parley/internal/sure"
 )
 
-// Statements: what the application leaves open, and what it has under way, holds up neither other transactions nor
-// the end of workers and of the Broker. sleep is a query that takes a minute. write, if it is set, has another
-// handle write something. Without it the engine does one thing at a time on a connection: a verb says so.
+// Statements: rows that the application leaves open, and its running statements, block neither other transactions
+// nor the end of workers and the Broker. The query sleep takes a minute. The function write, if it is set, writes
+// something by another handle. Without it the engine runs one statement at a time on a connection, and a verb says
+// so.
 func Statements(t *testing.T, sleep string, write func(t *testing.T), open func(*testing.T) backend.Backend) {
 	const rows = "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3"
 	t.Run("rows in a transaction", func(t *testing.T) {

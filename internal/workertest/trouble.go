@@ -46,8 +46,8 @@ func (s *shop) ignored() {
 	}
 }
 
-// refused: when the server turns out to take no writes, the pool's connections to it
-// are closed, so that the next ones may lead to another server.
+// refused: when the server refuses writes, the pool's connections to it are closed. New connections
+// may then lead to another server.
 func (s *shop) refused() {
 	s.must(s.b.Close())
 	s.broker(&parley.Options{NoMaintenance: true})

@@ -1,6 +1,5 @@
-// Package workertest has tests of workers whose handlers write to the
-// application's own tables, with what only a real engine does to them: deadlocks,
-// connections that are killed, and commits that fail.
+// Package workertest has tests of workers whose handlers write to the application's tables. They
+// cover what only a real engine does: deadlocks, killed connections, and commits that fail.
 package workertest
 
 import (
@@ -182,10 +181,10 @@ func numbered(format string, n int) (list []string) {
 	return list
 }
 
-// deadlock: two groups that write to the same rows in opposite order. One of
-// them is given up by the engine, and nothing else of its batch; it counts no
-// attempt, and succeeds at the next try. That may lose in the same way on PostgreSQL,
-// where it can lock its first row again before the other, which waits for it, wakes up.
+// deadlock: two groups that write to the same rows in opposite order. The engine aborts one of
+// them, and nothing else of its batch. It counts no attempt, and succeeds when it is retried. On
+// PostgreSQL the retry may lose in the same way: it can lock its first row again before the
+// transaction that waits for it wakes up.
 func (s *shop) deadlock() {
 	var met [2]chan struct{}
 	for i := range met {
@@ -288,7 +287,7 @@ func (s *shop) pool() {
 	defer cancel()
 	err := w.Drain(ctx)
 	if s.hold == parley.HoldLease {
-		s.must(err) // readers have no connections of their own
+		s.must(err) // readers have no separate connections
 		return
 	}
 	if !errors.Is(err, parley.ErrPool) || !strings.Contains(err.Error(), "4 connections") || !strings.Contains(err.Error(), "need 5") {
@@ -298,8 +297,8 @@ func (s *shop) pool() {
 	s.must(w.Drain(ctx))
 }
 
-// together: handlers that have been quick are slow, and still all readers are at
-// work as soon as there is enough for them, although no reader looks by the clock.
+// together: handlers that were quick become slow. All readers are still at work as soon as there is
+// enough for them, although no reader polls.
 func (s *shop) together() {
 	const readers = 6
 	s.broker(&parley.Options{Poll: time.Hour})

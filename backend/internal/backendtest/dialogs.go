@@ -68,7 +68,7 @@ func (d *dialogs) promoted() {
 		d.OK(err)
 		d.count.Take()
 		d.OK(r.Ack(d.ctx))
-		return len(d.count.Take())
+		return len(d.own(d.count.Take()))
 	}
 	plain := acknowledge()
 	if n := acknowledge([]parley.PromoteOption{parley.Sticky()}); n != plain {
@@ -98,12 +98,17 @@ func (d *dialogs) OK(err error) {
 	}
 }
 
+// own leaves out what frames a transaction, and what tells other processes, which is done beside it.
+func (d *dialogs) own(texts []string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool {
+		return slices.Contains(d.frame, text) || strings.Contains(text, "NOTIFY ")
+	})
+}
+
 // holds compares a number of statements with what it must be.
 func (d *dialogs) holds(name string, got []string) {
 	d.Helper()
-	got = slices.DeleteFunc(got, func(text string) bool {
-		return slices.Contains(d.frame, text) || strings.Contains(text, "NOTIFY ") // that is done beside it
-	})
+	got = d.own(got)
 	d.Logf("%s: %d statements:\n\t%s", name, len(got), strings.Join(brief(got), "\n\t"))
 	if len(got) != d.want[name] {
 		d.Errorf("%s: %d statements, want %d", name, len(got), d.want[name])

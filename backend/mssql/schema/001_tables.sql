@@ -12,12 +12,11 @@
 -- as the shorter of two strings is padded with spaces, on every collation. So
 -- where a name is a key its size in bytes is part of the key.
 --
--- Locks are locks of rows: page locks are off on every index, and so is the
--- escalation of many row locks to one of the table, which would lock everybody
--- out, and which READPAST would skip as a whole. For the same reason every table has a
--- clustered index: without one it is a heap, whose rows are locked by their place, with locks
--- of pages that cannot be turned off. Where the primary key is too long for it (900 bytes)
--- another column has it.
+-- All locks are row locks. Page locks are off on every index, and so is the escalation of row locks
+-- to a table lock. A table lock would block all other transactions, and READPAST would skip the
+-- whole table. For the same reason every table has a clustered index. Without it a table is a heap,
+-- which locks rows by their place and uses page locks that cannot be turned off. Where the primary
+-- key is too long for it (900 bytes) another column has it.
 
 CREATE TABLE parley_meta (
   id              int    NOT NULL CHECK (id = 1),
@@ -328,8 +327,8 @@ CREATE TABLE parley_worker (
   PRIMARY KEY CLUSTERED (reader_id) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
 
--- Application locks. The row of a stripe is locked by whoever decides about a
--- lock whose name belongs to it; its fence is the last that was given.
+-- Application locks. A transaction that decides about a lock locks the row of the stripe to which
+-- the lock's name belongs. The row has the fence that was given last.
 CREATE TABLE parley_lock_stripe (
   stripe smallint NOT NULL,
   fence  bigint   NOT NULL,
@@ -338,9 +337,9 @@ CREATE TABLE parley_lock_stripe (
 INSERT INTO parley_lock_stripe (stripe, fence)
 SELECT TOP (64) ROW_NUMBER() OVER (ORDER BY object_id) - 1, 0 FROM sys.all_objects;
 
--- Who has locks: a session (kind 0) until its time, a transaction (1) as long as
--- it has this row locked, or a session with the server's locks (2) as long as it has
--- that of its id.
+-- Owners of locks. A session (kind 0) has its locks until its time, a transaction (1) as long as it
+-- has this row locked. A session with the server's locks (2) has them as long as it has the lock on
+-- its id.
 CREATE TABLE parley_lock_owner (
   owner_id binary(16)    NOT NULL,
   kind     smallint      NOT NULL,
@@ -360,7 +359,7 @@ CREATE TABLE parley_lock (
   times      int           NOT NULL,
   waiting    smallint      NOT NULL,
   since      bigint        NOT NULL,
-  wait_until bigint        NOT NULL, -- when a request is given up that nobody asks about
+  wait_until bigint        NOT NULL, -- when a request expires that is not renewed
   PRIMARY KEY NONCLUSTERED (name, bytes, seq) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
 CREATE CLUSTERED INDEX by_owner ON parley_lock (owner_id) WITH (ALLOW_PAGE_LOCKS = OFF);
@@ -376,7 +375,7 @@ CREATE TABLE parley_fence (
   UNIQUE CLUSTERED (place) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
 
--- Schedules. The row is locked by whoever submits or claims.
+-- Schedules. A transaction that submits or claims locks the row.
 CREATE TABLE parley_schedule (
   name         nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL,
   bytes        int           NOT NULL, -- of the name
@@ -397,10 +396,10 @@ CREATE TABLE parley_schedule (
   UNIQUE NONCLUSTERED (schedule_id) WITH (ALLOW_PAGE_LOCKS = OFF)
 );
 
--- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
--- which for a running one is the end of its lease. A transactional handler locks
--- its task's row by changing touched, which is in no other index: so the phases
--- can be read from the indexes by_order, by_running and by_dead meanwhile.
+-- Tasks. due is the time at which a task can be claimed next, 0 if it was never claimed. For a
+-- running task it is the end of its lease. A transactional handler locks its task's row by changing
+-- touched, which is in no other index. So other transactions can read the phases from the indexes
+-- by_order, by_running and by_dead.
 CREATE TABLE parley_task (
   task_id     binary(16)     NOT NULL,
   schedule_id binary(16)     NOT NULL,
@@ -414,7 +413,7 @@ CREATE TABLE parley_task (
   fence       bigint         NOT NULL DEFAULT 0,
   attempts    int            NOT NULL DEFAULT 0,
   stop        smallint       NOT NULL DEFAULT 0, -- asked for
-  given       smallint       NOT NULL DEFAULT 0, -- to whoever waits for its end
+  given       smallint       NOT NULL DEFAULT 0, -- to a caller that waits for its end
   touched     bigint         NOT NULL DEFAULT 0,
   caller      nvarchar(max)  NOT NULL,
   owner       nvarchar(max)  NOT NULL DEFAULT N'',

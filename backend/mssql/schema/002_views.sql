@@ -1,9 +1,9 @@
--- What is public of Parley's tables: views to look at, and a procedure by which
--- any program can post in its own transaction. The columns of the views stay;
--- new ones come at their ends. Ids are shown as text, instants in UTC.
+-- The public part of Parley's tables: views to read, and a procedure by which any program can post
+-- in its own transaction. The columns of the views stay; new ones come at their ends. Ids are shown
+-- as text, instants in UTC.
 --
--- The views wait for nobody: they show what transactions in flight have done. A
--- view has to be alone in its batch, hence the strings.
+-- The views never wait: they also show changes of transactions in flight. A view has to be alone in
+-- its batch, hence the strings.
 
 -- Queues. Counts stop at 10000.
 EXEC (N'CREATE VIEW parley_queues AS
@@ -61,9 +61,9 @@ SELECT q.name AS queue, LOWER(STUFF(STUFF(STUFF(STUFF(CONVERT(char(32), x.group_
   JOIN parley_queue q WITH (READUNCOMMITTED) ON q.queue_id = x.queue_id
   LEFT JOIN parley_promotion p WITH (READUNCOMMITTED) ON p.group_id = x.group_id');
 
--- Messages and posts that have not been handled: those that wait to be received
--- or are in a receiver's hands (pending), posts that are not yet due (delayed),
--- and messages whose target cannot take them (withheld).
+-- Messages and posts that have not been handled. A pending message waits to be received, or a
+-- receiver holds it. A delayed post is not yet due. A withheld message has a target that cannot
+-- take it.
 EXEC (N'CREATE VIEW parley_messages AS
 SELECT x.queue, LOWER(STUFF(STUFF(STUFF(STUFF(CONVERT(char(32), x.id, 2), 9, 0, ''-''), 14, 0, ''-''), 19, 0, ''-''), 24, 0, ''-'')) AS message_id,
        LOWER(STUFF(STUFF(STUFF(STUFF(CONVERT(char(32), x.group_id, 2), 9, 0, ''-''), 14, 0, ''-''), 19, 0, ''-''), 24, 0, ''-'')) AS group_id,
@@ -169,10 +169,10 @@ SELECT l.name, o.owner, l.mode, CONVERT(bit, l.waiting) AS waiting, l.times,
 --     EXEC parley_post_message N'emails', N'Welcome', 0x7B7D, @id = @id OUTPUT;
 --     EXEC parley_post_message @queue = N'emails', @type = N'Welcome', @body = 0x7B7D, @key = N'customer-42';
 --
--- Posts of one key keep the order of their commits. A queue that is not defined
--- throws 51001, one that is disabled 51002; a type that is not defined 51003, and a body
--- that is not valid for it 51004. What only a program can check, XML and Go functions,
--- throws 51005. The caller's level is READ COMMITTED or REPEATABLE READ. Without a transaction of the caller's it has one of its own.
+-- Posts of one key keep the order of their commits. The procedure throws 51001 if the queue is not defined, and 51002
+-- if it is disabled. It throws 51003 if the type is not defined, and 51004 if the body is not valid for it. It throws
+-- 51005 for XML and Go functions, which only a program can check. The caller's level is READ COMMITTED or REPEATABLE
+-- READ. Without a transaction of the caller the procedure uses a separate one.
 EXEC (N'CREATE PROCEDURE parley_post_message
   @queue nvarchar(256), @type nvarchar(256) = NULL, @body varbinary(max) = NULL, @key nvarchar(512) = NULL,
   @id char(36) = NULL OUTPUT
@@ -225,7 +225,7 @@ BEGIN
       SET @stream = NULL;
       SELECT @stream = k.stream_id FROM parley_key k WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
        WHERE k.queue_id = @queue_id AND k.name = @key AND k.bytes = DATALENGTH(@key);
-      -- The guard: whoever posts to the same key waits here.
+      -- The guard: other posts to the same key wait here.
       IF @stream IS NOT NULL
         SELECT @seq = s.next_seq, @group = s.group_id FROM parley_stream s WITH (READCOMMITTEDLOCK, XLOCK, ROWLOCK)
          WHERE s.stream_id = @stream;

@@ -9,7 +9,7 @@ ALTER TABLE parley_dead_letter ADD headers nvarchar(max) NULL;
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 ALTER TABLE parley_meta ADD oldest_program int NOT NULL DEFAULT 0;
 
 -- Messages as a table, with headers. Programs of version 6 go on with parley_batch. Who may use

@@ -13,7 +13,7 @@ UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4 WHER
 IF @@ROWCOUNT = 0
   INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (@p1, @p2, @p3, @p4)
 -- name: PromotionPut
--- Promotions. One that is being replaced is skipped: it stays, as its version
+-- Promotions. A promotion that is being replaced is skipped: it stays, as its version
 -- will be another.
 SET XACT_ABORT OFF;
 DECLARE @now bigint = :now;
@@ -50,10 +50,9 @@ BEGIN
 END
 
 -- name: Walk
--- A claim's first statement: where to look. It locks nothing, and what it returns
--- are candidates: what has been claimed in a transaction (U) is among them. First
--- promotions (0 groups, 1 posts), then streams (2) and posts (3), each from a place in
--- its order on.
+-- A claim's first statement: where to look. It locks nothing and returns candidates, including
+-- groups that a transaction has claimed (U). First promotions (0 groups, 1 posts), then streams (2)
+-- and posts (3), each from a place in its order on.
 --
 -- @p1 queue, @p2 how many promotions, @p3 level and @p4 since of their place, @p5 how many
 -- streams and posts each, @p6 priority and @p7 since of their place
@@ -96,10 +95,10 @@ SELECT v.catalog_version, q.enabled, x.what, x.id, x.priority, x.since
 
 -- name: Take
 -- A claim's second statement, in a transaction. Candidates are locked one by one, by their keys, in
--- the order of the list, up to the number wanted. The first that can be had decides whether it is
--- groups or posts. Nothing is asked of a row but its lock, so that no row is locked and then not
--- returned. What became of it since the walk is the next statement's question. A token that an
--- expired lease left behind is taken away, and told, since its receiver died.
+-- the order of the list, up to the number wanted. The first candidate that can be locked decides
+-- whether the claim takes groups or posts. The statement checks nothing but the lock of a row, so
+-- that it never locks a row and then does not return it. The next statement finds out what changed
+-- since the walk. The token of an expired lease is removed and reported, because its receiver died.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many
 SET NOCOUNT ON;
@@ -143,10 +142,9 @@ SELECT @first, k.id,
   FROM @locked k ORDER BY k.n
 
 -- name: Lease
--- The same by lease. The lease is its own lock. The update's condition holds for one of
--- two who claim at once, with or without hints, as an update looks at the row again
--- when it has waited for it. What has been had is committed with the messages that the
--- next statement reads.
+-- The same by lease. The lease is its own lock. The update's condition holds for one of two
+-- concurrent claims, with or without hints, because an update reads the row again after it has
+-- waited. The claimed groups are committed with the messages that the next statement reads.
 --
 -- @p1 candidates (num: 0 group, 1 post), @p2 how many, @p3 length of the lease, @p4 owner
 SET NOCOUNT ON;
@@ -180,7 +178,7 @@ SELECT @first, k.id, 1, CASE WHEN l.lease <> 0 THEN 1 ELSE 0 END
   FROM @all k JOIN @leased l ON l.id = k.id ORDER BY k.n
 
 -- name: Held
--- Posts that are ours, with what is known of their promotions.
+-- Posts that are ours, with their promotions.
 --
 -- @p1 posts
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
@@ -190,9 +188,8 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
  ORDER BY k.n
 
 -- name: Read
--- A claim's third statement: the messages of groups that are ours, in the order in
--- which they are received, up to the last of each stream that could be seen a moment
--- ago (see MessageRead).
+-- A claim's third statement: the messages of groups that are ours, in the order in which they are
+-- received. Each stream is read up to the last message that the claim saw before (see MessageRead).
 --
 -- @p1 groups (num: whether a lease ran out), @p2 messages of each, @p3 bytes, @p4 handle, @p5 whether to lock only,
 -- @p6 whether the fence has grown

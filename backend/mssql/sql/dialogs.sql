@@ -1,6 +1,6 @@
 -- name: EndpointRead
--- Whether a side has ended is asked of the row as it is committed. A row that is locked
--- is being ended or moved, and has not ended yet for us.
+-- The committed row says whether a side has ended. A transaction that has the row locked ends or
+-- moves the side, which has not ended yet for us.
 SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contract, e.queue_id,
        e.group_id, e.priority, e.lifetime_until, x.closed_at, s.next_seq, s.closed,
        c.id, c.kind, c.by_peer, c.code, c.description, :now
@@ -26,15 +26,14 @@ SELECT e.group_id, e.queue_id, e.priority, e.peer, e.service, x.closed_at, q.ena
   JOIN parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) ON q.queue_id = e.queue_id
  WHERE e.handle = @p1
 -- name: MessageRead
--- Messages. Those of a sender in flight are skipped, or receivers would wait for the
--- sender. But a scan is not one instant. It can skip a message, whose sender then
--- commits, and meet the next one, of another sender, committed as well. So the first
--- statement finds the last message that can be seen; by then all before it are
--- committed. The second reads no further. The second does not skip. A commit releases
--- its locks one by one. So the lock of the guard may be free, and the next sender be
--- done, while the message's own lock is still there. It waits until it is released.
--- What is known of failed attempts is written by transactions that have had the group,
--- and read in the same way.
+-- Messages of a sender in flight are skipped, so that receivers do not wait for the sender. But a
+-- scan takes time. It can skip a message whose sender then commits, and meet the next message, of
+-- another sender, which is committed as well. So the first statement finds the last visible
+-- message; all messages before it are committed then. The second statement reads up to that message
+-- and does not skip. A commit releases its locks one by one. The next sender may have locked the
+-- guard and committed while the message itself is still locked. The second statement waits for that
+-- lock. Failed attempts are written by transactions that hold the group, and are read in the same
+-- way.
 DECLARE @last bigint = (
   SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = @p1);
 SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
@@ -44,10 +43,10 @@ SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
  WHERE m.stream_id = @p1 AND m.seq > @p2 AND m.seq <= @last
  ORDER BY m.seq OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
 -- name: MessageFirst
--- Whether a stream is empty. It is asked with the guard, so that no sender is in
--- flight, but not always with the group. A message that is locked is being removed by a
--- receiver, who may yet roll back. To skip it would be to lose it, and to wait would
--- make senders wait, as the guard is ours. It counts as there.
+-- Whether a stream is empty. The caller has the guard, so no sender is in flight, but not always
+-- the group. A receiver that has a message locked removes it, but may still roll back. Skipping the
+-- message would lose it, and waiting would make senders wait, since the guard is ours. So a locked
+-- message counts as present.
 SET XACT_ABORT OFF;
 DECLARE @seq bigint, @since bigint;
 BEGIN TRY

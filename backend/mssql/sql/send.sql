@@ -6,9 +6,9 @@ INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers
 SELECT k.message_id, k.queue_id, k.priority, :now, k.type, k.body, nullif(k.headers, N'') FROM @p1 k ORDER BY k.n
 
 -- name: Send
--- A send of one message, if its guard can be had at once and nothing refuses it.
--- The guard first, then a look, in a new statement. The message comes last: the rows
--- that are there before it do no harm without it.
+-- A send of one message, if its guard can be locked at once and nothing refuses it. It locks the
+-- guard, and then reads by a new statement. It inserts the message last, because the rows before it
+-- do no harm without it.
 --
 -- @p1 from, @p2 message id, @p3 type, @p4 body, @p5 kind, @p6 catalog version,
 -- @p7 whether to keep a copy, @p8 headers
@@ -45,8 +45,8 @@ BEGIN CATCH
 END CATCH
 
 -- name: Guards
--- The guards of a batch, waited for in the order of the list, and then what a
--- sender depends on.
+-- The guards of a batch, locked in the order of the list, and then the rows on which a sender
+-- depends.
 --
 -- @p1 streams
 DECLARE @locked int;

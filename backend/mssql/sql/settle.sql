@@ -1,6 +1,5 @@
 -- name: Remove
--- Delivered messages are removed by their keys. How many there were must be the
--- number of the keys.
+-- Delivered messages are removed by their keys. Their number must be the number of the keys.
 --
 -- @p1 streams and seqs
 DELETE m
@@ -14,12 +13,11 @@ DELETE p
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
 
 -- name: Finish
--- The ready order is put right, in two steps that must not be one statement. First the
--- guards are taken, where they can be had without waiting. Then comes a look at what is
--- left of their streams. One statement could look at the messages before it has the
--- guard, and remove the marker of a message that a sender commits in between. A
--- transaction that holds guard and group meets no lock of another transaction on the rows
--- of the stream.
+-- The ready order is corrected in two steps, which must not be one statement. The first locks the
+-- guards that are free. The second reads what is left of their streams. One statement could look at
+-- the messages before it has the guard, and remove the marker of a message that a sender commits in
+-- between. A transaction that holds guard and group meets no lock of another transaction on the
+-- rows of the stream.
 --
 -- @p1 streams
 SET NOCOUNT ON;
@@ -57,9 +55,8 @@ BEGIN CATCH
 END CATCH
 
 -- name: Extend
--- Leases are prolonged. A row that is locked is in its owner's own transaction, which
--- has not changed the fence, or in that of a receiver that took it over, which has.
--- How many are lost.
+-- Leases are extended. A transaction that has the row locked is its owner's, which keeps the fence,
+-- or that of a receiver that took it over. The result is the number of lost leases.
 --
 -- @p1 groups and fences, @p2 posts and fences, @p3 length of the leases
 SET NOCOUNT ON;
@@ -88,7 +85,7 @@ SELECT (SELECT count(*) FROM @p1 k
                              WHERE p.post_id = k.id AND p.fence = k.num)))
 
 -- name: Reclaim
--- Leases are taken into the transaction, where they can be had without waiting.
+-- Leases whose rows are not locked are taken into the transaction.
 --
 -- @p1 groups and fences, @p2 posts and fences
 SET NOCOUNT ON;

@@ -6,12 +6,11 @@
 -- microseconds since 1970, flags are 0 and 1. Ids, names and texts are bytes, so
 -- that no character set or collation has a say in them, and trailing spaces count.
 --
--- Indexes by which tables are walked are called place. They run through columns
--- that count upwards from the most urgent, since before 10.8 MariaDB makes an
--- ascending index of a descending one. No table has a foreign key or a secondary
--- unique index where rows come and go: the first would make senders wait for
--- receivers, the second makes neighbours wait for each other, even at READ
--- COMMITTED.
+-- Indexes by which tables are walked are called place. They run through columns that count upwards
+-- from the most urgent, since before 10.8 MariaDB makes an ascending index of a descending one. No
+-- table whose rows come and go has a foreign key or a secondary unique index. A foreign key would
+-- make senders wait for receivers. A unique index makes neighbours wait for each other, even at
+-- READ COMMITTED.
 
 CREATE TABLE IF NOT EXISTS parley_meta (
   id              TINYINT PRIMARY KEY,
@@ -296,8 +295,8 @@ CREATE TABLE IF NOT EXISTS parley_worker (
   INDEX queue (queue_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- Application locks. The row of a stripe is locked by whoever decides about a
--- lock whose name belongs to it; its fence is the last that was given.
+-- Application locks. A transaction that decides about a lock locks the row of the stripe to which
+-- the lock's name belongs. The row has the fence that was given last.
 CREATE TABLE IF NOT EXISTS parley_lock_stripe (
   stripe TINYINT PRIMARY KEY,
   fence  BIGINT  NOT NULL
@@ -327,7 +326,7 @@ CREATE TABLE IF NOT EXISTS parley_lock (
   times      INT             NOT NULL,
   waiting    TINYINT         NOT NULL,
   since      BIGINT          NOT NULL,
-  wait_until BIGINT          NOT NULL, -- when a request is given up that nobody asks about
+  wait_until BIGINT          NOT NULL, -- when a request expires that is not renewed
   PRIMARY KEY (name, seq),
   INDEX owner (owner_id),
   INDEX waiting (waiting, name)
@@ -340,7 +339,7 @@ CREATE TABLE IF NOT EXISTS parley_fence (
   uses  BIGINT          NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- Schedules. The row is locked by whoever submits or claims.
+-- Schedules. A transaction that submits or claims locks the row.
 CREATE TABLE IF NOT EXISTS parley_schedule (
   name         VARBINARY(1024) PRIMARY KEY,
   schedule_id  BINARY(16)      NOT NULL,
@@ -359,8 +358,8 @@ CREATE TABLE IF NOT EXISTS parley_schedule (
   INDEX schedule_id (schedule_id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
--- which for a running one is the end of its lease.
+-- Tasks. due is the time at which a task can be claimed next, 0 if it was never claimed. For a
+-- running task it is the end of its lease.
 CREATE TABLE IF NOT EXISTS parley_task (
   task_id     BINARY(16)     PRIMARY KEY,
   schedule_id BINARY(16)     NOT NULL,
@@ -374,7 +373,7 @@ CREATE TABLE IF NOT EXISTS parley_task (
   fence       BIGINT         NOT NULL DEFAULT 0,
   attempts    INT            NOT NULL DEFAULT 0,
   stop        TINYINT        NOT NULL DEFAULT 0, -- asked for
-  given       TINYINT        NOT NULL DEFAULT 0, -- to whoever waits for its end
+  given       TINYINT        NOT NULL DEFAULT 0, -- to a caller that waits for its end
   touched     BIGINT         NOT NULL DEFAULT 0,
   caller      MEDIUMBLOB     NOT NULL,
   owner       MEDIUMBLOB     NOT NULL DEFAULT (''),

@@ -54,9 +54,9 @@ SELECT CONVERT(q.name USING utf8mb4) AS queue,
   JOIN parley_queue q ON q.queue_id = x.queue_id
   LEFT JOIN parley_promotion p ON p.group_id = x.group_id;
 
--- Messages and posts that have not been handled: those that wait to be received
--- or are in a receiver's hands (pending), posts that are not yet due (delayed),
--- and messages whose target cannot take them (withheld).
+-- Messages and posts that have not been handled. A pending message waits to be received, or a
+-- receiver holds it. A delayed post is not yet due. A withheld message has a target that cannot
+-- take it.
 CREATE OR REPLACE VIEW parley_messages AS
 SELECT CONVERT(x.queue USING utf8mb4) AS queue,
        lower(concat_ws('-', substr(hex(x.id), 1, 8), substr(hex(x.id), 9, 4), substr(hex(x.id), 13, 4), substr(hex(x.id), 17, 4), substr(hex(x.id), 21))) AS message_id,
@@ -168,11 +168,11 @@ SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(o.owner USING utf8mb4) AS 
 --     CALL parley_post('emails', 'Welcome', '{"to": "a@example.org"}', NULL);
 --     CALL parley_post('emails', 'Welcome', '…', 'customer-42');
 --
--- Posts of one key keep the order of their commits. Without a type it is DEFAULT.
--- The result is one row with the post's id. A queue that is not defined raises
--- SQLSTATE PA001, one that is disabled PA002; a type that is not defined PA003, and a
--- body that is not valid for it PA004. What only a program can check, XML and Go
--- functions, raises PA005. The body is taken as it is, in the connection's character set.
+-- Posts of one key keep the order of their commits. Without a type it is DEFAULT. The result is one
+-- row with the post's id. The procedure raises SQLSTATE PA001 if the queue is not defined, and
+-- PA002 if it is disabled. It raises PA003 if the type is not defined, and PA004 if the body is not
+-- valid for it. It raises PA005 for XML and Go functions, which only a program can check. The body
+-- is taken as it is, in the connection's character set.
 DROP PROCEDURE IF EXISTS parley_post;
 
 DELIMITER //
@@ -224,14 +224,13 @@ BEGIN
     INSERT INTO parley_post (post_id, queue_id, priority, since, type, body)
     VALUES (id, queue, 5, us, type_bytes, content);
   ELSE
-    -- What is read may be older than what there is, at REPEATABLE READ: so if there
-    -- seems to be no such key, it is inserted, and if it cannot be, read with a lock.
-    -- From 11.6.2 on, where that is the default, MariaDB would refuse to lock a row that
-    -- has changed since.
+    -- At REPEATABLE READ this may read an old version. So a key that seems to be missing is
+    -- inserted and, if that fails, read with a lock. From 11.6.2 on, by default, MariaDB would
+    -- refuse to lock a row that has changed since.
     SELECT k.stream_id INTO stream FROM parley_key k WHERE k.queue_id = queue AND k.name = key_bytes;
     find: LOOP
       IF stream IS NOT NULL THEN
-        -- The guard: whoever posts to the same key waits here.
+        -- The guard: other posts to the same key wait here.
         /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
         SELECT s.group_id, s.next_seq INTO home, number
           FROM parley_stream s WHERE s.stream_id = stream FOR UPDATE;

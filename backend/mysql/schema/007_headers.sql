@@ -44,7 +44,7 @@ DEALLOCATE PREPARE parley_step;
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 SET @parley_step = IF((SELECT count(*) FROM information_schema.columns
                         WHERE table_schema = DATABASE() AND table_name = 'parley_meta' AND column_name = 'oldest_program') = 0,
                       'ALTER TABLE parley_meta ADD COLUMN oldest_program INT NOT NULL DEFAULT 0', 'DO 0');
@@ -52,10 +52,10 @@ PREPARE parley_step FROM @parley_step;
 EXECUTE parley_step;
 DEALLOCATE PREPARE parley_step;
 
--- parley_post with headers, a JSON object of texts. It is a procedure of its own, since to drop
--- the old one loses its grants, and it writes the row itself, since it could not know which one
--- the old one has written. What Go programs may not send as headers raises PA006. PA007:
--- programs that would lose headers may still be there.
+-- parley_post with headers, a JSON object of texts. It is a separate procedure, because dropping
+-- the old one would lose its grants. It writes the row itself, because it could not find the row
+-- that the old procedure has written. It raises PA006 for headers that Go programs may not send,
+-- and PA007 if programs that would lose headers may still be there.
 DROP PROCEDURE IF EXISTS parley_post_with_headers;
 
 DELIMITER //
@@ -140,14 +140,13 @@ BEGIN
     INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
     VALUES (id, queue, 5, us, type_bytes, content, header_text);
   ELSE
-    -- What is read may be older than what there is, at REPEATABLE READ: so if there
-    -- seems to be no such key, it is inserted, and if it cannot be, read with a lock.
-    -- From 11.6.2 on, where that is the default, MariaDB would refuse to lock a row that
-    -- has changed since.
+    -- At REPEATABLE READ this may read an old version. So a key that seems to be missing is
+    -- inserted and, if that fails, read with a lock. From 11.6.2 on, by default, MariaDB would
+    -- refuse to lock a row that has changed since.
     SELECT k.stream_id INTO stream FROM parley_key k WHERE k.queue_id = queue AND k.name = key_bytes;
     find: LOOP
       IF stream IS NOT NULL THEN
-        -- The guard: whoever posts to the same key waits here.
+        -- The guard: other posts to the same key wait here.
         /*M!110602 SET STATEMENT innodb_snapshot_isolation = 0 FOR */
         SELECT s.group_id, s.next_seq INTO home, number
           FROM parley_stream s WHERE s.stream_id = stream FOR UPDATE;

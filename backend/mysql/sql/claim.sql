@@ -21,8 +21,8 @@ ON DUPLICATE KEY UPDATE level = VALUES(level), since = VALUES(since), sticky = V
 -- A place in the order as one number: earlier places are less. A time has 16 digits.
 --
 -- What a claim reads first, without locking: the catalog's version, whether the queue is on, and
--- whether there are promotions. It also reads the places of the first stream and the first post
--- that are not held by lease, and whether any entry is not blocked.
+-- whether there are promotions. It also reads the places of the first stream and post without a
+-- lease, and whether any entry is not blocked.
 --
 -- A subquery for the first message of a stream also selects its type. MySQL expects to read all of
 -- the stream, whatever the LIMIT, and makes InnoDB read ahead as many rows as fit into 128 KiB.

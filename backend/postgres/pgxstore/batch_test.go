@@ -54,8 +54,8 @@ func counted(t *testing.T, p *pgxpool.Pool) (*pgxpool.Pool, *atomic.Int64) {
 	return one, n
 }
 
-// TestBatch: a row of the program's and a post are committed together, or not at all, in one round trip; with what needs
-// an answer they take more.
+// TestBatch: a row of the program and a post are committed together, or not at all, in one round trip. Statements whose
+// answer is needed take more round trips.
 func TestBatch(t *testing.T) {
 	ctx := t.Context()
 	p := pool(t, 4)

@@ -119,8 +119,9 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestManyRequests: a web service stores an order and posts in one transaction of pgx, 16 requests at once on a pool
-// of four that its worker shares. None hangs, and what was rolled back brings no message.
+// TestManyRequests: a web service stores an order and posts in one transaction of pgx. There are 16 concurrent
+// requests, which share a pool of four connections with the worker. None hangs, and what was rolled back brings no
+// message.
 func TestManyRequests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), slow.By(90*time.Second))
 	defer cancel()
@@ -317,6 +318,10 @@ func TestBackendPool(t *testing.T) {
 // TestBackendJoined has all transactions be those of a program.
 func TestBackendJoined(t *testing.T) {
 	p := pool(t, 16)
+	own := schema(t, p)
+	conformance.RunMatching(t, conformance.Store{Open: func(context.Context) (backend.Backend, error) {
+		return &foreign{New(p, &postgres.Options{Schema: own}), p}, nil
+	}}, backendtest.Sessions)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b := &foreign{New(p, &postgres.Options{Schema: schema(t, p)}), p}
 		t.Cleanup(func() { b.Close() })

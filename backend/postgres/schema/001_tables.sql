@@ -4,9 +4,9 @@
 -- Everything is private but the views and the function parley_post. Instants are
 -- microseconds since 1970, flags are 0 and 1, names compare by bytes.
 --
--- fillfactor leaves room for updates that touch no index (HOT). Tables that are
--- empty now and large in a moment are vacuumed early, and have some rows of
--- a queue that there is not: see the end of this file.
+-- fillfactor leaves room for updates that touch no index (HOT). Tables that can grow from empty to
+-- large within a moment are vacuumed early. They have some rows of a queue that does not exist; see
+-- the end of this file.
 
 CREATE TABLE parley_meta (
   id              smallint PRIMARY KEY CHECK (id = 1),
@@ -328,8 +328,8 @@ CREATE TABLE parley_once (
 );
 CREATE INDEX parley_once_until ON parley_once (keep_until);
 
--- Application locks. The row of a stripe is locked by whoever decides about a
--- lock whose name belongs to it; its fence is the last that was given.
+-- Application locks. A transaction that decides about a lock locks the row of the stripe to which
+-- the lock's name belongs. The row has the fence that was given last.
 CREATE TABLE parley_lock_stripe (
   stripe smallint PRIMARY KEY,
   fence  bigint   NOT NULL
@@ -339,9 +339,9 @@ CREATE TABLE parley_lock_stripe (
 );
 INSERT INTO parley_lock_stripe (stripe, fence) SELECT n, 0 FROM generate_series(0, 63) n;
 
--- Who has locks: a session (kind 0) until its time, a transaction (1) as long as
--- it has this row locked, or a session with advisory locks (2) as long as it has
--- that of its id.
+-- Owners of locks. A session (kind 0) has its locks until its time, a transaction (1) as long as it
+-- has this row locked. A session with advisory locks (2) has them as long as it has the lock on its
+-- id.
 CREATE TABLE parley_lock_owner (
   owner_id uuid     PRIMARY KEY,
   kind     smallint NOT NULL,
@@ -363,7 +363,7 @@ CREATE TABLE parley_lock (
   times      integer          NOT NULL,
   waiting    smallint         NOT NULL,
   since      bigint           NOT NULL,
-  wait_until bigint           NOT NULL, -- when a request is given up that nobody asks about
+  wait_until bigint           NOT NULL, -- when a request expires that is not renewed
   PRIMARY KEY (name, seq)
 ) WITH (
   fillfactor = 60,
@@ -380,7 +380,7 @@ CREATE TABLE parley_fence (
   uses  bigint           NOT NULL
 ) WITH (fillfactor = 60);
 
--- Schedules. The row is locked by whoever submits or claims.
+-- Schedules. A transaction that submits or claims locks the row.
 CREATE TABLE parley_schedule (
   name         text COLLATE "C" PRIMARY KEY,
   schedule_id  uuid             NOT NULL UNIQUE,
@@ -402,8 +402,8 @@ CREATE TABLE parley_schedule (
   autovacuum_analyze_scale_factor = 0.05
 );
 
--- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
--- which for a running one is the end of its lease.
+-- Tasks. due is the time at which a task can be claimed next, 0 if it was never claimed. For a
+-- running task it is the end of its lease.
 CREATE TABLE parley_task (
   task_id     uuid             PRIMARY KEY,
   schedule_id uuid             NOT NULL,
@@ -417,7 +417,7 @@ CREATE TABLE parley_task (
   fence       bigint           NOT NULL DEFAULT 0,
   attempts    integer          NOT NULL DEFAULT 0,
   stop        smallint         NOT NULL DEFAULT 0, -- asked for
-  given       smallint         NOT NULL DEFAULT 0, -- to whoever waits for its end
+  given       smallint         NOT NULL DEFAULT 0, -- to a caller that waits for its end
   touched     bigint           NOT NULL DEFAULT 0,
   caller      text             NOT NULL,
   owner       text             NOT NULL DEFAULT '',
@@ -436,14 +436,12 @@ CREATE INDEX parley_task_running ON parley_task (schedule_id) WHERE state = 1;
 CREATE INDEX parley_task_dead ON parley_task (schedule_id, phase) WHERE state = 4;
 CREATE INDEX parley_task_finished ON parley_task (schedule_id, ended, n) WHERE live = 0 AND given = 0;
 
--- Plans that last. Prepared statements keep their plans, and a plan that was made
--- for empty tables is a disaster when a hundred thousand messages come in within
--- a second, until the next ANALYZE: where one row is expected, a scan of a whole
--- table or index is as good as a lookup. The planner takes the number of rows
--- from "the current physical table size" (14.2.1) and from the density that the
--- last VACUUM or ANALYZE found, which for a table that was empty then is zero. So
--- tables that are emptied again and again keep some rows that are nobody's, of
--- a queue that there is not. Nothing finds them but a scan.
+-- Plans that last. Prepared statements keep their plans. If the planner expects one row, it may
+-- scan a whole table or index instead of looking the row up. Such a plan is a disaster when a
+-- hundred thousand messages arrive within a second, until the next ANALYZE. The planner takes the
+-- number of rows from "the current physical table size" (14.2.1) and from the density that the last
+-- VACUUM or ANALYZE found. For a table that was empty then, the density is zero. So tables that are
+-- emptied again and again keep some rows of a queue that does not exist. Only a scan finds them.
 INSERT INTO parley_grp (group_id, queue_id, service, name)
 SELECT lpad(to_hex(i), 32, '0')::uuid, -1, repeat('x', 1000), '' FROM generate_series(1, 100) i;
 INSERT INTO parley_endpoint (handle, conversation, peer, initiator, service, far, contract,

@@ -55,9 +55,9 @@ SELECT q.name AS queue, x.group_id, x.service, x.key, x.post, x.priority,
   JOIN parley_queue q ON q.queue_id = x.queue_id
   LEFT JOIN parley_promotion p ON p.group_id = x.group_id;
 
--- Messages and posts that have not been handled: those that wait to be received
--- or are in a receiver's hands (pending), posts that are not yet due (delayed),
--- and messages whose target cannot take them (withheld).
+-- Messages and posts that have not been handled. A pending message waits to be received, or a
+-- receiver holds it. A delayed post is not yet due. A withheld message has a target that cannot
+-- take it.
 CREATE VIEW parley_messages AS
 SELECT q.name AS queue, m.message_id, s.group_id, nullif(g.name, '') AS key, s.endpoint AS handle,
        m.type, m.body, 'pending' AS state, NULL AS status, m.seq,
@@ -147,11 +147,10 @@ SELECT l.name, o.owner, l.mode, l.waiting = 1 AS waiting, l.times,
 --     SELECT parley_post('emails', 'Welcome', '{"to": "a@example.org"}'::bytea);
 --     SELECT parley_post('emails', 'Welcome', '…'::bytea, 'customer-42');
 --
--- Posts of one key keep the order of their commits. Receivers are woken when the
--- transaction commits. A queue that is not defined raises PA001, one that is
--- disabled PA002; a type that is not defined PA003, and a body that is not valid for it
--- PA004. What only a program can check, XML and Go functions, raises PA005. The function finds its tables in the schema that it was made
--- in, whatever the caller's search_path.
+-- Posts of one key keep the order of their commits. Receivers are woken when the transaction commits. The function
+-- raises PA001 if the queue is not defined, and PA002 if it is disabled. It raises PA003 if the type is not defined,
+-- and PA004 if the body is not valid for it. It raises PA005 for XML and Go functions, which only a program can check.
+-- The function finds its tables in the schema in which it was created, whatever the caller's search_path.
 CREATE FUNCTION parley_post(queue text, type text, body bytea, key text DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -198,7 +197,7 @@ BEGIN
     VALUES (id, q.queue_id, 5, us, coalesce(parley_post.type, 'DEFAULT'), parley_post.body);
   ELSE
     LOOP
-      -- The guard: whoever posts to the same key waits here.
+      -- The guard: other posts to the same key wait here.
       UPDATE parley_stream x SET next_seq = x.next_seq + 1, touched = us
        WHERE x.stream_id = (SELECT k.stream_id FROM parley_key k
                              WHERE k.queue_id = q.queue_id AND k.name = parley_post.key)

@@ -1,15 +1,15 @@
 -- step: online
--- What falls due is found queue by queue, in its order: a queue that is disabled costs
--- nothing, and a batch reads no more than it moves.
+-- Due items are found queue by queue, in order of their due times. A disabled queue costs nothing,
+-- and a batch reads no more rows than it moves.
 --
--- A statement that locks a table gives up after two seconds, so that no other program waits
--- behind it for longer, and the migration tries again.
+-- A statement that locks a table gives up after two seconds, and the migration tries again. So no
+-- other program waits longer behind it.
 
--- The queue of the endpoint whose timer it is; 0 for one that an older program has set.
+-- The queue of the endpoint whose timer it is; 0 for a timer that an older program has set.
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_timer ADD COLUMN IF NOT EXISTS queue_id bigint NOT NULL DEFAULT 0; END $$;
 
--- How far the slow walk of a duty has come, that of closed conversations (5) and that of
--- groups (6), and whose turn it is to go on.
+-- The progress of slow walks: of maintenance job 5 through closed conversations, and of job 6
+-- through groups. The owner may go on.
 CREATE TABLE IF NOT EXISTS parley_walk (
   duty  smallint PRIMARY KEY,
   place uuid     NOT NULL, -- the last id that was looked at

@@ -1,7 +1,7 @@
 -- step: online
--- Headers of messages and posts: a JSON object of texts, NULL if there are none.
--- A statement that locks a table gives up after two seconds, so that no other program waits
--- behind it for longer, and the migration tries again.
+-- Headers of messages and posts: a JSON object of texts, NULL if there are none. A statement that
+-- locks a table gives up after two seconds, and the migration tries again. So no other program
+-- waits longer behind it.
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_message ADD COLUMN IF NOT EXISTS headers text; END $$;
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_post ADD COLUMN IF NOT EXISTS headers text; END $$;
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_delayed ADD COLUMN IF NOT EXISTS headers text; END $$;
@@ -12,12 +12,12 @@ DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_d
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 DO $$ BEGIN PERFORM set_config('lock_timeout', '2s', true); ALTER TABLE parley_meta ADD COLUMN IF NOT EXISTS oldest_program integer NOT NULL DEFAULT 0; END $$;
 
--- parley_post with headers, a JSON object of texts: a new function, since a default for a new
--- parameter of the old one would make its calls ambiguous. What Go programs may not send as
--- headers raises PA006. PA007: programs that would lose headers may still be there.
+-- parley_post with headers, a JSON object of texts. It is a new function, because a new parameter
+-- with a default would make calls of the old function ambiguous. It raises PA006 for headers that
+-- Go programs may not send, and PA007 if programs that would lose headers may still be there.
 CREATE OR REPLACE FUNCTION parley_post(queue text, type text, body bytea, key text, headers text) RETURNS uuid
 LANGUAGE plpgsql
 SECURITY DEFINER

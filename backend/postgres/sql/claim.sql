@@ -417,10 +417,10 @@ SELECT v.catalog_version, q.enabled, s.group_id, g.group_id
 
 -- name: Read
 -- axis: most
--- A claim's second statement: the messages of locked groups, in the order in which they are
--- received, and the state of the groups. Its snapshot is younger than the locks. Bodies beyond $3
--- bytes are not read. With a lease the groups that have messages are marked as held, and the token
--- of an expired lease is removed.
+-- A claim's second statement: the state of the locked groups and their messages, in the order in
+-- which they are received. Its snapshot is younger than the locks. Bodies beyond $3 bytes are not
+-- read. With a lease the groups that have messages are marked as held, and the token of an expired
+-- lease is removed.
 --
 -- Only the first message of a stream has the data of its endpoint. A group with several streams may
 -- come with more than $2 messages. The rows are not sorted once more, which would cost a third of

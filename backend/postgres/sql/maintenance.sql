@@ -10,10 +10,10 @@ SELECT r.stream_id, r.group_id, g.blocked
                       WHERE m.stream_id = r.stream_id LIMIT 1) m ON true
  WHERE coalesce(g.blocked, 1) <> 0 OR m.yes IS NULL
 -- name: EndpointsAfter
--- The walks over whole tables use an index even if the planner believes that hardly any of the rows
--- belong to a queue, because the limit comes first. Their subqueries for each row are written to
--- use an index, because the planner may answer NOT EXISTS by reading all of the other table once.
--- Rows that exist only for the planner have the lowest ids.
+-- The walks over whole tables use an index because the limit comes first, even if the planner
+-- expects few rows of a queue. Their subqueries for each row are written to use an index. Otherwise
+-- the planner may answer NOT EXISTS by reading all of the other table once. Rows that exist only
+-- for the planner have the lowest ids.
 SELECT e.handle,
        CASE WHEN e.closed_at IS NOT NULL AND e.finish_at IS NULL
              AND (p.handle IS NULL AND NOT EXISTS (

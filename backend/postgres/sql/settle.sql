@@ -38,8 +38,8 @@ DELETE FROM parley_post y
 -- name: Finish
 -- The ready order is corrected for streams whose guards are ours. This must be separate from the
 -- statement that takes the guards. In the same statement the snapshot would be older than the
--- guards, and the marker of a message that a sender has just committed would be removed. A stream
--- that was made for a single message is removed with it.
+-- guards. The statement could then remove the marker of a message that a sender has just committed.
+-- A stream that was made for a single message is removed with it.
 --
 -- $1 streams
 WITH h AS MATERIALIZED (
@@ -117,9 +117,9 @@ SELECT p.post_id, p.queue_id, '', p.type, p.body, p.headers, :now + $2
  CROSS JOIN LATERAL (SELECT x.* FROM parley_post x WHERE x.post_id = k.id LIMIT 1) p
 
 -- name: Extend
--- Leases of groups and posts are extended. A locked row is in its owner's own transaction, or in
--- that of a receiver that has taken it over, so the statement does not wait for it. A lease is lost
--- if the committed row has another fence.
+-- Leases of groups and posts are extended. The statement does not wait for a locked row: its owner
+-- has it locked, or a receiver that has taken it over. A lease is lost if the committed row has
+-- another fence.
 --
 -- groups: $1 ids, $2 fences; posts: $3 ids, $4 fences; $5 how long
 WITH g AS MATERIALIZED (

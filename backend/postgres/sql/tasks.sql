@@ -1,6 +1,6 @@
 -- name: TasksDue
--- The planner takes a limit in a parameter for a tenth of all rows, and would sort a million of
--- them to find the first. The inner limit makes it walk the index; it is higher than any requested
+-- The planner assumes that a limit in a parameter is a tenth of all rows. It would sort a million
+-- rows to find the first. The inner limit makes it walk the index; it is higher than any requested
 -- limit.
 SELECT t.task_id, t.n, t.type, t.body, t.state, t.due, t.attempts, t.fence
   FROM (SELECT y.task_id, y.due, y.n

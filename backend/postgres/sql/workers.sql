@@ -1,4 +1,4 @@
--- name: WorkerAttend
+-- name: WorkerPut
 -- The commit of a record need not wait for the disk. The record has to survive the death of its
 -- process, not a crash of the machine.
 WITH quick AS MATERIALIZED (

@@ -107,8 +107,8 @@ CREATE TABLE parley_message (
 ) WITHOUT ROWID;
 CREATE INDEX parley_message_keyed ON parley_message (message_id) WHERE kind = 4;
 
--- The ready order of streams. Claims walk the free ones. held_until keeps those of
--- groups that are held by lease out of their way; whether one is, its own row says.
+-- The ready order of streams. Claims walk the free streams only. held_until removes the streams of
+-- groups that are held by lease from that walk. Whether a group is held, its own row says.
 CREATE TABLE parley_ready (
   queue_id   INTEGER NOT NULL,
   group_id   BLOB    NOT NULL,
@@ -294,8 +294,8 @@ CREATE TABLE parley_once (
 ) WITHOUT ROWID;
 CREATE INDEX parley_once_until ON parley_once (keep_until);
 
--- Application locks. The row of a stripe is locked by whoever decides about a
--- lock whose name belongs to it; its fence is the last that was given.
+-- Application locks. A transaction that decides about a lock locks the row of the stripe to which
+-- the lock's name belongs. The row has the fence that was given last.
 CREATE TABLE parley_lock_stripe (
   stripe INTEGER PRIMARY KEY,
   fence  INTEGER NOT NULL
@@ -323,7 +323,7 @@ CREATE TABLE parley_lock (
   times      INTEGER NOT NULL,
   waiting    INTEGER NOT NULL,
   since      INTEGER NOT NULL,
-  wait_until INTEGER NOT NULL, -- when a request is given up that nobody asks about
+  wait_until INTEGER NOT NULL, -- when a request expires that is not renewed
   PRIMARY KEY (name, seq)
 ) WITHOUT ROWID;
 CREATE INDEX parley_lock_of_owner ON parley_lock (owner_id);
@@ -336,7 +336,7 @@ CREATE TABLE parley_fence (
   uses  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Schedules. The row is locked by whoever submits or claims.
+-- Schedules. A transaction that submits or claims locks the row.
 CREATE TABLE parley_schedule (
   name         TEXT    PRIMARY KEY,
   schedule_id  BLOB    NOT NULL UNIQUE,
@@ -354,8 +354,8 @@ CREATE TABLE parley_schedule (
   live         INTEGER NOT NULL DEFAULT 1 -- there may be something to claim
 ) WITHOUT ROWID;
 
--- Tasks. due: 0 when it was never claimed, else when it can be claimed next,
--- which for a running one is the end of its lease.
+-- Tasks. due is the time at which a task can be claimed next, 0 if it was never claimed. For a
+-- running task it is the end of its lease.
 CREATE TABLE parley_task (
   task_id     BLOB    PRIMARY KEY,
   schedule_id BLOB    NOT NULL,
@@ -369,7 +369,7 @@ CREATE TABLE parley_task (
   fence       INTEGER NOT NULL DEFAULT 0,
   attempts    INTEGER NOT NULL DEFAULT 0,
   stop        INTEGER NOT NULL DEFAULT 0, -- asked for
-  given       INTEGER NOT NULL DEFAULT 0, -- to whoever waits for its end
+  given       INTEGER NOT NULL DEFAULT 0, -- to a caller that waits for its end
   touched     INTEGER NOT NULL DEFAULT 0,
   caller      TEXT    NOT NULL,
   owner       TEXT    NOT NULL DEFAULT '',

@@ -54,9 +54,9 @@ SELECT q.name AS queue,
   JOIN parley_queue q ON q.queue_id = x.queue_id
   LEFT JOIN parley_promotion p ON p.group_id = x.group_id;
 
--- Messages and posts that have not been handled: those that wait to be received
--- or are in a receiver's hands (pending), posts that are not yet due (delayed),
--- and messages whose target cannot take them (withheld).
+-- Messages and posts that have not been handled. A pending message waits to be received, or a
+-- receiver holds it. A delayed post is not yet due. A withheld message has a target that cannot
+-- take it.
 CREATE VIEW parley_messages AS
 SELECT x.queue,
        lower(substr(hex(x.id), 1, 8) || '-' || substr(hex(x.id), 9, 4) || '-' || substr(hex(x.id), 13, 4) || '-' ||
@@ -184,10 +184,9 @@ SELECT l.name, o.owner, l.mode, l.waiting, l.times,
 --     INSERT INTO parley_outbox (queue, type, body) VALUES ('emails', 'Welcome', '{"to": "a@example.org"}');
 --     INSERT INTO parley_outbox (queue, type, body, key) VALUES ('emails', 'Welcome', '…', 'customer-42');
 --
--- Posts of one key keep their order. Without a type it is DEFAULT. A queue that is
--- not defined or disabled makes the statement fail, and so does a type that is not
--- defined, a body that is not valid for it, or that only a program can check, which is
--- true of XML and of Go functions. Nothing can be read here;
+-- Posts of one key keep their order. Without a type it is DEFAULT. The statement fails if the queue
+-- is not defined or disabled, or the type is not defined. It also fails if the body is not valid
+-- for its type, or only a program can check it (XML and Go functions). Nothing can be read here;
 -- see parley_messages.
 CREATE VIEW parley_outbox AS
 SELECT NULL AS queue, NULL AS type, NULL AS body, NULL AS key WHERE 0;

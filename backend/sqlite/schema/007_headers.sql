@@ -9,7 +9,7 @@ ALTER TABLE parley_dead_letter ADD COLUMN headers TEXT;
 
 -- No program of a version below oldest_program has anything in hand, or can get it. Headers are
 -- written only when that is 7: programs of version 6 would lose them when they move a message.
--- A store that is made anew has no such programs: then it is 7 from the start.
+-- A new store has no such programs: then it is 7 from the start.
 ALTER TABLE parley_meta ADD COLUMN oldest_program INTEGER NOT NULL DEFAULT 0;
 
 -- A post with headers, from any program: parley_outbox with one more column, of JSON.

@@ -10,8 +10,8 @@ SELECT 1 FROM parley_ready r {read skip}
    AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
  {some 1}
 -- name: GroupStreams
--- The streams of a group that have messages, with the data of the receiving endpoint, and the time of the
--- oldest message, by which they are sorted. The group is ours, so no other transaction changes its endpoints.
+-- The streams of a group that have messages, with the data of the receiving endpoint. They are sorted by the
+-- time of the oldest message. The group is ours, so no other transaction changes its endpoints.
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
        e.initiator, e.service, e.far, e.contract, e.closed_at,
        (SELECT m.since FROM parley_message m {read skip}

@@ -12,8 +12,8 @@ UPDATE parley_schedule SET serial = serial + ?, live = 1 WHERE name = ?{exact}
 -- name: ScheduleTry
 SELECT 1 FROM parley_schedule {lock skip} WHERE name = ?{exact}
 -- name: ScheduleRead
--- With the lowest phase that is not over, the lowest phase with a dead task, the number of running tasks,
--- and how many of these have a live worker. The counts are the row's witness (Witness).
+-- It includes the lowest phase that is not over and the lowest phase with a dead task. It counts the
+-- running tasks, and those of them with a live worker. The counts are the row's witness (Witness).
 SELECT s.schedule_id, s.sealed, s.max_active, s.go_on, s.accept_late, s.max_attempts,
        s.caller, s.purpose, s.serial, s.latest,
        (SELECT a.phase FROM parley_task a {read wait by_order}

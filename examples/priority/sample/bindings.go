@@ -9,7 +9,7 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// The front end keeps in a table of its own which of its conversations belong
+// The front end keeps in a separate table which of its conversations belong
 // together. It is read and written under the lock of the group that both are
 // in, and in the transaction of the messages.
 //

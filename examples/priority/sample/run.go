@@ -165,9 +165,9 @@ func (s *sample) serve(ctx context.Context, queue string, handle func(context.Co
 	}
 }
 
-// work is the long work. No work ends before the back end knows of all requests and
-// promotions, so that the order in which the rest is taken depends on no machine. A
-// late promotion alone comes after that, while the request before it is at work.
+// work is the long work. No work ends before the back end knows of all requests and promotions. So
+// the order of the other work is the same on every machine. A late promotion alone comes after
+// that, while the request before it is at work.
 func (s *sample) work(ctx context.Context, n int, d *parley.Delivery) error {
 	s.mu.Lock()
 	s.started[n] = true

@@ -6,6 +6,7 @@ type bug struct {
 	flags        []string // for the run
 	env          string   // for the run as well, like name=value
 	sound        bool     // it is none: nothing may be found
+	race         bool     // with the race detector
 	changes      []change
 }
 
@@ -35,6 +36,9 @@ var uncounted = []change{
 		}
 `, new: "		_ = n\n"},
 }
+
+// calmly has few faults, in a run that ends when there were enough of them.
+var calmly = []string{"--only", "kill", "--faults", "3", "--operations", "3000"}
 
 // bugs are the mistakes.
 var bugs = []bug{
@@ -128,6 +132,30 @@ func skewed(lease time.Duration) time.Duration {
 		// A subquery's NULL in a statement that was interrupted without an error stands for an absence.
 		{file: "backend/sqlstore/scan.go", old: "	if src == nil {\n		return errInterrupted\n	}\n	var n sql.NullInt64",
 			new: "	var n sql.NullInt64"},
+	}},
+	{name: "read with guards", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,receivers", changes: []change{
+		// A claim locks the streams that it reads, so that their senders wait for the handler.
+		{file: "backend/postgres/sql/claim.sql",
+			old: "SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x",
+			new: "SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1 FOR NO KEY UPDATE) x"},
+	}},
+	{name: "read with guards", server: "mysql", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,receivers", changes: []change{
+		{file: "backend/mysql/sql/claim.sql", times: 2,
+			old: "THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)",
+			new: "THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)\n" +
+				"+ (SELECT 1 FROM parley_stream z WHERE z.stream_id = r.stream_id FOR UPDATE SKIP LOCKED)"},
+	}},
+	{name: "move without marker", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,groups,operators", changes: []change{
+		// A stream that comes out of a blocked group has no place in the order.
+		{file: "backend/sqlstore/move.go",
+			old: "	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})\n",
+			new: "	return nil\n"},
+	}},
+	{name: "unlocked count", server: "sqlite", flags: calmly, race: true, changes: []change{
+		// Claims are counted without the lock.
+		{file: "broker.go",
+			old: "func (b *Broker) beginClaim() error {\n	b.mu.Lock()\n	defer b.mu.Unlock()\n",
+			new: "func (b *Broker) beginClaim() error {\n"},
 	}},
 	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop", "--limit", "40s", "--drain", "10s"},
 		env: "PARLEY_FAULTS_KINDS=posts", changes: append([]change{

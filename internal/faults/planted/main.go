@@ -67,7 +67,11 @@ func (b bug) find(tool string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "faults")
-	build := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./internal/faults")
+	args := []string{"build", "-overlay", overlay, "-o", program}
+	if b.race {
+		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false")
+	}
+	build := exec.Command("go", append(args, "./internal/faults")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}

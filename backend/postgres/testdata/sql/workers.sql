@@ -1,19 +1,6 @@
 -- name: WorkerAlive
 UPDATE parley_worker SET until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1 WHERE worker_id = $2
 
--- name: WorkerAttend
-WITH quick AS MATERIALIZED (
-  SELECT set_config('synchronous_commit', 'off', true)),
-put AS (
-  INSERT INTO parley_worker (worker_id, queue_id, owner, readers, since, until, in_hand, alone, reader_id)
-  SELECT $1::uuid, $2, $3, $4, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $5, $6, $7, $8::uuid FROM quick
-  ON CONFLICT (reader_id) DO UPDATE
-     SET worker_id = excluded.worker_id, queue_id = excluded.queue_id, owner = excluded.owner,
-         readers = excluded.readers, since = excluded.since, until = excluded.until,
-         in_hand = excluded.in_hand, alone = excluded.alone)
-SELECT w.reader_id, w.worker_id, w.in_hand, w.alone FROM parley_worker w
- WHERE w.queue_id = $2 AND w.worker_id <> $1::uuid AND w.in_hand IS NOT NULL AND $6::bytea IS NOT NULL
-
 -- name: WorkerInHand
 SELECT in_hand FROM parley_worker WHERE reader_id = $1
 
@@ -41,6 +28,19 @@ UPDATE parley_worker SET alone = alone WHERE reader_id = $1
 -- name: WorkerOthers
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
  WHERE queue_id = $1 AND worker_id <> $2 AND in_hand IS NOT NULL
+
+-- name: WorkerPut
+WITH quick AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true)),
+put AS (
+  INSERT INTO parley_worker (worker_id, queue_id, owner, readers, since, until, in_hand, alone, reader_id)
+  SELECT $1::uuid, $2, $3, $4, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $5, $6, $7, $8::uuid FROM quick
+  ON CONFLICT (reader_id) DO UPDATE
+     SET worker_id = excluded.worker_id, queue_id = excluded.queue_id, owner = excluded.owner,
+         readers = excluded.readers, since = excluded.since, until = excluded.until,
+         in_hand = excluded.in_hand, alone = excluded.alone)
+SELECT w.reader_id, w.worker_id, w.in_hand, w.alone FROM parley_worker w
+ WHERE w.queue_id = $2 AND w.worker_id <> $1::uuid AND w.in_hand IS NOT NULL AND $6::bytea IS NOT NULL
 
 -- name: WorkerPutDown
 UPDATE parley_worker SET in_hand = NULL WHERE reader_id = $1
