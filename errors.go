@@ -39,6 +39,7 @@ var (
 	ErrGroupElsewhere = backend.ErrGroupElsewhere
 	ErrFenced         = backend.ErrFenced
 	ErrNotPending     = backend.ErrNotPending
+	ErrCancelled      = backend.ErrCancelled
 	ErrTooLarge       = backend.ErrTooLarge
 	ErrUnknownScheme  = backend.ErrUnknownScheme
 	ErrLockTimeout    = backend.ErrLockTimeout

@@ -207,6 +207,38 @@ func ExampleOutgoing() {
 	// Output: 00-4bf92f35-01 7
 }
 
+func ExampleBroker_CancelPosts() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	id, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("a long report")})
+	must(err)
+	started := make(chan struct{})
+	handler := parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		close(started)
+		<-ctx.Done() // as a statement or a request with this context would see it
+		fmt.Println("the handler stops:", context.Cause(ctx))
+		return ctx.Err()
+	})
+	worker, err := b.NewWorker("mail", handler, nil)
+	must(err)
+	done := make(chan error)
+	go func() { done <- worker.Drain(ctx) }()
+
+	<-started
+	cancelled, err := b.CancelPosts(ctx, "mail", parley.PostFilter{IDs: []parley.ID{id}})
+	must(err)
+	fmt.Println(len(cancelled.Removed), "removed,", len(cancelled.Requested), "requested")
+	must(<-done)
+
+	_, err = b.CancelPosts(ctx, "mail", parley.PostFilter{IDs: []parley.ID{id}})
+	fmt.Println(errors.Is(err, parley.ErrNotPending))
+	// Unordered output:
+	// 0 removed, 1 requested
+	// the handler stops: it was cancelled
+	// true
+}
+
 func ExampleRaiseKey() {
 	ctx := context.Background()
 	b, cleanup := shop()

@@ -48,15 +48,16 @@ type HandleEvent struct {
 
 // SettleEvent is the end of a batch.
 type SettleEvent struct {
-	Queue    string
-	Groups   int  // that were in the batch
-	Done     int  // messages that were acknowledged
-	IDs      []ID // of messages that were handled: those that count in Done and in Lost
-	Lost     int  // messages that were handled, but whose lease was lost: they come again
-	Failed   int  // messages that failed
-	Returned int  // groups that were given back unhandled
-	Took     time.Duration
-	Err      error // nothing was settled; the messages come again
+	Queue     string
+	Groups    int  // that were in the batch
+	Done      int  // messages that were acknowledged
+	IDs       []ID // of messages that were handled: those that count in Done and in Lost
+	Lost      int  // messages that were handled, but whose lease was lost: they come again
+	Cancelled int  // posts that were cancelled
+	Failed    int  // messages that failed
+	Returned  int  // groups that were given back unhandled
+	Took      time.Duration
+	Err       error // nothing was settled; the messages come again
 }
 
 // PoisonEvent is an action on a message that could not be handled.

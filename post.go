@@ -203,8 +203,8 @@ func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) (rows []ba
 	return rows, duplicate, nil
 }
 
-// CancelPost removes a post that waits. ErrNotPending means that it is in a
-// receiver's hands, done, or was never there.
+// CancelPost removes a post that waits, when the transaction commits. ErrNotPending means that it is
+// in a receiver's hands, done, or was never there. Broker.CancelPosts also asks receivers to stop.
 func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 	err := tx.withCatalog(ctx, func(v *catalogView) error {
 		q, ok := v.queues[queue]
@@ -214,7 +214,7 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 		err := tx.be.Cancel(ctx, q.ID, id)
 		// A background job may be moving it, or have it locked until it has committed.
 		pause := 5 * time.Millisecond
-		for try := 1; errors.Is(err, ErrNotPending) && (try <= 3 || try <= 8 && errors.Is(err, ErrGroupBusy)); try++ {
+		for try := 1; errors.Is(err, ErrNotPending) && (try <= 3 || try <= 7 && errors.Is(err, ErrGroupBusy)); try++ {
 			if try > 3 {
 				pause *= 2
 			}

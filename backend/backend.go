@@ -50,6 +50,7 @@ type Backend interface {
 	Locks
 	Tasks
 	Recurring
+	Cancels
 }
 
 // Tx is a transaction. It is used by one goroutine at a time, but for Rollback. Everything
@@ -69,6 +70,7 @@ type Tx interface {
 	TxLocks
 	TxTasks
 	TxRecurring
+	TxCancels
 
 	// Once records key, at least for a time, and reports whether it was new. It waits for a
 	// transaction that has recorded the same key, until that ends.

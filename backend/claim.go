@@ -180,6 +180,8 @@ type Outcome struct {
 	Keep   time.Duration
 	// Dead are removed and recorded as dead letters.
 	Dead []DeadLetter
+	// Cancelled are posts that are removed, and of which no copy is kept.
+	Cancelled []*Message
 	// Failure records what is known of a message that stays.
 	Failure *Failure
 	// Defer hides the group for that time; Park hides it until Unpark, with a
@@ -187,6 +189,9 @@ type Outcome struct {
 	Defer time.Duration
 	Park  string
 }
+
+// Removed returns how many messages are taken out of their streams.
+func (o Outcome) Removed() int { return len(o.Done) + len(o.Dead) + len(o.Cancelled) }
 
 // DeadLetter is a message taken out of its stream.
 type DeadLetter struct {

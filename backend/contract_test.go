@@ -17,10 +17,10 @@ import (
 const mandatory = 60
 
 // TestMandatoryMethods counts the methods of a backend and its transactions, without the parts
-// that come last and are optional: Workers, Locks, Tasks and Recurring.
+// that come last and are optional: Workers, Locks, Tasks, Recurring and Cancels.
 func TestMandatoryMethods(t *testing.T) {
-	n := methods[backend.Backend]() - methods[backend.Workers]() - methods[backend.Locks]() - methods[backend.Tasks]() - methods[backend.Recurring]() +
-		methods[backend.Tx]() - methods[backend.TxWorkers]() - methods[backend.TxLocks]() - methods[backend.TxTasks]() - methods[backend.TxRecurring]()
+	n := methods[backend.Backend]() - methods[backend.Workers]() - methods[backend.Locks]() - methods[backend.Tasks]() - methods[backend.Recurring]() - methods[backend.Cancels]() +
+		methods[backend.Tx]() - methods[backend.TxWorkers]() - methods[backend.TxLocks]() - methods[backend.TxTasks]() - methods[backend.TxRecurring]() - methods[backend.TxCancels]()
 	if n > mandatory {
 		t.Errorf("a backend needs %d methods, want at most %d", n, mandatory)
 	}

@@ -27,11 +27,12 @@
 //	application locks          [Locks], [Session]             [TxLocks]
 //	tasks in phases            [Tasks]                        [TxTasks]
 //	recurring jobs             [Recurring]                    [TxRecurring]
+//	cancelling what is in hand [Cancels]                      [TxCancels]
 //
 // [Locker] is what a session and a transaction do with application locks, and [Execer] runs
 // the application's own statements in a transaction.
 //
-// The last four parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: then missing
+// The last five parts may be missing. Embed [Unimplemented] and [UnimplementedTx]: then missing
 // methods return errors.ErrUnsupported, and verbs that need them return it too. Maintenance,
 // diagnosis and the conformance suite work without them. A backend has all of a part or nothing.
 //

@@ -121,6 +121,9 @@ var (
 	// receiver's hands, or never there.
 	ErrNotPending = errors.New("the post is not pending")
 
+	// ErrCancelled: a request asked the receiver to stop. It is the cause of the end of its context.
+	ErrCancelled = errors.New("it was cancelled")
+
 	// ErrTooLarge: the body is larger than the store takes.
 	ErrTooLarge = errors.New("the message body is too large")
 

@@ -29,6 +29,7 @@ const (
 	JobWorkers              // records of workers that died an hour ago, or five minutes with nothing in hand, are removed
 	JobProcessed            // processed posts beyond the time for which they are kept are removed
 	JobOnce                 // keys of Once beyond that time are removed
+	JobCancels              // posts and tasks that were to be cancelled and wait again are cancelled; requests that are met are removed
 	JobCount     int = iota
 )
 
@@ -48,6 +49,7 @@ var jobs = [JobCount]struct {
 	JobWorkers:   {"workers", time.Minute},
 	JobProcessed: {"processed", time.Minute},
 	JobOnce:      {"once", time.Minute},
+	JobCancels:   {"cancels", 5 * time.Second},
 }
 
 func (d Job) String() string { return jobs[d].name }

@@ -28,6 +28,7 @@ type Unimplemented struct {
 	noLocks
 	noTasks
 	noRecurring
+	noCancels
 }
 
 // UnimplementedTx is the same for Tx. Its SQL and Token are nil, and NotifyAtCommit and Rollback do nothing.
@@ -42,6 +43,7 @@ type UnimplementedTx struct {
 	noTxLocks
 	noTxTasks
 	noTxRecurring
+	noTxCancels
 }
 
 var (
@@ -58,7 +60,7 @@ func Offered[T any](what T, err error) (T, error) {
 	return what, err
 }
 
-// What is returned for all that is missing. The last four parts have separate errors, since a backend that is
+// What is returned for all that is missing. The last five parts have separate errors, since a backend that is
 // complete may lack them.
 var (
 	none       = errors.ErrUnsupported
@@ -66,6 +68,7 @@ var (
 	noAppLocks = missing("application locks")
 	noPlans    = missing("tasks in phases")
 	noneRecurs = missing("recurring jobs")
+	noCancel   = missing("requests to cancel what is in hand")
 )
 
 func missing(what string) error {
@@ -136,6 +139,13 @@ func (noTasks) TaskLog(context.Context, TaskQuery) ([]TaskStatus, error) { retur
 type noRecurring struct{}
 
 func (noRecurring) RecurringJobs(context.Context) ([]RecurringJob, error) { return nil, noneRecurs }
+
+type noCancels struct{}
+
+func (noCancels) CancelRequests(context.Context) ([]CancelRequest, error) { return nil, noCancel }
+func (noCancels) PendingPosts(context.Context, PendingQuery) ([]PendingPost, error) {
+	return nil, noCancel
+}
 
 type noTx struct{}
 
@@ -229,3 +239,7 @@ func (noTxRecurring) LockRecurring(context.Context, string) (*RecurringJob, erro
 	return nil, noneRecurs
 }
 func (noTxRecurring) SetRecurring(context.Context, RecurringJob) error { return noneRecurs }
+
+type noTxCancels struct{}
+
+func (noTxCancels) RequestCancel(context.Context, int64, []ID) error { return noCancel }

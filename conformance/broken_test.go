@@ -550,13 +550,6 @@ var mistakes = []*mistake{
 		},
 	},
 	{
-		id: "F04", says: "a task whose row is locked by a transaction is not told to stop",
-		control: func(ctx context.Context, tx backend.Tx, schedule string, c backend.TaskControl, task backend.ID) (int, []backend.ID, error) {
-			n, _, err := tx.Control(ctx, schedule, c, task)
-			return n, nil, err
-		},
-	},
-	{
 		id: "B13", says: "texts are cut at 500 bytes", groups: func(ctx context.Context, be backend.Backend, q backend.GroupQuery) ([]backend.GroupStatus, error) {
 			list, err := be.Groups(ctx, q)
 			for i, g := range list {

@@ -58,6 +58,11 @@ func checkTaskStopped(e *env) {
 	started := make(chan struct{})
 	causes := make(chan error, 1)
 	schPool(e, phases.Handlers{"task": func(ctx context.Context, t *phases.Running) error {
+		if e.ManyWriters() { // its row is locked while it works
+			if _, err := t.Tx(ctx); err != nil {
+				return err
+			}
+		}
 		close(started)
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
@@ -65,12 +70,14 @@ func checkTaskStopped(e *env) {
 	}}, phases.PoolOptions{Plans: []string{s.Name()}, Lease: 3 * time.Second})
 	e.Must(s.Submit(e.Ctx, schTasks(1, 2)...))
 	<-started
+	asked := time.Now()
 	n, err := s.Cancel(e.Ctx)
 	e.Must(err)
 	if n != 1 {
 		e.Errorf("%d waiting tasks were cancelled, want 1", n)
 	}
 	e.Is(<-causes, phases.ErrCancelled)
+	e.Within(2*time.Second, time.Since(asked), "the handler was told after %v")
 	e.Must(s.Wait(e.Ctx))
 	for _, t := range schLog(e, s) {
 		if t.State != phases.StateCancelled {
@@ -105,8 +112,12 @@ func checkTaskStoppedBusy(e *env) {
 	})
 	e.Is(err, errUndo)
 	e.Must(<-done)
-	stop, err := be.ExtendTasks(e.Ctx, []backend.TaskHold{running}, time.Minute)
-	e.Must(err)
+	var stop []backend.ID
+	e.Soon(20*time.Second, func() bool { // when maintenance has looked at the request
+		stop, err = be.ExtendTasks(e.Ctx, []backend.TaskHold{running}, time.Minute)
+		e.Must(err)
+		return len(stop) > 0
+	})
 	if !slices.Equal(stop, []backend.ID{running.Task}) {
 		e.Errorf("told to stop are %v, want the task that was cancelled while a transaction had its row, %v", stop, running.Task)
 	}

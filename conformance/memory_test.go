@@ -59,7 +59,7 @@ func TestPlainBackend(t *testing.T) {
 	RunMatching(t, divided(12, func() Store {
 		s := memstore.NewStore(memstore.Options{})
 		return Store{Open: func(context.Context) (backend.Backend, error) { return plain{s.Open()}, nil }}
-	}), regexp.MustCompile("^(I|O|T02|Q|N|L|F)"))
+	}), regexp.MustCompile("^(I|O|T02|Q|N|L|F|K)"))
 }
 
 type plain struct{ backend.Backend }

@@ -31,11 +31,15 @@ var (
 		_, err := be.RecurringJobs(ctx)
 		return err
 	}}
+	partCancels = &part{"cancelling what is in hand (backend.Cancels)", func(ctx context.Context, be backend.Backend) error {
+		_, err := be.CancelRequests(ctx)
+		return err
+	}}
 )
 
 // partOf returns the part that all checks with sentences of one letter need.
 func partOf(c check) *part {
-	return map[byte]*part{'L': partLocks, 'F': partTasks, 'J': partRecurring}[c.ID[0]]
+	return map[byte]*part{'L': partLocks, 'F': partTasks, 'J': partRecurring, 'K': partCancels}[c.ID[0]]
 }
 
 // Needs ends the check if the store does not have a part of the contract. A store that has some of it

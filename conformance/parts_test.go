@@ -20,12 +20,14 @@ import (
 type unlocked struct {
 	hasWorkers
 	backend.Recurring
+	backend.Cancels
 	whole backend.Backend
 }
 
 type txUnlocked struct {
 	txWorkers
 	backend.TxRecurring
+	backend.TxCancels
 }
 
 func (u unlocked) Capabilities() backend.Capabilities { return u.whole.Capabilities() }
@@ -35,11 +37,11 @@ func (u unlocked) Begin(ctx context.Context) (backend.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return txUnlocked{toTxWorkers(tx), tx}, nil
+	return txUnlocked{toTxWorkers(tx), tx, tx}, nil
 }
 
 func unlockedStore() Store {
-	with := func(be backend.Backend) unlocked { return unlocked{toWorkers(be), be, be} }
+	with := func(be backend.Backend) unlocked { return unlocked{toWorkers(be), be, be, be} }
 	s := memoryStore("")
 	open, limit := s.Open, s.Limit
 	s.Open = func(ctx context.Context) (backend.Backend, error) {

@@ -191,7 +191,7 @@ var sections = []section{
 		{"N01", "Posts of one key are received in the order in which they were committed, by one receiver at a time. Posts without a key wait for no other post."},
 		{"N02", "A delayed post joins its queue when it is due and not before."},
 		{"N03", "A unique post is added only when no post with its value is pending. After that post is settled, the value can be added again."},
-		{"N04", "A pending post can be cancelled; a post that a receiver holds cannot."},
+		{"N04", "CancelPost removes a pending post unless a receiver holds it."},
 		{"N05", "Bodies of up to 16 MiB, and empty ones, arrive as they were sent, byte for byte."},
 		{"N06", "A queue that keeps processed posts keeps them for the set time and never delivers them again."},
 		{"N07", "Deferred and parked groups are not received before their time, keep their order, and lose nothing."},
@@ -251,6 +251,11 @@ var sections = []section{
 		{"J05", "While the previous message of a recurring job is pending, a due time brings another message, none, or a message that is handled afterwards. The job's policy decides."},
 		{"J06", "An older definition of a recurring job changes nothing and does not bring back a removed job. An invalid definition, or a different one of the same revision, is refused with a typed error and changes nothing."},
 		{"J07", "A paused recurring job brings no messages until it is resumed, and then from its next due time on. Running it now brings a message at once and leaves its due times unchanged."},
+	}},
+	{"Cancelling what is in hand", []Sentence{
+		{"K01", "CancelPosts removes posts that wait, by ID, key or type, and stores a request for posts that receivers hold. It waits for no receiver and for no other request."},
+		{"K02", "The handler of a cancelled post is told within a second, by the cause of its context's end. If it then fails, its writes are undone and the post is removed. If it succeeds, the post is done."},
+		{"K03", "A post that waits again although its cancellation was requested is removed. Each post is done once or cancelled once."},
 	}},
 	{"What operators see", []Sentence{
 		{"V01", "A message that waits is found by its ID: the result is its group or, if it is withheld, the handle that sent it. No other message is found."},

@@ -55,7 +55,7 @@ var (
 
 	// ErrCancelled: an operator has cancelled the task. It is the cause of the end of its
 	// handler's context.
-	ErrCancelled = errors.New("the task was cancelled")
+	ErrCancelled = parley.ErrCancelled
 )
 
 // HaltedError says why a plan is halted. It is ErrHalted.

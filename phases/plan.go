@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -175,10 +176,27 @@ func (p *Plan) Seal(ctx context.Context) error {
 }
 
 // Cancel cancels waiting tasks, all if none is named, and asks the handlers of running ones to
-// stop. It returns how many it has cancelled. It waits some seconds for tasks whose handlers have a
-// transaction open (Running.Tx); a task that takes longer is not asked.
+// stop, within a second. It returns how many it has cancelled, and waits for no handler. A running task
+// is cancelled if its handler then fails, and done if it succeeds.
 func (p *Plan) Cancel(ctx context.Context, tasks ...parley.ID) (int, error) {
 	return p.control(ctx, "cancel", backend.PlanCancel, tasks)
+}
+
+// running returns those of tasks, of all if none is named, that workers have in hand.
+func (p *Plan) running(ctx context.Context, tasks []parley.ID) (ids []parley.ID, err error) {
+	q := backend.TaskQuery{Plan: p.name, Running: true, Limit: 1000}
+	for {
+		list, err := p.b.Backend().TaskLog(ctx, q)
+		if err != nil || len(list) == 0 {
+			return ids, err
+		}
+		for _, t := range list {
+			if len(tasks) == 0 || slices.Contains(tasks, t.ID) {
+				ids = append(ids, t.ID)
+			}
+		}
+		q.After = list[len(list)-1].ID
+	}
 }
 
 // Retry queues dead tasks again, all if none is named, and returns how many.
@@ -205,18 +223,25 @@ func (p *Plan) Delete(ctx context.Context) error {
 }
 
 func (p *Plan) control(ctx context.Context, op string, c backend.TaskControl, tasks []parley.ID) (int, error) {
+	var asked []parley.ID
+	if c == backend.PlanCancel {
+		var err error
+		if asked, err = p.running(ctx, tasks); err != nil {
+			return 0, fail(op, p.name, err)
+		}
+	}
 	if len(tasks) == 0 {
 		tasks = []parley.ID{{}}
 	}
-	// A task whose row a heartbeat has locked is told as soon as that is over. A task in its
-	// handler's own transaction is about to end.
-	n, busy, err := p.controlOnce(ctx, c, tasks)
+	n, busy, err := p.controlOnce(ctx, c, tasks, asked)
+	// On a backend without requests, a task whose row a heartbeat has locked is told as soon as that
+	// is over.
 	for pause := 2 * time.Millisecond; err == nil && len(busy) > 0 && pause < 4*time.Second; pause *= 2 {
 		if err = wait.Sleep(ctx, wait.Jitter(pause)); err != nil {
 			break
 		}
 		var k int
-		k, busy, err = p.controlOnce(ctx, c, busy)
+		k, busy, err = p.controlOnce(ctx, c, busy, nil)
 		n += k
 		if errors.Is(err, ErrNoPlan) { // deleted meanwhile
 			err = nil
@@ -225,7 +250,9 @@ func (p *Plan) control(ctx context.Context, op string, c backend.TaskControl, ta
 	return n, fail(op, p.name, err)
 }
 
-func (p *Plan) controlOnce(ctx context.Context, c backend.TaskControl, tasks []parley.ID) (n int, busy []parley.ID, err error) {
+// controlOnce carries out a control, and stores requests to cancel tasks that are asked to stop. busy are
+// the running tasks that could not be asked.
+func (p *Plan) controlOnce(ctx context.Context, c backend.TaskControl, tasks, asked []parley.ID) (n int, busy []parley.ID, err error) {
 	err = p.b.InTx(ctx, func(tx *parley.Tx) error {
 		n, busy = 0, nil
 		be, err := tx.Backend()
@@ -248,7 +275,15 @@ func (p *Plan) controlOnce(ctx context.Context, c backend.TaskControl, tasks []p
 			n += k
 			busy = append(busy, held...)
 		}
-		return nil
+		if c != backend.PlanCancel || len(asked)+len(busy) == 0 {
+			return nil
+		}
+		err = be.RequestCancel(ctx, 0, append(asked, busy...))
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		busy = nil
+		return errors.Join(err, tx.Notify(ctx, backend.CancelTopic))
 	})
 	return n, busy, err
 }

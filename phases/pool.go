@@ -147,6 +147,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	beat, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var heart sync.WaitGroup
 	heart.Go(func() { p.heartbeat(beat) })
+	heart.Go(func() { p.watchRequests(beat) })
 	err := p.dispatch(ctx)
 	workers.Wait()
 	stop()
@@ -317,7 +318,7 @@ func (p *Pool) cycle(ctx context.Context, ends *[]taskEnd, want int) ([]backend.
 func (p *Pool) take(ctx context.Context, h backend.TaskHold) {
 	t := &Running{
 		ID: h.Task, Plan: h.Plan, Phase: h.Phase, Type: h.Type, Body: h.Body, Attempt: h.Attempt,
-		pool: p, hold: h,
+		pool: p, hold: h, since: time.Now(),
 	}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	p.mu.Lock()

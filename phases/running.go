@@ -29,6 +29,7 @@ type Running struct {
 	hold    backend.TaskHold
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	since   time.Time    // when the pool got it
 	open    atomic.Value // of tx
 	settled bool
 

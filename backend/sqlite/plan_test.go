@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 		switch s {
 		case b.Q().FindMessage: // an operator's look, by an id that only posts are found by
 		case b.Q().SchemaLeases: // a migration's look
-		case b.Q().RecurringList: // all of them
+		case b.Q().RecurringList, b.Q().CancelList: // all of them
 		case b.Q().ListLocks, b.Q().SchedulesReady: // small tables, with other names
 		default:
 			if !s.Empty() {

@@ -34,7 +34,7 @@ var tableRights = []Rights{
 	{"promotion", "", "siud", "siud"},
 	{"post", "i", "siud", "siud"},
 	{"key", "si", "sid", "si"},
-	{"delayed", "i", "siud", "s"},
+	{"delayed", "i", "siud", "sud"},
 	{"uniq", "si", "sid", "sid"},
 	{"held", "i", "siud", "s"},
 	{"timer", "siu", "siud", "s"},
@@ -52,6 +52,7 @@ var tableRights = []Rights{
 	{"schedule", "", "siud", "sud"},
 	{"task", "", "siud", "sud"},
 	{"recurring", "", "siu", "siu"},
+	{"cancel", "", "sid", "si"},
 }
 
 // views are what operators may also look at by SQL.

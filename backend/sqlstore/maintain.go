@@ -40,6 +40,8 @@ func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (moved
 		}
 	case backend.JobOnce:
 		moved, err = s.maintainOnce(ctx, limit)
+	case backend.JobCancels:
+		moved, err = s.maintainCancels(ctx, limit)
 	default:
 		err = fmt.Errorf("there is no maintenance job %d", job)
 	}

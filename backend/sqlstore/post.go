@@ -285,7 +285,7 @@ func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, 
 		return false, errInHand
 	}
 	if p.leased() {
-		return false, backend.ErrNotPending
+		return false, errInHand
 	}
 	if _, err := t.Exec(ctx, t.s.q.PostDelete, id); err != nil {
 		return false, err
@@ -326,9 +326,7 @@ func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool,
 	switch {
 	case err != nil || row == nil:
 		return false, err
-	case row.leased():
-		return false, backend.ErrNotPending
-	case !locked:
+	case row.leased(), !locked:
 		return false, errInHand
 	}
 	n, err := t.Exec(ctx, t.s.q.MessageDelete, k.stream, k.seq)

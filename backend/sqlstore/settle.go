@@ -151,12 +151,15 @@ func (s *Settlement) add(o backend.Outcome) {
 	list := &s.Messages
 	if post {
 		list = &s.Posts
-		if len(o.Done)+len(o.Dead) == 0 {
+		if o.Removed() == 0 {
 			s.left[o.Hold] = true
 		}
 	}
 	for _, m := range o.Done {
 		*list = append(*list, Removal{Message: m, Hold: o.Hold, Retain: o.Retain && !post, Keep: o.Keep})
+	}
+	for _, m := range o.Cancelled {
+		*list = append(*list, Removal{Message: m, Hold: o.Hold})
 	}
 	for _, d := range o.Dead {
 		*list = append(*list, Removal{Message: d.Message, Hold: o.Hold, Reason: d.Reason, Dead: true})
@@ -174,7 +177,7 @@ func (s *Settlement) add(o backend.Outcome) {
 		}
 		s.Blocks = append(s.Blocks, b)
 	}
-	if h := heldOf(o.Hold); h.version != 0 && h.lasts != sticky && len(o.Done)+len(o.Dead) > 0 {
+	if h := heldOf(o.Hold); h.version != 0 && h.lasts != sticky && o.Removed() > 0 {
 		s.Used = append(s.Used, o.Hold)
 	}
 }

@@ -126,6 +126,11 @@ type Statements struct {
 	RecurringInsert, // nothing if it exists
 	RecurringUpdate, RecurringLook, RecurringTry, RecurringLock, RecurringRead, RecurringList *Stmt
 
+	// Requests to cancel what others have in hand.
+	CancelInsert, CancelDelete, CancelList,
+	CancelPlan, // of a task that is not over
+	PendingPosts, PendingDelayed, PendingKeyed, PendingOfKey *Stmt
+
 	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
 	// WorkerInsert and WorkerOthers.

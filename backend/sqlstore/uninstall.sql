@@ -6,6 +6,7 @@ DROP VIEW IF EXISTS parley_conversations;
 DROP VIEW IF EXISTS parley_messages;
 DROP VIEW IF EXISTS parley_groups;
 DROP VIEW IF EXISTS parley_queues;
+DROP TABLE IF EXISTS parley_cancel;
 DROP TABLE IF EXISTS parley_recurring;
 DROP TABLE IF EXISTS parley_task;
 DROP TABLE IF EXISTS parley_schedule;

@@ -81,17 +81,38 @@ func (c *call) read(file string) ([]byte, error) {
 }
 
 func (c *call) cancel() *cobra.Command {
-	return c.verb("cancel QUEUE MESSAGE...", "Cancel posts before a worker receives them",
-		"parley cancel mail 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11", cobra.MinimumNArgs(2),
-		func(ctx context.Context, b *parley.Broker, args []string) error {
-			return c.each(args[1:], "cancel", "posts", func(arg string) error {
-				id, err := parley.ParseID(arg)
-				if err != nil {
-					return err
-				}
-				return b.CancelPost(ctx, args[0], id)
-			})
+	var f parley.PostFilter
+	cmd := c.verb("cancel QUEUE [MESSAGE...]", "Cancel posts that wait or are being handled",
+		"parley cancel mail 0195e0a0-5f3e-7000-8000-3c8e2b1f0a11\nparley cancel mail --key customer-7",
+		func(cmd *cobra.Command, args []string) error {
+			if f.Key != "" || f.Type != "" || f.All {
+				return cobra.MinimumNArgs(1)(cmd, args)
+			}
+			return cobra.MinimumNArgs(2)(cmd, args)
+		},
+		func(ctx context.Context, b *parley.Broker, args []string) (err error) {
+			if f.IDs, err = ids(args[1:]); err != nil {
+				return err
+			}
+			got, err := b.CancelPosts(ctx, args[0], f)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.encode(got)
+			}
+			c.printf("cancel: %d posts removed\n", len(got.Removed))
+			for _, id := range got.Requested {
+				c.printf("requested of its receiver: %s\n", id)
+			}
+			return nil
 		})
+	cmd.Long = "Cancel posts that wait or are being handled. Posts that wait are removed. The worker that handles a post is asked\n" +
+		"to stop: the context of the handler ends within a second, and the post is removed if the handler then fails."
+	cmd.Flags().StringVar(&f.Key, "key", "", "cancel the posts with this `key`")
+	cmd.Flags().StringVar(&f.Type, "type", "", "cancel the posts of this message `type`")
+	cmd.Flags().BoolVar(&f.All, "all", false, "cancel all posts of the queue")
+	return cmd
 }
 
 // errLooked ends a transaction that only looked.

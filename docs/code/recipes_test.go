@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,6 +86,15 @@ func undo(ctx context.Context, b *parley.Broker, id parley.ID) error {
 		return errors.New("it is in a handler's hands, or done")
 	}
 	return err
+}
+
+func cancelAll(ctx context.Context, b *parley.Broker, customer string) error {
+	cancelled, err := b.CancelPosts(ctx, "mails", parley.PostFilter{Key: customer})
+	if err != nil {
+		return err
+	}
+	log.Printf("%d waited and are gone, %d handlers were asked to stop", len(cancelled.Removed), len(cancelled.Requested))
+	return nil
 }
 
 func longWork(b *parley.Broker, h parley.Handler) (*parley.Worker, error) {
@@ -254,6 +264,16 @@ func TestRecipes(t *testing.T) {
 	}
 	if err := undo(ctx, k.Broker, id); err == nil {
 		t.Error("what is done can be undone")
+	}
+	in(func(tx *parley.Tx) error {
+		_, err := SendMail.Post(ctx, tx, "mails", mail, parley.Key("ben"))
+		return err
+	})
+	if err := cancelAll(ctx, k.Broker, "ben"); err != nil {
+		t.Error(err)
+	}
+	if again, err := k.Broker.CancelPosts(ctx, "mails", parley.PostFilter{Key: "ben"}); err != nil || len(again.Removed) > 0 {
+		t.Errorf("what is cancelled is still there: %v, %v", again, err)
 	}
 }
 

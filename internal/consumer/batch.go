@@ -27,14 +27,14 @@ type batch struct {
 	// Set by begin.
 	got    claimed
 	ctx    context.Context // of handlers
-	lost   context.CancelCauseFunc
-	budget time.Duration // how long it may take
+	budget time.Duration   // how long it may take
 
 	// The reader's goroutine writes these while no handler is at work. Whatever settles during the
 	// handler's call reads them.
 	did     counts
 	charged error // why the message in hand has failed already
 	outlook outlook
+	calls   calls // has its own lock
 
 	mu       sync.Mutex // guards what follows
 	started  time.Time
@@ -64,6 +64,7 @@ type claimed struct {
 // counts are what has become of the messages of a batch.
 type counts struct {
 	handled, failed int
+	cancelled       int
 	fenced          int  // were handled, and lost with their lease
 	disable         bool // the queue is to be disabled
 }
@@ -84,7 +85,7 @@ func (t *batch) begin(got backend.Claim, start time.Time, asked int) {
 	for _, h := range t.holds {
 		t.got.messages += len(h.Messages)
 	}
-	t.ctx, t.lost = context.WithCancelCause(t.c.work)
+	t.ctx, t.calls.lost = context.WithCancelCause(t.c.work)
 	t.q.slot = t.c.slot()
 	t.c.mu.Lock()
 	t.c.batches[t] = struct{}{}
@@ -132,7 +133,7 @@ func (t *batch) run() {
 	}
 	settled := time.Since(end)
 	t.s.pace.did(paced{
-		asked: t.got.asked, more: t.got.more, groups: t.got.groups, messages: t.got.messages, handled: t.did.handled + t.did.failed,
+		asked: t.got.asked, more: t.got.more, groups: t.got.groups, messages: t.got.messages, handled: t.did.handled + t.did.failed + t.did.cancelled,
 		took: took, cost: t.got.took + settled, full: t.tx.points >= maxPoints,
 	})
 	t.report(next, settled, err)
@@ -192,6 +193,11 @@ func (t *batch) handle(at int) (next int) {
 		t.current.Defer = t.q.postponed
 	default:
 		for i := 0; i < len(all) && (i == 0 || !t.enough()); {
+			if t.cancelled(all[i]) {
+				t.giveUp(all[i])
+				i++
+				continue
+			}
 			n := t.together(all[i:])
 			if n == 0 { // END has removed it
 				i++
@@ -212,13 +218,14 @@ func (t *batch) handle(at int) (next int) {
 	return t.at + 1 // overdue may have parted with all holds but this one
 }
 
-// together returns how many messages of a group go to the handler in one call, of those that END has not removed.
+// together returns how many messages of a group go to the handler in one call, of those that END has not removed. A
+// message that is to be cancelled is at most the first.
 func (t *batch) together(group []*backend.Message) (n int) {
 	want := 1
 	if t.c.Together != nil {
 		want = t.c.Together(group)
 	}
-	for n < want && !t.hasEnded(group[n].Handle) {
+	for n < want && !t.hasEnded(group[n].Handle) && (n == 0 || !t.cancelled(group[n])) {
 		n++
 	}
 	return n
@@ -258,6 +265,9 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 		defer t.mu.Unlock()
 		t.current.Done = append(t.current.Done, raw...)
 		return true
+	}
+	if t.ctx.Err() == nil && slices.ContainsFunc(raw, t.cancelled) {
+		return t.drop(raw)
 	}
 	t.did.failed++
 	collided := t.got.messages > 1 && Is(t.c.Can, err, backend.ErrSerialization)
@@ -337,7 +347,7 @@ func (t *batch) done() {
 			timer.Stop()
 		}
 	}
-	t.lost(nil)
+	t.calls.lost(nil)
 	t.mu.Lock()
 	t.dismiss()
 	t.mu.Unlock()
@@ -366,7 +376,7 @@ func appendIDs(ids []backend.ID, messages []*backend.Message) []backend.ID {
 func (t *batch) report(next int, took time.Duration, err error) {
 	e := Settled{Queue: t.queue.Name, Groups: len(t.holds), Failed: t.did.failed, Returned: len(t.holds) - next, Took: took, Err: err}
 	if err == nil {
-		e.Done, e.Lost = t.did.handled-t.did.fenced, t.did.fenced
+		e.Done, e.Lost, e.Cancelled = t.did.handled-t.did.fenced, t.did.fenced, t.did.cancelled
 		for _, o := range t.outcomes {
 			e.IDs = appendIDs(e.IDs, o.Done)
 		}

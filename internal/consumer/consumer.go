@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,15 +114,16 @@ type Claimed struct {
 
 // Settled is the end of a batch.
 type Settled struct {
-	Queue    string
-	Groups   int
-	Done     int
-	IDs      []backend.ID
-	Lost     int
-	Failed   int
-	Returned int
-	Took     time.Duration
-	Err      error
+	Queue     string
+	Groups    int
+	Done      int
+	IDs       []backend.ID
+	Lost      int
+	Cancelled int
+	Failed    int
+	Returned  int
+	Took      time.Duration
+	Err       error
 }
 
 // ErrOver: the messages are not in the handler's hands any more.
@@ -188,6 +191,7 @@ type Consumer struct {
 	readers    atomic.Int64 // looks and batches of the fetch loop
 	leases     atomic.Bool  // it holds by lease, always or at times
 	othersHave atomic.Pointer[heldByOthers]
+	lookout    lookout
 
 	warned bool // of a pool that closes idle connections; for signs alone
 
@@ -243,6 +247,13 @@ func (c *Consumer) Batches() int {
 	return len(c.batches)
 }
 
+// atWork returns the batches that are at work.
+func (c *Consumer) atWork() []*batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.batches))
+}
+
 // may reports whether there is to be more work, as of now.
 func (c *Consumer) may() bool {
 	c.mu.Lock()
@@ -269,6 +280,9 @@ func (c *Consumer) Run() error {
 	var silent sync.WaitGroup
 	silent.Go(func() { c.heartbeats(beating) })
 	silent.Go(func() { c.signs(beating) })
+	if !c.Consume {
+		silent.Go(func() { c.watchRequests(beating) })
+	}
 	over := c.gone
 	if !c.Drain {
 		over = nil
@@ -325,12 +339,7 @@ func (c *Consumer) finish() error {
 		return nil
 	case <-time.After(patience):
 	}
-	c.mu.Lock()
-	var left []*batch
-	for t := range c.batches {
-		left = append(left, t)
-	}
-	c.mu.Unlock()
+	left := c.atWork()
 	for _, t := range left {
 		t.abandon()
 	}

@@ -31,7 +31,7 @@ func (t *batch) partNow() bool {
 	defer cancel()
 	if err := t.part(ctx); err != nil {
 		t.tx.broken = err
-		t.lost(err)
+		t.calls.lost(err)
 		return false
 	}
 	return true
@@ -89,7 +89,7 @@ func (t *batch) Expired(now time.Time) bool {
 }
 
 // Lost implements lease.Holder: the handler at work is told.
-func (t *batch) Lost() { t.lost(t.c.Host.Lost(t.queue.Name)) }
+func (t *batch) Lost() { t.calls.lost(t.c.Host.Lost(t.queue.Name)) }
 
 // abandon gives a batch back whose handler does not return.
 func (t *batch) abandon() {
@@ -133,12 +133,10 @@ func (c *Consumer) heartbeats(ctx context.Context) {
 }
 
 func (c *Consumer) heartbeat(ctx context.Context) {
-	c.mu.Lock()
-	batches := make([]lease.Holder[*backend.Hold], 0, len(c.batches))
-	for t := range c.batches {
+	var batches []lease.Holder[*backend.Hold]
+	for _, t := range c.atWork() {
 		batches = append(batches, t)
 	}
-	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.Lease/3)
 	defer cancel()
 	err := lease.Beat(batches, func(holds []*backend.Hold) error { return c.Backend.Extend(ctx, holds, c.Lease) })

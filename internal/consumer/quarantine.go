@@ -348,7 +348,7 @@ func (t *batch) resetRecord() {
 // clearTraces removes, with the commit, the traces of a suspect that is dealt with. Its record
 // would only slow down others, and if an operator has it retried it is judged again.
 func (t *batch) clearTraces(ctx context.Context, tx Work) error {
-	if len(t.q.traces) == 0 || t.charged == nil && (!t.q.isolated || t.did.handled == 0) {
+	if len(t.q.traces) == 0 || t.charged == nil && (!t.q.isolated || t.did.handled+t.did.cancelled == 0) {
 		return nil
 	}
 	return tx.Store().ClearTraces(ctx, t.q.traces)

@@ -79,7 +79,7 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 		}
 	}
 	for _, o := range outcomes {
-		if len(o.Done)+len(o.Dead) < len(o.Hold.Messages) || o.Hold.Messages[0].Stream != o.Hold.Group {
+		if o.Removed() < len(o.Hold.Messages) || o.Hold.Messages[0].Stream != o.Hold.Group {
 			t.c.Hub.Wake(t.queue.ID) // there may be more in the group
 			break
 		}

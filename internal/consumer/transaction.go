@@ -43,7 +43,7 @@ func (t *batch) hold(k *call) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k.tx, t.inHand = nil, k
-	return backend.InsideWork(t.ctx, func(waiting context.Context) backend.Tx { return t.inside(waiting, k) })
+	return backend.InsideWork(t.begun(k.raw), func(waiting context.Context) backend.Tx { return t.inside(waiting, k) })
 }
 
 // openingKey marks the context with which a batch opens its transaction.
@@ -76,6 +76,7 @@ func (t *batch) letGo(err error) bool {
 	defer t.mu.Unlock()
 	tx := t.inHand.tx
 	t.inHand = nil
+	t.ended()
 	if tx == nil || t.tx.broken != nil {
 		return t.tx.broken == nil
 	}

@@ -3,6 +3,7 @@ package failures
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -69,7 +70,7 @@ func (s *Count) Forget(settled []backend.Outcome) {
 		return
 	}
 	for _, o := range settled {
-		for _, m := range o.Done {
+		for _, m := range slices.Concat(o.Done, o.Cancelled) {
 			s.Clear(m.ID)
 		}
 	}

@@ -158,6 +158,12 @@ const (
 	FaultClaimCounts           Fault = "claim-counts"
 	FaultClosedServes          Fault = "closed-serves"
 	FaultEndedServes           Fault = "ended-serves"
+	FaultCancelLost            Fault = "cancel-lost"
+	FaultTaskRequestLost       Fault = "task-request-lost"
+	FaultCancelWaits           Fault = "cancel-waits"
+	FaultCancelForgotten       Fault = "cancel-forgotten"
+	FaultCancelledKept         Fault = "cancelled-kept"
+	FaultDelayedUnlisted       Fault = "delayed-unlisted"
 	FaultRecurringUnlocked     Fault = "recurring-unlocked"
 	FaultRecurringHides        Fault = "recurring-hides"
 	FaultRecurringEarly        Fault = "recurring-early"
@@ -196,6 +202,12 @@ var Faults = []FaultInfo{
 	{FaultUniqueIgnored, "N03", "a unique post is added although its duplicate is pending"},
 	{FaultDelayIgnored, "N02", "a delayed post joins its queue at once"},
 	{FaultCancelHeld, "N04", "a post in a receiver's hands can be cancelled"},
+	{FaultDelayedUnlisted, "K01", "delayed posts are missing from the list of pending ones"},
+	{FaultCancelWaits, "K01", "a request to cancel a post waits for its receiver"},
+	{FaultCancelLost, "K02", "a request to cancel a post is not stored"},
+	{FaultCancelledKept, "K02", "a cancelled post is kept as a processed one"},
+	{FaultTaskRequestLost, "F04", "a request to cancel a task whose row is locked is not stored"},
+	{FaultCancelForgotten, "K03", "a request to cancel a post is dropped while its receiver has it in hand"},
 	{FaultTrimsBodies, "N05", "trailing zero bytes of a body are lost"},
 	{FaultKeepsNothing, "N06", "processed posts are not kept"},
 	{FaultParkForgotten, "N07", "a parked group is received again"},

@@ -47,6 +47,8 @@ func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (int,
 		d.processed()
 	case backend.JobOnce:
 		d.once()
+	case backend.JobCancels:
+		d.cancels()
 	default:
 		tx.rollback()
 		return 0, 0, fmt.Errorf("there is no maintenance job %d", job)

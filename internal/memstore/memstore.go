@@ -25,6 +25,7 @@
 //	applocks.go  application locks
 //	tasks.go     schedules
 //	recurring.go recurring jobs
+//	cancel.go    requests to cancel what is in hand
 //	listen.go    wake-ups
 //	conns.go     connections of a process
 //	fault.go     deliberate mistakes
@@ -108,9 +109,15 @@ type tables struct {
 	once       table[string, time.Time]
 	readers    table[backend.ID, readerRecord] // of readers
 	fences     table[string, int64]            // the highest that passed
-	schedules  table[string, schedule]
-	tasks      table[taskKey, task]
 	recurring  table[string, backend.RecurringJob]
+	requests   table[pair, cancelRequest] // (post or task, request)
+	plans
+}
+
+// plans are the tables of tasks in phases.
+type plans struct {
+	schedules table[string, schedule]
+	tasks     table[taskKey, task]
 }
 
 // NewStore makes an empty store, which is not migrated yet.

@@ -147,17 +147,20 @@ func (tx *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
 		return err
 	}
 	defer tx.leave()
-	s := tx.store
+	return tx.store.cancel(tx, queue, id)
+}
+
+func (s *Store) cancel(tx *Tx, queue int64, id backend.ID) error {
 	p, ok := s.posts.get(tx, id)
 	if !ok || p.Queue != queue || p.state == "processed" {
 		return backend.ErrNotPending
 	}
 	// In a receiver's hands it does not wait any more.
 	if p.state == "pending" && !tx.tryGroup(p.stream) && s.fault != FaultCancelHeld {
-		return backend.ErrNotPending
+		return errInHand
 	}
 	if s.posts.busy(tx, id) {
-		return backend.ErrNotPending
+		return errInHand
 	}
 	s.messages.delete(tx, numbered{p.stream, p.seq})
 	s.failures.delete(tx, id)

@@ -62,6 +62,16 @@ func (tx *Tx) settle(o backend.Outcome, touched map[backend.ID]bool) error {
 		}
 		s.bury(tx, hold.Queue, *d.Message, d.Reason)
 	}
+	keep := time.Duration(0)
+	if s.fault == FaultCancelledKept {
+		keep = time.Hour
+	}
+	for _, m := range o.Cancelled {
+		touched[m.Stream] = true
+		if !s.acknowledge(tx, hold, m, false, keep) {
+			return backend.ErrFenced
+		}
+	}
 	if f := o.Failure; f != nil {
 		s.failures.put(tx, f.Message.ID, failure{f.Attempts, f.Deaths, f.Error})
 	}

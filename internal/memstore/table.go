@@ -246,6 +246,7 @@ func newTables() *tables {
 	t.readers.compare = compareIDs
 	t.schedules.compare = cmp.Compare[string]
 	t.recurring.compare = cmp.Compare[string]
+	t.requests.compare = comparePairs
 	t.tasks.compare = compareTaskKeys
 	return t
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,11 @@ func (c *cast) worker(site Site) {
 	c.locks()
 	c.tasks()
 	c.recurring()
+	c.cancels()
+	for range 2 {
+		_, _, err := c.b.Backend().Maintain(c.ctx, backend.JobCancels, 100)
+		c.must(err)
+	}
 	_, err := c.b.Admin().DeadLetters(c.ctx, "", parley.Place{}, 10)
 	c.denied("dead letters", err)
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
@@ -375,6 +381,7 @@ func (c *cast) operator(Site) {
 	c.groups()
 	c.dead()
 	c.schedules()
+	c.cancels()
 	j := recurring.Job{Name: parley.NewID().String(), Queue: "notes", Every: time.Hour, Overlap: recurring.OverlapSkip}
 	c.must(recurring.Define(c.ctx, c.b, j))
 	_, err = recurring.RunNow(c.ctx, c.b, j.Name)
@@ -383,6 +390,26 @@ func (c *cast) operator(Site) {
 	c.must(recurring.Remove(c.ctx, c.b, j.Name))
 	c.denied("define", c.b.Define(c.ctx, parley.Catalog{Queues: []parley.Queue{{Name: "other"}}}))
 	c.denied("begin", c.b.InTx(c.ctx, func(tx *parley.Tx) error { _, err := tx.Begin(c.ctx, "Shop", "Work", jobs); return err }))
+}
+
+// cancels cancels posts that wait, and a post that a receiver has in hand.
+func (c *cast) cancels() {
+	inHand, err := c.owner.Post(c.ctx, "notes", parley.Payload{})
+	c.must(err)
+	for _, o := range [][]parley.PostOption{{parley.Key("k")}, {parley.After(time.Hour)}, {parley.Unique("u")}} {
+		_, err := c.owner.Post(c.ctx, "notes", parley.Payload{}, o...)
+		c.must(err)
+	}
+	d, err := c.owner.Receive(c.ctx, "notes", &parley.ReceiveOptions{Group: inHand})
+	c.must(err)
+	got, err := c.b.CancelPosts(c.ctx, "notes", parley.PostFilter{All: true})
+	c.must(err)
+	if len(got.Removed) < 3 || !slices.Equal(got.Requested, []parley.ID{inHand}) {
+		c.Errorf("%d posts were removed and %v requested, want 3 or more, and %v", len(got.Removed), got.Requested, inHand)
+	}
+	_, err = c.b.Backend().CancelRequests(c.ctx)
+	c.must(err)
+	c.must(d.Ack(c.ctx))
 }
 
 func (c *cast) looks() {

@@ -25,6 +25,7 @@ type Hub struct {
 type waiter struct {
 	topics []int64
 	wake   chan struct{}
+	only   bool // an announcement of all topics does not count
 }
 
 // NewHub returns a Hub that announces nothing.
@@ -46,7 +47,7 @@ func (h *Hub) Wake(topic int64) {
 	h.clock++
 	h.at[topic] = h.clock
 	for w := range h.waiting {
-		if topic == 0 || slices.Contains(w.topics, topic) {
+		if topic == 0 && !w.only || slices.Contains(w.topics, topic) {
 			close(w.wake)
 			delete(h.waiting, w)
 		}
@@ -97,9 +98,20 @@ func (h *Hub) Wait(ctx context.Context, ticket uint64, topics []int64, pause tim
 func (h *Hub) Watch(ticket uint64, topics ...int64) (woken <-chan struct{}, forget func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := &waiter{topics, make(chan struct{})}
+	return h.watch(ticket, &waiter{topics: topics, wake: make(chan struct{})})
+}
+
+// WatchOnly is Watch for a topic that is announced by its name.
+func (h *Hub) WatchOnly(ticket uint64, topic int64) (woken <-chan struct{}, forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watch(ticket, &waiter{topics: []int64{topic}, wake: make(chan struct{}), only: true})
+}
+
+// watch adds a waiter. h.mu is held.
+func (h *Hub) watch(ticket uint64, w *waiter) (woken <-chan struct{}, forget func()) {
 	passed := func(t int64) bool { return h.at[t] > ticket }
-	if h.closed || h.at[0] > ticket || slices.ContainsFunc(topics, passed) {
+	if h.closed || h.at[0] > ticket && !w.only || slices.ContainsFunc(w.topics, passed) {
 		close(w.wake)
 		return w.wake, func() {}
 	}

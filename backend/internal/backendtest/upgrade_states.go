@@ -29,7 +29,7 @@ type state struct {
 }
 
 // since are the first schemas that have rows of a state, where it is not the oldest with a dump.
-var since = map[string]int{"recurring": 6, "headers": 7}
+var since = map[string]int{"recurring": 6, "headers": 7, "cancels": 8}
 
 // states are all states that a program leaves to the next one. The last one changes the catalog.
 var states = []state{
@@ -56,6 +56,7 @@ var states = []state{
 	{"once", putOnce, checkOnce},
 	{"recurring", putRecurring, checkRecurring},
 	{"headers", putHeaders, checkHeaders},
+	{"cancels", putCancels, checkCancels},
 	{"catalog", putCatalog, checkCatalog},
 }
 

@@ -192,6 +192,26 @@ func checkRecurring(p *place) {
 	})
 }
 
+// putCancels leaves a request for a post that waits again, and another for a post that is gone.
+func putCancels(p *place) {
+	p.post("again", backend.Posting{})
+	p.Do(func(tx backend.Tx) error {
+		return tx.RequestCancel(p.Ctx, p.q, []backend.ID{p.id("again"), p.id("gone")})
+	})
+}
+
+func checkCancels(p *place) {
+	list, err := p.Backend.CancelRequests(p.Ctx)
+	p.OK(err)
+	p.is("requests", len(list), 2)
+	p.MaintainUntil(backend.JobCancels, 2)
+	list, err = p.Backend.CancelRequests(p.Ctx)
+	p.OK(err)
+	p.is("requests that are met", len(list), 0)
+	_, err = p.Backend.PostStatus(p.Ctx, p.q, p.id("again"))
+	p.Is(err, backend.ErrNotPending)
+}
+
 // putCatalog leaves a queue that is disabled while a message waits in it, objects with all their fields,
 // and a history.
 func putCatalog(p *place) {

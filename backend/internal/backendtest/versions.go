@@ -349,19 +349,20 @@ func testContractBounded(t *testing.T, s Site) {
 	h.OK(newest.Check(h.Ctx))
 }
 
-// testFinish migrates a store that programs of the version before headers have used. Their
-// program knows fewer files; it only looks at versions here.
+// testFinish has the first program with headers migrate a store that programs of the version before have used. These
+// programs know fewer files; the older one only looks at versions here.
 func testFinish(t *testing.T, s Site) {
-	before := s.Open(t)
-	if err := before.SetMigrations(func(files []string) []string { return files[:6] }); err != nil {
-		t.Fatal(err)
-	}
-	if err := before.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b := s.Open(t)
-	if err := b.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
+	before, b := s.Open(t), s.Open(t)
+	for i, p := range []interface {
+		SetMigrations(func([]string) []string) error
+		Migrate(context.Context) error
+	}{before, b} {
+		if err := p.SetMigrations(func(files []string) []string { return files[:6+i] }); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h := takeInHand(t, b)
 	h.OK(before.Check(h.Ctx))
