@@ -52,7 +52,8 @@ func (h *Handle) putBack() {
 	}
 }
 
-// lasting is the context of waits that do not end when they should, for a fault.
+// lasting is the context of waits that do not end when they should, for a fault. They take longer than a check waits on a
+// slow machine.
 func lasting() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 30*time.Second)
+	return context.WithTimeout(context.Background(), 90*time.Second)
 }
