@@ -235,7 +235,7 @@ func (tx *Tx) Notify(ctx context.Context, topic int64) error {
 }
 
 // told wakes the receivers of a joined transaction, whose commit Parley does not see. If it can,
-// the store tells other processes at the commit. This process looks at once, and again a little
+// the store tells other processes once it has committed. This process looks at once, and again a little
 // later.
 func (tx *Tx) told(ctx context.Context) error {
 	if !tx.joined || len(tx.touched) == 0 {

@@ -337,12 +337,13 @@ func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 	if err := p.probe(ctx); err != nil {
 		return nil, err
 	}
-	return joined{p, tx}, nil
+	return &joined{p: p, tx: tx}, nil
 }
 
 type joined struct {
-	p  *pool
-	tx backend.Execer
+	p      *pool
+	tx     backend.Execer
+	number string // of the transaction, if it is known
 }
 
 // later is a transaction of which nothing is known before its commit: pgxstore.InBatch.
@@ -351,7 +352,7 @@ type later interface {
 }
 
 // Exec implements sqlstore.Session.
-func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
+func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Result, error) {
 	if l, ok := j.tx.(later); ok {
 		switch q {
 		case j.p.store.Q().PostOne:
@@ -360,13 +361,32 @@ func (j joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Res
 			return driver.RowsAffected(1), l.Later(ctx, q.Text, args)
 		}
 	}
+	if q == j.p.store.Q().PostOne {
+		return j.post(ctx, args)
+	}
 	text, args := j.p.unprepared(q, args)
 	res, err := j.tx.ExecContext(ctx, text, args...)
 	return res, j.p.strayed(err)
 }
 
+// post posts, and takes note of the transaction's number.
+func (j *joined) post(ctx context.Context, args []any) (sql.Result, error) {
+	rows, err := j.Query(ctx, j.p.hot.PostJoined, args)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		if err := rows.Scan(&j.number); err != nil {
+			return nil, err
+		}
+	}
+	return driver.RowsAffected(n), j.p.strayed(rows.Err())
+}
+
 // Query implements sqlstore.Session.
-func (j joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
+func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
 	text, args := j.p.unprepared(q, args)
 	rows, err := j.tx.QueryContext(ctx, text, args...)
 	return rows, j.p.strayed(err)

@@ -85,7 +85,8 @@ type hot struct {
 	Submit, FinishTasks                          *sqlstore.Stmt
 	Retain, Keep, KeepPosts                      *sqlstore.Stmt
 	LeaseLocked, Extend, Reclaim                 *sqlstore.Stmt
-	Notify, Number, Became, PostLater            *sqlstore.Stmt
+	Notify, Number, Became                       *sqlstore.Stmt
+	PostLater, PostJoined                        *sqlstore.Stmt
 }
 
 // walks are the forms of a claim's first statement, by its limit. The near form looks at the head

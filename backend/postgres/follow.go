@@ -47,7 +47,7 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	j, asks := t.Session().(joined)
+	j, asks := t.Session().(*joined)
 	if asks {
 		_, waits := j.tx.(later)
 		asks = !waits
@@ -56,11 +56,12 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 		_, err := t.Exec(ctx, t.pool.hot.Notify, t.pool.channel, payload(queues))
 		return err
 	}
-	var number string
-	if _, err := t.Row(ctx, []any{&number}, t.pool.hot.Number); err != nil {
-		return err
+	if j.number == "" {
+		if _, err := t.Row(ctx, []any{&j.number}, t.pool.hot.Number); err != nil {
+			return err
+		}
 	}
-	t.pool.follow(number, queues)
+	t.pool.follow(j.number, queues)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 )
 
@@ -156,4 +158,73 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: with Options.Schema: %v", driver, err)
 		}
 	}
+}
+
+// TestJoinedCommitsAreFollowed: listeners hear of a joined transaction once it has committed, also
+// when its last savepoint was rolled back or the store is closed at once, and never of a transaction
+// rolled back.
+func TestJoinedCommitsAreFollowed(t *testing.T) {
+	ctx := t.Context()
+	db := connect(t, "pgx", server(t))
+	name := schema(t, db)
+	listener := open(t, db, postgres.Options{Schema: name})
+	woken := make(chan int64, 100)
+	go listener.Listen(ctx, func(q int64) { woken <- q })
+	hears := func(want int64) {
+		t.Helper()
+		for end := time.After(slow.By(10 * time.Second)); ; {
+			select {
+			case q := <-woken:
+				if q == want {
+					return
+				}
+				if q != 0 {
+					t.Errorf("a listener was woken for queue %d, want %d", q, want)
+				}
+			case <-end:
+				t.Fatalf("no listener was woken for queue %d", want)
+			}
+		}
+	}
+	hears(0)
+	sender := postgres.New(db, &postgres.Options{Schema: name})
+	notify := func(mine *sql.Tx, queue int64) {
+		t.Helper()
+		tx, err := sender.Capabilities().Joiner.Join(ctx, mine)
+		if err == nil {
+			err = tx.NotifyAtCommit(ctx, []int64{queue})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func() *sql.Tx {
+		mine, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mine
+	}
+	gone, kept, undone := begin(), begin(), begin()
+	notify(gone, 1)
+	notify(kept, 2)
+	if _, err := undone.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+		t.Fatal(err)
+	}
+	notify(undone, 3)
+	_, err := undone.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s")
+	if err := errors.Join(err, gone.Rollback(), kept.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	hears(2)
+	if err := undone.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	hears(3)
+	last := begin()
+	notify(last, 4)
+	if err := errors.Join(last.Commit(), sender.Close()); err != nil {
+		t.Fatal(err)
+	}
+	hears(4)
 }

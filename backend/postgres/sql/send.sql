@@ -182,6 +182,16 @@ WITH p AS (
    WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
   RETURNING 1)
 SELECT 1 / (SELECT count(*) FROM p)
+-- name: PostJoined
+-- A post in a joined transaction, which returns the number of that: see commits.
+--
+-- $1 message id, $2 rank, $3 type, $4 body, $5 headers, $6 queue, $7 catalog version
+INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
+SELECT $1, q.queue_id, $2, :now, $3, $4, $5
+  FROM parley_queue q
+ CROSS JOIN parley_meta v
+ WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
+RETURNING pg_current_xact_id()::text
 -- name: Notify
 SELECT pg_notify($1, $2)
 -- name: Number

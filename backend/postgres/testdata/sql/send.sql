@@ -78,6 +78,14 @@ SELECT pg_notify($1, $2)
 -- name: Number
 SELECT pg_current_xact_id()::text
 
+-- name: PostJoined
+INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
+SELECT $1, q.queue_id, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $3, $4, $5
+  FROM parley_queue q
+ CROSS JOIN parley_meta v
+ WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
+RETURNING pg_current_xact_id()::text
+
 -- name: PostKeyed
 WITH s AS (
   UPDATE parley_stream x
