@@ -237,7 +237,7 @@ func (t unreachableTx) Rollback(ctx context.Context) error {
 }
 
 // TestLostConnectionsNeedNoRollback: the log tells of a rollback that failed, unless the connection
-// was lost: pgx closes it when the context of a statement ends, as whenever a worker stops.
+// was lost. When a worker stops, pgx closes the connection of a statement whose context ends.
 func TestLostConnectionsNeedNoRollback(t *testing.T) {
 	for why, want := range map[error]int{backend.ErrConnection: 0, backend.ErrDenied: 1} {
 		be, err := backend.Open(t.Context(), "memory:")

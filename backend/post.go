@@ -10,8 +10,8 @@ type TxPosts interface {
 	// callers. Posts without either wait for none.
 	Post(ctx context.Context, version int64, posts []Posting) ([]Posted, error)
 
-	// Cancel removes a waiting post. Otherwise it returns ErrNotPending; the error is ErrGroupBusy
-	// as well if a receiver has the post in hand, in a transaction or by lease, or if another
-	// transaction has it locked. A maintenance job may have it locked for a moment.
+	// Cancel removes a waiting post. Otherwise it returns ErrNotPending. The error is ErrGroupBusy
+	// as well if a receiver has the post in hand, or another transaction has it locked. A
+	// maintenance job may have it locked for a moment.
 	Cancel(ctx context.Context, queue int64, id ID) error
 }

@@ -78,8 +78,9 @@ type parcel struct {
 	to   chan<- []byte
 }
 
-// deliver hands over each parcel when it arrives. One goroutine waits for all connections: their lag
-// is the same, and a thread that sleeps in the kernel can keep a processor from other goroutines.
+// deliver hands over each parcel when it arrives. One goroutine waits for all connections, because a
+// thread that sleeps in the kernel can keep a processor from other goroutines. The lag of all is the
+// same.
 func (p *far) deliver() {
 	runtime.LockOSThread() // Go's own timers are a millisecond late where nothing else runs
 	defer runtime.UnlockOSThread()

@@ -47,7 +47,8 @@ type groupActs struct {
 	Place int // in the order
 }
 
-// age formats a duration for people, with two units at most, such as 4 ms, 3.2 s, 5 min 10 s or 3 d 4 h.
+// age formats a duration for people, with two units at most. Examples are 4 ms, 3.2 s, 5 min 10 s and 3
+// d 4 h.
 func age(d time.Duration) string {
 	switch {
 	case d < 0:

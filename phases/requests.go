@@ -8,9 +8,9 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// A pool looks for requests to cancel its tasks while it has one in hand for longer than most take, and
-// then at least once a second. A wake-up has it look sooner. Heartbeats find tasks whose rows say that
-// they are to stop; a request reaches a task whose row is locked by the handler's own transaction.
+// A pool looks for requests to cancel its tasks while a task is in hand for longer than most take. It
+// does so at least once a second. A wake-up has it look sooner. Heartbeats find tasks whose rows say
+// that they are to stop; a request reaches a task whose row is locked by the handler's own transaction.
 const (
 	requestAge   = 500 * time.Millisecond
 	requestEvery = time.Second

@@ -160,9 +160,9 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestJoinedCommitsAreFollowed: listeners hear of a joined transaction once it has committed, also
-// when its last savepoint was rolled back or the store is closed at once, and never of a transaction
-// rolled back.
+// TestJoinedCommitsAreFollowed: listeners hear of a joined transaction once it has committed. This
+// holds after a rollback to a savepoint, and if the store is closed at once. They never hear of a
+// transaction that was rolled back.
 func TestJoinedCommitsAreFollowed(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "pgx", server(t))

@@ -12,8 +12,8 @@ import (
 )
 
 // A post that is in hand is cancelled by a request, a row of a separate table. The consumer reads
-// these rows while it has something in hand for longer than most handlers take, and when it is told
-// that there is a new one. Other programs pay nothing.
+// these rows while something is in hand for longer than most handlers take. It also reads them when
+// told of a new row. Other programs pay nothing.
 const (
 	// requestAge is how long a batch is in hand before the consumer looks for requests.
 	requestAge = 500 * time.Millisecond

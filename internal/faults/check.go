@@ -63,9 +63,9 @@ type judge struct {
 	committed map[string]bool  // the attempts that have an effect
 }
 
-// check judges a history by what is in the user tables at its end. stall is the longest
-// time without progress, while messages wait and no fault is on.
-// Clocks of processes may differ by slack, where theirs is the database's.
+// check judges a history by what is in the user tables at its end. stall is the longest time
+// without progress while messages wait and there is no fault. Clocks of processes may differ by
+// slack, where theirs is the database's.
 func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
 	j := &judge{&violations{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,

@@ -5,8 +5,8 @@ import "time"
 // aftermath is how long after a fault transactions may still end in its way.
 const aftermath = 2 * time.Second
 
-// deadlocks finds transactions that only sent and lost against another one, though no fault was on: senders wait for
-// each other in one order, and never for a handler.
+// deadlocks finds transactions that only sent, and lost against another one without a fault. Senders wait for each
+// other in one order, and never for a handler.
 func (j *judge) deadlocks() {
 	faults, calm := 0, time.Time{} // since when
 	for _, e := range j.history {

@@ -22,8 +22,8 @@ type hold struct {
 	from, to      time.Time
 }
 
-// locks finds two owners that held one lock in modes that exclude each other, both of
-// whom had not lost it when they released it; and writes behind those of a later owner.
+// locks finds two owners that held one lock at once in modes that exclude each other, and still had
+// it when they released it. It also finds writes behind those of a later owner.
 func (j *judge) locks() {
 	open := make(map[string]*hold)
 	held := make(map[string][]*hold) // by the name of the lock, in the order of their beginnings

@@ -11,9 +11,9 @@ import (
 	"github.com/parleymq/parley/phases"
 )
 
-// drain waits until nothing is left. It tells what is left if nothing is settled for
-// longer than patience, or if it takes five times as long in all: on a slow machine it
-// may take its time, but not stand still.
+// drain waits until nothing is left. It reports what is left if nothing is settled for longer than
+// patience, or if all of it takes five times as long. A slow machine may take its time, but not
+// stand still.
 func drain(ctx context.Context, b *parley.Broker, patience time.Duration) (left []string, err error) {
 	begun, last, moved := time.Now(), int64(-1), time.Now()
 	for ; ; time.Sleep(100 * time.Millisecond) {

@@ -7,9 +7,9 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// A dialog has two streams, of requests and of replies, and a third one of its timer if
-// its initiator waits for one before the first request. Each request is sent in the
-// transaction that handles the reply before it. The target ends with its last reply.
+// A dialog has a stream of requests and a stream of replies. If its initiator waits for a timer
+// before the first request, it has a third one. Each request is sent in the transaction that
+// handles the reply before it. The target ends with its last reply.
 const (
 	askQueue, answerQueue  = "faults ask", "faults answer"
 	asker, answerer        = "Faults asker", "Faults answerer"

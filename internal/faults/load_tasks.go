@@ -10,8 +10,8 @@ import (
 	"github.com/parleymq/parley/phases"
 )
 
-// submit submits tasks of three phases to a schedule of its own, some of them later than
-// the others, and releases the one before it if that is over.
+// submit submits tasks of three phases to a separate schedule, some of them later than the others.
+// It releases the schedule before if that is over.
 func (s *sender) submit(ctx context.Context) error {
 	if s.schedule != nil {
 		return s.release(ctx)

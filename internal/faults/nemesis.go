@@ -45,8 +45,8 @@ func behindProxy(s *suite) bool   { return s.proxy != nil }
 func hasInterrupts(s *suite) bool { return mayKill(s) && s.engine() != "sqlserver" } // it ends sessions only
 func ownServer(s *suite) bool     { return s.own != nil && !s.own.standsBy() }
 
-// mayKill leaves out Galera, whose nodes have disagreed after sessions were killed: the other nodes had a row that the
-// node in charge did not have, and voted it out of the cluster.
+// mayKill leaves out Galera, whose nodes have disagreed after sessions were killed. The other nodes had a row that
+// the node in charge did not have, and voted it out of the cluster.
 func mayKill(s *suite) bool { return behindProxy(s) && !s.own.galera() }
 
 // possible are the kinds that this run can inject.
@@ -149,8 +149,8 @@ func (s *suite) interrupt(ctx context.Context) error {
 	return nil
 }
 
-// interruptByProxy has the server end statements that programs have just sent, as a proxy does that cancels:
-// short ones as well, which a look at the server hardly ever sees.
+// interruptByProxy has the server end statements that programs have just sent, as a cancelling proxy does.
+// It reaches short statements as well, which a look at the server hardly ever sees.
 func (s *suite) interruptByProxy(ctx context.Context) error {
 	kill := "SELECT pg_cancel_backend(%d)"
 	if s.engine() == "mysql" {

@@ -116,8 +116,8 @@ func (s *suite) answers() bool {
 // A setting is switched on for new sessions, and off again.
 type setting struct{ on, off string }
 
-// settings are the timeouts of statements, of idle transactions or else sessions, and
-// of waits for locks, each of which is short enough to be met by chance.
+// settings are the timeouts of statements, of idle transactions or sessions, and of waits for
+// locks. Each is short enough to be met by chance.
 var settings = map[string][3]setting{
 	"postgres": {
 		{"ALTER ROLE CURRENT_USER SET statement_timeout = '15ms'", "ALTER ROLE CURRENT_USER RESET statement_timeout"},
@@ -138,8 +138,8 @@ var settings = map[string][3]setting{
 	},
 }
 
-// hasTimeouts leaves out servers with a standby: a statement that waits for the standby
-// counts as committed when its time is over, which no program can see.
+// hasTimeouts leaves out servers with a standby. A statement that waits for the standby counts as
+// committed when its time is over, which no program can see.
 func hasTimeouts(s *suite) bool {
 	return s.proxy != nil && !s.own.standsBy() && settings[s.kind()] != [3]setting{}
 }

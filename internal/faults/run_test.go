@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFaults is the short run on each engine, on servers of its own. make verify runs it
-// alone with the race detector, since it takes all of the machine. make faults is the long one.
+// TestFaults is the short run on each engine, on separate servers. make verify runs it alone, with
+// the race detector, because it takes all of the machine. make faults is the long one.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes most of a minute")

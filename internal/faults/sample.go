@@ -14,8 +14,8 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// of returns a database's name for a role, by which its connections can be told from others: for MySQL and MariaDB
-// a user, for the others the name of a program.
+// of returns a database's name for a role, by which connections are told apart. MySQL and MariaDB have a user for
+// it, the others the name of a program.
 func (r role) of(db string) string {
 	u, err := url.Parse(db)
 	if err != nil || u.Scheme == "sqlite" {
@@ -68,9 +68,8 @@ func (s *suite) grant(ctx context.Context) error {
 	return nil
 }
 
-// strandedStreams counts streams in the condition under which a claim passes over a message for ever: it is there,
-// its group may be received, and the order does not know it. One statement is one snapshot, which SQL Server has to
-// be set to.
+// strandedStreams counts streams with a message that claims pass over for ever. The message is there, its group may
+// be received, and the order does not know it. One statement is one snapshot, which SQL Server has to be set to.
 const (
 	strandedStreams = `
 SELECT count(*)
@@ -82,10 +81,10 @@ SELECT count(*)
 	ifVersioned = ` AND (SELECT is_read_committed_snapshot_on FROM sys.databases WHERE database_id = DB_ID()) = 1`
 )
 
-// waits says of each statement that waits for a transaction: a name for the wait, the roles of both, the statement, the
-// last one of the transaction, and for how many milliseconds that has been idle; below zero if the last statement
-// tells more. MariaDB does not know that statement. SQL Server's time is that of the wait, divided by five:
-// a receiver holds what senders wait for from the removal of messages to the commit.
+// waits lists each statement that waits for a transaction, with a name for the wait and the roles of both. It has the
+// statement, the last one of the transaction, and the milliseconds for which that has been idle; below zero, the last
+// statement tells more. MariaDB does not know that statement. SQL Server's time is that of the wait, divided by five.
+// There a receiver holds what senders wait for from the removal of messages to the commit.
 var waits = map[string]string{
 	"postgres": `
 SELECT concat_ws(' ', w.pid, w.query_start, b.pid), w.application_name, b.application_name, w.query, b.query, -1

@@ -183,8 +183,8 @@ func numbered(format string, n int) (list []string) {
 
 // deadlock: two groups that write to the same rows in opposite order. The engine aborts one of
 // them, and nothing else of its batch. It counts no attempt, and succeeds when it is retried. On
-// PostgreSQL the retry may lose in the same way: it can lock its first row again before the
-// transaction that waits for it wakes up.
+// PostgreSQL the retry may lose in the same way. It can lock its first row again before the
+// transaction that waits for the row wakes up.
 func (s *shop) deadlock() {
 	var met [2]chan struct{}
 	for i := range met {

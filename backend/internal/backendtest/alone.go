@@ -14,8 +14,9 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// Alone posts by Broker.Post, which has no transaction around its statement, while connections break and callers
-// give up. open opens a migrated store through a proxy, and lock keeps others from writing to the table of posts.
+// Alone posts by Broker.Post while connections break and callers give up. The statement of such a post has no
+// transaction around it. open opens a migrated store through a proxy, and lock keeps others from writing to the
+// table of posts.
 func Alone(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T) (unlock func())) {
 	p, through := Through(t, server)
 	a := &alone{T: t}

@@ -1,6 +1,6 @@
-// Package backendtest holds tests of what SQL backends have in common behind the contract: how their
-// statements interleave, how many there are, their plans, and upgrades. Package conformance proves
-// what a backend must do.
+// Package backendtest tests what SQL backends have in common behind the contract: how their
+// statements interleave, their number, their plans, and upgrades. Package conformance proves what a
+// backend must do.
 package backendtest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// Sessions matches the checks of conformance on which it shows if a session, or who owns a transaction, changes what
-// statements mean: names and bodies, dialogs and their ends, order.
+// Sessions matches the checks that fail if a session, or the owner of a transaction, changes what statements mean.
+// They concern names and bodies, dialogs and their ends, and order.
 var Sessions = regexp.MustCompile("^(B10|D0|E0|P0)")
 
 // Run runs the tests of the store's own statements. open returns an empty store that is migrated, and closes

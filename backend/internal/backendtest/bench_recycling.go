@@ -8,10 +8,9 @@ import (
 	"github.com/parleymq/parley/internal/sure"
 )
 
-// benchRecycling compares a Sender with one dialog for each message. What it
-// reports are messages a second: those sent, with all that this side has to do
-// until its dialogs are gone, and those received by a worker; and how many times
-// as many they are by a Sender.
+// benchRecycling compares a Sender with one dialog for each message. It reports the messages that
+// are sent in a second, with all that this side does until its dialogs are gone. It also reports
+// the messages that a worker receives in a second, and both ratios of a Sender.
 func benchRecycling(b *bencher) {
 	ctx, br, must := b.ctx, b.broker, b.must
 	must(br.Migrate(ctx))

@@ -30,7 +30,7 @@ func Through(t testing.TB, server string) (*proxy.Proxy, string) {
 }
 
 // Cut cuts the connection at each step of a transaction. begin is a word of the statement that
-// begins one, and open opens a migrated store through the proxy.
+// begins a transaction. open opens a migrated store through the proxy.
 func Cut(t *testing.T, server, begin string, open func(t *testing.T, through string) backend.Backend) {
 	p, through := Through(t, server)
 	be := open(t, through)

@@ -13,9 +13,9 @@ import (
 	"github.com/parleymq/parley/internal/sure"
 )
 
-// Dialogs holds the number of statements that a request and its reply on a new dialog take
-// until both sides have ended, without those that frame a transaction: step by step in
-// transactions of their own, and by workers, of which the longest transaction counts.
+// Dialogs counts the statements of a request and its reply on a new dialog, until both sides have
+// ended. Statements that frame a transaction do not count. The steps run in separate transactions
+// first, and then by workers, whose longest transaction counts.
 func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, want map[string]int) {
 	ctx := t.Context()
 	b, err := parley.New(ctx, be, &parley.Options{NoMaintenance: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// falling is a kind of row that falls due: fall makes a row that is due in a moment, and
-// lock has a transaction lock it.
+// falling is a kind of row that falls due. fall makes a row that is due in a moment. lock has a
+// transaction lock it.
 type falling struct {
 	name string
 	job  backend.Job

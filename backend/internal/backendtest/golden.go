@@ -18,8 +18,8 @@ var own = strings.NewReplacer("other.other_", "parley_", "other_", "parley_")
 
 // Golden compares the statements of stores, as the driver gets them, with testdata/sql, so that a change of one is
 // seen in a diff. A file there has the statements of the file of that name in sql, here or in sqlstore. UPDATE=1
-// writes the files anew. Of a list of variants they have the first, and the hashes of the others; of a store
-// after the first, with the prefix other_, what differs.
+// writes the files anew. Of a list of variants they have the first, and the hashes of the others. Of the second
+// store, with the prefix other_, they have what differs.
 //
 // A store is what has its statements: structs with a field Text, in fields and arrays.
 func Golden(t *testing.T, stores ...[]any) {

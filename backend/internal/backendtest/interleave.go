@@ -12,10 +12,10 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// Interleavings runs tests that put two or three transactions in the order in
-// which a message could be lost, delivered twice, or waited for. Nothing in them
-// may wait: each call has a context that ends soon. open returns an empty store
-// that is migrated, and a function that returns what a query of its tables counts.
+// Interleavings runs tests that put two or three transactions in the order in which a message could
+// be lost, delivered twice, or waited for. Nothing in them may wait: each call has a context that
+// ends soon. open returns an empty, migrated store, and a function that returns the result of a
+// counting query.
 func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, count func(query string) int)) {
 	fresh := func(t *testing.T) *interleaving {
 		t.Helper()
@@ -152,8 +152,8 @@ func nobodyWaits(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Equal("drained", left, []string{"3", "4"})
 }
 
-// The receiver takes the last message while a sender, which has seen the marker,
-// is in flight: the marker has to stay, whether he commits or not.
+// The receiver takes the last message while a sender is in flight that has seen the marker. The
+// marker has to stay, whether the sender commits or not.
 func finishBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	for _, commit := range []bool{true, false} {
 		f := fresh(t)
@@ -183,8 +183,8 @@ func finishBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	}
 }
 
-// A sender in flight has seen the marker of a parked group, and takes its
-// message's being found for granted: taking the marker out has to leave it.
+// A sender in flight has seen the marker of a parked group, and relies on it. Whatever removes the
+// marker has to leave it there.
 func takeOutBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	d := f.Open()
@@ -205,8 +205,8 @@ func takeOutBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Equal("drained", f.Drain(f.QB), []string{"1", "2", "3"})
 }
 
-// The group becomes ready while a sender has just made its marker, and then
-// rolls back: its earlier messages have none until the group is looked at again.
+// A sender has just made the marker when the group becomes ready, and then rolls back. The earlier
+// messages have no marker until the next look at the group.
 func unparkBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	for _, commit := range []bool{true, false} {
 		f := fresh(t)
@@ -276,8 +276,8 @@ func moveBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Equal("stranded", f.stranded(), 0)
 }
 
-// Posts of one key wait for each other, so their order is that of the commits;
-// posts of other keys, and posts without key, wait for no transaction.
+// Posts of one key wait for each other, so their order is that of the commits. Posts of other keys,
+// and posts without a key, wait for no transaction.
 func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	first := f.Begin()
@@ -309,7 +309,7 @@ func keysWait(t *testing.T, fresh func(*testing.T) *interleaving) {
 	}
 }
 
-// Of transactions that wait for a new key behind the transaction that makes it, together with other new keys, none loses,
+// Several transactions wait for a new key, and for other new keys, behind the transaction that makes it. None loses,
 // whether that transaction commits or not.
 func newKeysBehind(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
@@ -376,8 +376,8 @@ func sendBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Equal("drained", f.Drain(f.QB), []string{"1", "<EndDialog>"})
 }
 
-// A conversation whose other side's guard is locked is over all the same, and
-// the caller that ended it is told that it is still to be removed.
+// A conversation is over even if the guard of its other side is locked. The caller that ended it is
+// told that the conversation has still to be removed.
 func endBesideGuard(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f := fresh(t)
 	d := f.Open()

@@ -10,10 +10,10 @@ import (
 	"github.com/parleymq/parley/backend"
 )
 
-// PlainPosts posts by SQL and by the API and compares what arrives. post does what
-// clients without Parley do. It returns the new post's id, or "" where they do not get
-// to know it. state tells an error's code. unknown and disabled are the codes for a
-// queue that is not there, or off.
+// PlainPosts posts by SQL and by the API and compares what arrives. post does what clients without
+// Parley do. It returns the new post's id, or "" if they cannot know it. The function state returns
+// the code of an error. unknown and disabled are the codes for a queue that does not exist, or is
+// off.
 func PlainPosts(f *Fixture, post func(queue string, typ sql.NullString, body []byte, key sql.NullString) (id string, err error),
 	state func(error) string, unknown, disabled string) {
 	f.Helper()
@@ -112,8 +112,8 @@ func plainTypes(f *Fixture, post func(typ, body string) error) {
 	}
 }
 
-// Uninstalls removes one of two stores that are side by side, while the other
-// works, and then the other. left counts what there is of them.
+// Uninstalls removes one of two stores in one database while the other works, and then the other.
+// left counts what there is of them.
 func Uninstalls(t *testing.T, one, two backend.Backend, left func() int) {
 	t.Helper()
 	f := New(t, two)
@@ -124,8 +124,8 @@ func Uninstalls(t *testing.T, one, two backend.Backend, left func() int) {
 	f.Equal("left after Uninstall", left(), 0)
 }
 
-// PlainHeaders posts with headers by SQL. wrong and older are
-// the codes of headers that are not valid, and of a store that programs may use which would lose them.
+// PlainHeaders posts with headers by SQL. wrong is the code of headers that are not valid. older is
+// the code of a store that older programs may use, which would lose the headers.
 func PlainHeaders(f *Fixture, post func(headers sql.NullString, key string) error, set func(oldest int),
 	state func(error) string, wrong, older string) {
 	f.Helper()

@@ -62,9 +62,9 @@ func checkFirst(f *Fixture) {
 // Literals write values of an engine as SQL; the empty text leaves a column out.
 type Literals func(column *sql.ColumnType, value any) string
 
-// Upgrade loads rows in every state that programs of older schemas and of this one have left, in
-// testdata/schema, and has today's program find them on its own schema and on the next one.
-// With UPDATE=1 it writes there what this program leaves behind.
+// Upgrade loads the rows of testdata/schema, which programs of older schemas and of this one have
+// left in every state. Today's program then finds them, on its own schema and on the next one. With
+// UPDATE=1 it writes there what this program leaves behind.
 func Upgrade(t *testing.T, site func(t *testing.T) Site, literal Literals) {
 	if os.Getenv("UPDATE") != "" {
 		leave(t, site(t), literal)

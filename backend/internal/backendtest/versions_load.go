@@ -14,14 +14,14 @@ import (
 	"github.com/parleymq/parley/internal/sure"
 )
 
-// testRolling has programs of two versions work on one store at once, while it is migrated
-// under them twice: first a step adds, then another step stops the older program.
+// testRolling has programs of two versions work on one store at once. It migrates the store under
+// them twice: the first step adds, and the second stops the older program.
 func testRolling(t *testing.T, s Site) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	f := &Fixture{T: t, Ctx: ctx}
-	// As each step of the real schema, it locks one table that is in use: several may wait in a circle with
-	// transactions that use them in another order. No program of this test uses once.
+	// Like each step of the real schema, it locks one table that is in use. With several tables it could
+	// deadlock with transactions that use them in another order. No program of this test uses parley_once.
 	s.expand = "ALTER TABLE parley_message ADD COLUMN later INTEGER NOT NULL DEFAULT 0;\n" +
 		"ALTER TABLE parley_once ADD COLUMN later INTEGER NOT NULL DEFAULT 0;\n"
 	old := s.Open(t)

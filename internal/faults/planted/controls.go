@@ -22,8 +22,8 @@ var seldom = []change{
 	{file: "internal/faults/program.go", old: "Poll: 200 * time.Millisecond", new: "Poll: 10 * time.Minute"},
 }
 
-// longStops has programs that are stopped hold what they have for longer than nothing may be settled: single groups
-// in transactions, which stand at the head of the order then.
+// longStops has stopped programs hold what they have for longer than nothing may be settled. They hold single
+// groups in transactions, which then stand at the head of the order.
 var longStops = []change{
 	{file: "internal/faults/program.go", old: "lease   = 2 * time.Second", new: "lease   = 12 * time.Second"},
 	{file: "internal/faults/program.go", old: "MaxBatch:    []int{0, 0, 1, 5}[random.IntN(4)]", new: "MaxBatch: 1"},

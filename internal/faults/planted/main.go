@@ -1,5 +1,5 @@
-// Command planted measures the fault suite: it plants bugs in copies of the project's
-// source, one at a time, and demands that the suite finds each of them.
+// Command planted measures the fault suite. It plants bugs in copies of the project's source, one
+// at a time, and demands that the suite finds each.
 //
 //	go run ./internal/faults/planted --testservers .cache/testservers [names]
 //
