@@ -236,8 +236,8 @@ func (t unreachableTx) Rollback(ctx context.Context) error {
 	return errors.Join(t.Tx.Rollback(ctx), t.why)
 }
 
-// TestLostConnectionsNeedNoRollback: the log tells of a rollback that failed, unless the connection
-// was lost: pgx closes it when the context of a statement ends, as whenever a worker stops.
+// TestLostConnectionsNeedNoRollback: the log reports a failed rollback, unless the connection was
+// lost. pgx closes the connection when a statement's context ends, as when a worker stops.
 func TestLostConnectionsNeedNoRollback(t *testing.T) {
 	for why, want := range map[error]int{backend.ErrConnection: 0, backend.ErrDenied: 1} {
 		be, err := backend.Open(t.Context(), "memory:")

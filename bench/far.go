@@ -78,7 +78,7 @@ type parcel struct {
 	to   chan<- []byte
 }
 
-// deliver hands over each parcel when it arrives. One goroutine waits for all connections: their lag
+// deliver hands over each parcel when it arrives. One goroutine waits for all connections. Their lag
 // is the same, and a thread that sleeps in the kernel can keep a processor from other goroutines.
 func (p *far) deliver() {
 	runtime.LockOSThread() // Go's own timers are a millisecond late where nothing else runs

@@ -25,9 +25,9 @@ func SQL(phase int, statement string) Task {
 //
 //	phases.Handlers{phases.SQLType: phases.RunSQL(db)}
 //
-// Be aware of the consequence: anyone who can submit tasks, or write to Parley's tables, can then
-// do everything that the user of db may do. Open db as a user with only the rights that the tasks
-// need, preferably not as the user of the Broker.
+// Be aware of the consequence: anyone who can submit tasks, or write to Parley's tables, then has
+// all rights of the user of db. Open db as a user with only the rights that the tasks need,
+// preferably not as the user of the Broker.
 func RunSQL(db *sql.DB) Handler {
 	return func(ctx context.Context, t *Running) (err error) {
 		if len(t.Body) == 0 {

@@ -11,7 +11,7 @@ import (
 
 // Tx is a transaction, of ours or joined. At REPEATABLE READ, the engines' default, and at SERIALIZABLE, a
 // statement reads data as old as the transaction. No lock makes it newer. Verbs that send, post, begin, or
-// settle a hold by lease still work: they lock the rows that they write, and read these with a lock. They
+// settle a hold by lease still work. They lock the rows that they write, and read these with a lock. They
 // take the catalog, and whether the other side has ended, from the snapshot, like a sender that commits late.
 // Verbs that search would find rows that no longer exist. So they fail with ErrIsolation.
 type Tx struct {
