@@ -26,6 +26,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// suite runs the checks on which it shows what settings do, on handles that share a pool.
+func suite(t *testing.T, db *sql.DB) {
+	conformance.RunMatching(t, conformance.Store{
+		Open: func(context.Context) (backend.Backend, error) { return mysql.New(db, nil), nil },
+	}, backendtest.Sessions)
+}
+
 // checked is a separate database for the suite.
 func checked(t *testing.T, server string) conformance.Store {
 	dsn := os.Getenv(conformance.StoreEnv) // a child process has its parent's database

@@ -39,15 +39,14 @@ func snapshots(t *testing.T, test func(t *testing.T, server string, set func(*dr
 	})
 }
 
-// TestSnapshotIsolation runs the backend's tests in sessions of the application's that
-// have it.
+// TestSnapshotIsolation runs the suite in sessions of the application's that have it, or
+// not.
 func TestSnapshotIsolation(t *testing.T) {
 	snapshots(t, func(t *testing.T, server string, set func(*driver.Config)) {
 		if set == nil {
 			t.Skip("the server does not know innodb_snapshot_isolation")
 		}
-		next := emptied(t, server, database(t, server), set)
-		backendtest.Run(t, func(t *testing.T) backend.Backend { b, _ := next(t); return b })
+		suite(t, connect(t, server, database(t, server), set))
 	})
 }
 

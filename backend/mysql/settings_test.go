@@ -17,7 +17,7 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// TestSettings runs the backend's tests on handles with settings that change the
+// TestSettings runs the suite on handles with settings that change the
 // meaning of much, in databases of other character sets.
 func TestSettings(t *testing.T) {
 	t.Parallel()
@@ -41,8 +41,7 @@ func TestSettings(t *testing.T) {
 					t.Fatal(err)
 				}
 				open(t, connect(t, server, base, x.set), nil) // it migrates with these settings
-				next := emptied(t, server, base, x.set)
-				backendtest.Run(t, func(t *testing.T) backend.Backend { b, _ := next(t); return b })
+				suite(t, connect(t, server, base, x.set))
 			})
 		})
 	}

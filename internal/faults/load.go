@@ -55,14 +55,18 @@ var loads = []struct {
 // kindsVariable narrows a run to some loads, with commas between.
 const kindsVariable = "PARLEY_FAULTS_KINDS"
 
+func wanted(load string) bool {
+	only := os.Getenv(kindsVariable)
+	return only == "" || strings.Contains(","+only+",", ","+load+",")
+}
+
 // run takes a step after the other, of loads that it draws, until the programs are told
 // to stop.
 func (s *sender) run(ctx context.Context, fail func(error)) {
 	var deck []func(*sender, context.Context) error
-	only := os.Getenv(kindsVariable)
 	for _, l := range loads {
 		for range l.weight {
-			if (only == "" || strings.Contains(","+only+",", ","+l.name+",")) && (l.sends || s.role == roleBoth) {
+			if wanted(l.name) && (l.sends || s.role == roleBoth) {
 				deck = append(deck, l.step)
 			}
 		}

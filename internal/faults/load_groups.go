@@ -11,7 +11,7 @@ import (
 // move takes one side of a dialog to the group of another one, or to a new group.
 func (s *sender) move(ctx context.Context) error {
 	// The shared dialogs are the oldest, so that some of them have groups of several.
-	list, err := s.b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: sharedDialogs * 3 / 2})
+	list, err := s.b.Admin().Conversations(ctx, parley.ConversationQuery{Limit: 3 * sharedDialogs})
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -37,10 +37,11 @@ func (s *sender) move(ctx context.Context) error {
 	return unless(err, parley.ErrNoConversation, parley.ErrEnded)
 }
 
-// byHand receives as programs do that have no worker: in a delivery, or in a transaction of theirs.
+// byHand receives as programs do that have no worker: in a delivery, or in a transaction of theirs. They do not wait to be
+// told of messages, and so hide from workers that those are not told.
 func (h *handlers) byHand(ctx context.Context) {
 	mux := h.mux()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && wanted("receivers") {
 		queue := []string{postQueue, askQueue, answerQueue, diaryQueue, diaryQueue, diaryQueue}[random.IntN(6)]
 		receive := []func(context.Context, *parley.Mux, string) error{h.delivery, h.verbs}[random.IntN(2)]
 		if err := receive(ctx, mux, queue); err != nil {

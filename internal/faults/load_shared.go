@@ -14,7 +14,7 @@ import (
 // Shared dialogs and keys have all senders, each of which has a stream in them. Senders that write to several dialogs
 // in one transaction keep to one order; within one call the order is for the store to find.
 const (
-	sharedDialogs = 24
+	sharedDialogs = 8
 	sharedKeys    = 5
 )
 

@@ -45,8 +45,8 @@ func behindProxy(s *suite) bool   { return s.proxy != nil }
 func hasInterrupts(s *suite) bool { return mayKill(s) && s.engine() != "sqlserver" } // it ends sessions only
 func ownServer(s *suite) bool     { return s.own != nil && !s.own.standsBy() }
 
-// mayKill leaves out Galera. If a session is killed while it commits, the other nodes can have what its own node rolls
-// back. When a program then does it again, the nodes disagree, and its node leaves the cluster.
+// mayKill leaves out Galera, whose nodes have disagreed after sessions were killed: the other nodes had a row that the
+// node in charge did not have, and voted it out of the cluster.
 func mayKill(s *suite) bool { return behindProxy(s) && !s.own.galera() }
 
 // possible are the kinds that this run can inject.

@@ -112,7 +112,12 @@ func (m mariadb) run(in *instance, name, data string, port int, options ...strin
 	if err != nil {
 		return err
 	}
-	args := []string{"--no-defaults", "--datadir=" + data, "--innodb-log-file-size=96M", "--skip-name-resolve"}
+	// A server that starts removes the temporary tables that it finds, of which another server dies.
+	temporary := data + "-temporary"
+	if err := in.folder(temporary); err != nil {
+		return err
+	}
+	args := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + temporary, "--innodb-log-file-size=96M", "--skip-name-resolve"}
 	args = append(args, m.base()...)
 	args = append(args, in.mysqlOptions(port)...)
 	if in.fast {

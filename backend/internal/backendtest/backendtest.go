@@ -1,12 +1,13 @@
-// Package backendtest holds tests that run every method of package backend's
-// interfaces against one of the SQL backends. They are a first look, close to
-// the code; what a backend must do is proved by package conformance.
+// Package backendtest holds tests of what SQL backends have in common behind the contract: how their
+// statements interleave, how many there are, their plans, and upgrades. Package conformance proves
+// what a backend must do.
 package backendtest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -15,7 +16,11 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 )
 
-// Run runs all tests. open returns an empty store that is migrated, and closes
+// Sessions matches the checks of conformance on which it shows if a session, or who owns a transaction, changes what
+// statements mean: names and bodies, dialogs and their ends, order.
+var Sessions = regexp.MustCompile("^(B10|D0|E0|P0)")
+
+// Run runs the tests of the store's own statements. open returns an empty store that is migrated, and closes
 // it when the test ends.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	for _, test := range tests {
@@ -30,51 +35,15 @@ var tests = []struct {
 	{"catalog", testCatalog},
 	{"migrate", testMigrate},
 	{"dialog", testDialog},
-	{"begun later", testBegunLater},
-	{"begun by an old catalog", testBegunByOldCatalog},
-	{"refusals", testRefusals},
-	{"batch", testBatch},
-	{"withhold", testWithhold},
 	{"end", testEnd},
-	{"end with error", testEndError},
-	{"end unsent", testEndUnsent},
-	{"cleanup", testCleanup},
-	{"end both", testEndBoth},
 	{"statements that end transactions", testEndings},
-	{"end in delivery", testEndInDelivery},
-	{"end undone", testEndUndone},
-	{"end both in delivery", testEndBothInDelivery},
 	{"ended later", testEndedLater},
-	{"notice", testNotice},
 	{"timer", testTimer},
-	{"posts", testPosts},
-	{"keys", testKeys},
 	{"new keys", testNewKeys},
 	{"many new keys", testManyKeys},
-	{"delayed", testDelayed},
-	{"order", testOrder},
-	{"promotion", testPromotion},
-	{"lease", testLease},
-	{"part of it", testPart},
 	{"fence", testFence},
 	{"settle fails", testSettleFails},
-	{"reclaim", testReclaim},
-	{"defer", testDefer},
-	{"park", testPark},
-	{"failure", testFailure},
-	{"dead", testDead},
-	{"consume", testConsume},
-	{"filters", testFilters},
-	{"limits", testLimits},
-	{"move", testMove},
-	{"lock group", testLockGroup},
-	{"savepoint", testSavepoint},
-	{"rollback", testRollback},
-	{"done", testDone},
-	{"reader", testReader},
-	{"sweeps", testSweeps},
 	{"messages without a marker", testStranded},
-	{"context", testContext},
 	{"tasks", testFinishTasks},
 	{"disabled", testDisabled},
 }
@@ -426,4 +395,17 @@ func sorted(s []string) []string {
 	s = slices.Clone(s)
 	slices.Sort(s)
 	return s
+}
+
+func (f *Fixture) queue(id int64) backend.QueueStatus {
+	f.Helper()
+	list, err := f.Backend.Queues(f.Ctx, 0)
+	f.OK(err)
+	for _, q := range list {
+		if q.ID == id {
+			return q
+		}
+	}
+	f.Fatalf("no queue %d in %+v", id, list)
+	return backend.QueueStatus{}
 }

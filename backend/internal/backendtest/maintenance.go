@@ -37,41 +37,6 @@ func testTimer(f *Fixture) {
 	}
 }
 
-func testDelayed(f *Fixture) {
-	f.Post(backend.Posting{Body: []byte("later"), Delay: time.Hour})
-	f.Post(backend.Posting{Body: []byte("soon"), Delay: 20 * time.Millisecond})
-	f.Post(backend.Posting{Body: []byte("k2"), Key: "k", Delay: 30 * time.Millisecond})
-	f.Post(backend.Posting{Body: []byte("k3"), Key: "k", Delay: 40 * time.Millisecond})
-	f.Post(backend.Posting{Body: []byte("k1"), Key: "k"})
-	f.Equal("drained", f.Drain(f.QP), []string{"k1"})
-	f.MaintainUntil(backend.JobDelayed, 3)
-	f.Equal("drained", sorted(f.Drain(f.QP)), []string{"k2", "k3", "soon"})
-	if _, next := f.Maintain(backend.JobDelayed); next < 50*time.Minute {
-		f.Errorf("next in %v", next)
-	}
-}
-
-func testSweeps(f *Fixture) {
-	// A marker whose messages were consumed without a finish is left over. Here the
-	// receiver ends one side, and what it had not read is dropped.
-	d := f.Open()
-	f.Send(d.B.Handle, "1")
-	f.End(backend.End{Handle: d.A.Handle, Kind: backend.EndCleanup})
-	f.None(f.Request(f.QA))
-	f.Maintain(backend.JobMarkers)
-	c := f.None(f.Request(f.QA))
-	f.Equal("contended", c.Contended, false)
-	f.End(backend.End{Handle: d.B.Handle})
-	f.Maintain(backend.JobClosed)
-	f.Drain(f.QB)
-	n, _ := f.Maintain(backend.JobGroups)
-	f.Equal("groups removed", n, 2)
-	f.Post(backend.Posting{Key: "hot"})
-	f.Drain(f.QP)
-	n, _ = f.Maintain(backend.JobGroups)
-	f.Equal("keys removed that were used a moment ago", n, 0)
-}
-
 // testStranded: a message that no marker leads to comes back, by maintenance, which says so.
 func testStranded(f *Fixture) {
 	var said bytes.Buffer
@@ -99,4 +64,16 @@ func testStranded(f *Fixture) {
 	n, _ := f.Maintain(backend.JobGroups)
 	f.Equal("moved then", n, 0)
 	f.Equal("groups told of", strings.Count(said.String(), "event=group.stranded"), 2)
+}
+
+// table is the name of a table in the application's statements.
+func (f *Fixture) table(name string) string {
+	f.Helper()
+	info, err := f.Backend.Info(f.Ctx)
+	f.OK(err)
+	name = info.Settings["prefix"] + name
+	if schema := info.Settings["schema"]; schema != "" {
+		name = schema + "." + name
+	}
+	return name
 }

@@ -318,6 +318,10 @@ func TestBackendPool(t *testing.T) {
 // TestBackendJoined has all transactions be those of a program.
 func TestBackendJoined(t *testing.T) {
 	p := pool(t, 16)
+	own := schema(t, p)
+	conformance.RunMatching(t, conformance.Store{Open: func(context.Context) (backend.Backend, error) {
+		return &foreign{New(p, &postgres.Options{Schema: own}), p}, nil
+	}}, backendtest.Sessions)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		b := &foreign{New(p, &postgres.Options{Schema: schema(t, p)}), p}
 		t.Cleanup(func() { b.Close() })

@@ -133,11 +133,17 @@ func skewed(lease time.Duration) time.Duration {
 		{file: "backend/sqlstore/scan.go", old: "	if src == nil {\n		return errInterrupted\n	}\n	var n sql.NullInt64",
 			new: "	var n sql.NullInt64"},
 	}},
-	{name: "read with guards", server: "postgres", flags: calmly, changes: []change{
+	{name: "read with guards", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,receivers", changes: []change{
 		// A claim locks the streams that it reads, so that their senders wait for the handler.
 		{file: "backend/postgres/sql/claim.sql",
 			old: "SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) x",
 			new: "SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1 FOR NO KEY UPDATE) x"},
+	}},
+	{name: "read with guards", server: "mysql", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,receivers", changes: []change{
+		{file: "backend/mysql/sql/claim.sql", times: 2,
+			old: "THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)",
+			new: "THEN (SELECT 1 FROM parley_grp x WHERE x.group_id = r.group_id FOR UPDATE SKIP LOCKED)\n" +
+				"+ (SELECT 1 FROM parley_stream z WHERE z.stream_id = r.stream_id FOR UPDATE SKIP LOCKED)"},
 	}},
 	{name: "move without marker", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,groups,operators", changes: []change{
 		// A stream that comes out of a blocked group has no place in the order.

@@ -48,6 +48,7 @@ UPDATE parley_worker SET in_hand = NULL WHERE reader_id = ?
 -- name: WorkerSweep
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_worker WHERE until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? AND (in_hand IS NULL OR until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ?)
+ ORDER BY reader_id LIMIT 1000
 
 -- name: WorkerUpdate
 /*M! SET STATEMENT max_statement_time = 0 FOR */
