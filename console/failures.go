@@ -23,7 +23,7 @@ type parkedData struct {
 // blockedShown is how many blocked groups a page has.
 const blockedShown = 200
 
-// readParked reads a page of blocked groups. It looks at the next groups only, as far as a page may look.
+// readParked reads a page of blocked groups. With a text it looks at the next groups as long as a search does.
 func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
 	d := &parkedData{Queue: q.Get("queue"), Reason: q.Get("reason"), State: q.Get("state")}
 	queues, err := h.queues(ctx)
@@ -36,10 +36,10 @@ func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
 			d.Parked, d.Deferred = d.Parked+row.Parked, d.Deferred+row.Deferred
 		}
 	}
-	looked, last := 0, ""
+	looked, last, end := 0, "", time.Now().Add(searchTime)
 	err = h.eachBlocked(ctx, q, func(g parley.GroupStatus) bool {
 		fits := contains(g.Reason, d.Reason)
-		if looked == farthest || fits && len(d.Groups) == blockedShown {
+		if looked == farthest || fits && len(d.Groups) == blockedShown || looked > blockedShown && time.Now().After(end) {
 			d.Next = last
 			return false
 		}
