@@ -1,10 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,8 +28,10 @@ type verb struct {
 	text   string   // what it means
 	button string
 	lost   bool // nothing brings back what it removes
-	many   bool // of what a filter leaves; the target can be empty, which is all queues
 	do     func(h *Handler, ctx context.Context, q url.Values) (said string, err error)
+	// slice, instead of do, does it to what a filter leaves, as far as it comes in its time; next is where to go on. The
+	// target can be empty, which is all queues.
+	slice func(h *Handler, ctx context.Context, q url.Values) (said, next string, err error)
 }
 
 // verbs are found by the name that forms have for them.
@@ -79,11 +84,12 @@ func init() {
 		"resume": {action: Enable, params: []string{"job"}, title: "Resume recurring job %s",
 			text: "It goes on with its next due time. Those that have passed are not made up for.", button: "Resume",
 			do: byName("job", "resumed", func(h *Handler, ctx context.Context, name string) error { return recurring.Resume(ctx, h.b, name) })},
-		"retry-all": {action: Retry, params: []string{"queue", "state", "reason"}, title: "Retry blocked groups", many: true,
-			text: "All groups that the filter leaves become ready again, up to 200 at a time.", button: "Retry them", do: (*Handler).retryAll},
-		"requeue-all": {action: Requeue, params: []string{"queue", "type", "reason"}, title: "Requeue dead letters", many: true,
-			text:   "All posts that the filter leaves among the newest 1,000 dead letters are posted again, at the ends of their queues or keys. Those of conversations stay.",
-			button: "Requeue them", do: (*Handler).requeueAll},
+		"retry-all": {action: Retry, params: []string{"queue", "state", "reason", "after"}, title: "Retry blocked groups",
+			text:   "All groups that the filter leaves become ready again. If that takes longer than 5 s, the next page says how far it has come, and offers to go on.",
+			button: "Retry them", slice: (*Handler).retryAll},
+		"requeue-all": {action: Requeue, params: []string{"queue", "type", "reason", "after"}, title: "Requeue dead letters",
+			text:   "All posts that the filter leaves are posted again, at the ends of their queues or keys. Dead letters of conversations stay. If that takes longer than 5 s, the next page says how far it has come, and offers to go on.",
+			button: "Requeue them", slice: (*Handler).requeueAll},
 		"retry-tasks": {action: Retry, params: []string{"plan", "task"}, title: "Retry dead tasks of plan %s",
 			text: "They are queued again, with all their attempts.", button: "Retry", do: tasksOfPlan((*phases.Plan).Retry)},
 		"skip-tasks": {action: Skip, params: []string{"plan", "task"}, title: "Skip dead tasks of plan %s",
@@ -154,56 +160,6 @@ func (h *Handler) promote(ctx context.Context, q url.Values) (string, error) {
 	return fmt.Sprintf("%s is promoted with level %d.", id, level) + h.placeNow(ctx, q), nil
 }
 
-// retryAll retries what the page of blocked groups shows for the same filter.
-func (h *Handler) retryAll(ctx context.Context, q url.Values) (string, error) {
-	d, err := h.blockedGroups(ctx, q)
-	if err != nil {
-		return "", err
-	}
-	n := 0
-	for _, g := range d.Groups {
-		switch err := h.b.Admin().Unpark(ctx, g.Group); {
-		case err == nil:
-			n++
-		case !errors.Is(err, parley.ErrUnknownGroup) && !errors.Is(err, parley.ErrGroupBusy): // another person was faster
-			return "", fmt.Errorf("%w (after %s)", err, plural(n, "group"))
-		}
-	}
-	said := fmt.Sprintf("%s %s ready again.", plural(n, "group"), are(n))
-	if d.More {
-		said += " There may be more."
-	}
-	return said, nil
-}
-
-// requeueAll requeues what the page of dead letters shows for the same filter.
-func (h *Handler) requeueAll(ctx context.Context, q url.Values) (string, error) {
-	n := 0
-	var failed error
-	_, _, err := h.eachDead(ctx, q.Get("queue"), true, parley.Place{}, func(x parley.DeadStatus) bool {
-		if !fits(x, q.Get("type"), q.Get("reason")) || !x.Message.ConversationID.IsZero() {
-			return true
-		}
-		if _, failed = h.b.Admin().RequeueDead(ctx, x); failed == nil {
-			n++
-		} else if errors.Is(failed, parley.ErrNotPending) { // another person was faster
-			failed = nil
-		}
-		return failed == nil
-	})
-	if failed != nil {
-		return "", fmt.Errorf("%w (after %s)", failed, plural(n, "dead letter"))
-	}
-	return fmt.Sprintf("%s %s again.", plural(n, "message"), waitOrWaits(n)), err
-}
-
-func waitOrWaits(n int) string {
-	if n == 1 {
-		return "waits"
-	}
-	return "wait"
-}
-
 func (h *Handler) skip(ctx context.Context, q url.Values) (string, error) {
 	id, err := parseID(q.Get("id"))
 	if err != nil {
@@ -227,20 +183,27 @@ func (h *Handler) requeue(ctx context.Context, q url.Values) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var found *parley.DeadStatus
-	_, _, err = h.eachDead(ctx, q.Get("queue"), true, parley.Place{}, func(d parley.DeadStatus) bool {
-		if d.Message.ID == id {
-			found = &d
+	var before parley.Place // of the newer letter
+	found := func(d parley.DeadStatus) bool { return d.Message.ID == id }
+	_, _, err = h.eachDead(ctx, q.Get("queue"), false, parley.Place{}, math.MaxInt, func(d parley.DeadStatus) bool {
+		if found(d) {
+			return false
 		}
-		return found == nil
+		before = d.Place
+		return true
 	})
-	if err == nil && found == nil {
-		err = errNotThere
-	}
 	if err != nil {
 		return "", err
 	}
-	posted, err := h.b.Admin().RequeueDead(ctx, *found)
+	list, err := h.b.Admin().DeadLetters(ctx, q.Get("queue"), before, deadPage) // others may have died meanwhile
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(list, found)
+	if i < 0 {
+		return "", errNotThere
+	}
+	posted, err := h.b.Admin().RequeueDead(ctx, list[i])
 	return fmt.Sprintf("The message waits again, as %s.", posted), err
 }
 
@@ -272,7 +235,7 @@ type actData struct {
 
 func (v verb) titleOf(target string) string {
 	switch {
-	case !v.many:
+	case v.slice == nil:
 		return fmt.Sprintf(v.title, target)
 	case target == "":
 		return v.title + " of all queues"
@@ -292,7 +255,7 @@ func asked(q url.Values) (v verb, known url.Values, err error) {
 			known.Set(name, value)
 		}
 	}
-	if known.Get(v.params[0]) == "" && !v.many {
+	if known.Get(v.params[0]) == "" && v.slice == nil {
 		return v, nil, badInput("%s: which %s?", q.Get("do"), v.params[0])
 	}
 	return v, known, nil
@@ -313,7 +276,7 @@ func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.opt.Limit)
 	defer cancel()
-	d := &actData{Do: q.Get("do"), Title: v.titleOf(target), Text: v.text, Button: v.button, Lost: v.lost, Back: back(referer(r))}
+	d := &actData{Do: q.Get("do"), Title: v.titleOf(target), Text: v.text, Button: v.button, Lost: v.lost, Back: back(cmp.Or(r.URL.Query().Get("back"), referer(r)))}
 	for _, name := range v.params {
 		if name == "level" {
 			d.Level = q.Get("level")
@@ -335,7 +298,7 @@ func (h *Handler) confirm(w http.ResponseWriter, r *http.Request) {
 		h.problem(w, r, t.Status, err)
 		return
 	}
-	h.write(w, r, http.StatusOK, "act", &content{Title: d.Title, View: "act", Data: d})
+	h.write(w, r, http.StatusOK, "act", &content{Title: d.Title, View: "act", Data: d, Said: said(w, r)})
 }
 
 // referer is the page of the console from which a request comes, with its filters.
@@ -358,24 +321,12 @@ func (h *Handler) preview(ctx context.Context, q url.Values) (list []fact, err e
 		add("Queue", "%s, where %s wait", name, plural(row.Depth, "message"))
 	}
 	switch do := q.Get("do"); {
-	case do == "retry-all":
-		d, err := h.blockedGroups(ctx, q)
+	case verbs[do].slice != nil:
+		f, err := h.left(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		add("Groups", "%s", plural(len(d.Groups), "group"))
-	case do == "requeue-all":
-		n := 0
-		_, _, err := h.eachDead(ctx, q.Get("queue"), false, parley.Place{}, func(x parley.DeadStatus) bool {
-			if fits(x, q.Get("type"), q.Get("reason")) && x.Message.Conversation.IsZero() {
-				n++
-			}
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-		add("Dead letters", "%s", plural(n, "post"))
+		list = append(list, f)
 	case do == "requeue" || do == "bury" || do == "cancel":
 		add("Message", "%s", q.Get("id"))
 	case q.Get("id") != "":
@@ -443,15 +394,23 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	// A browser that goes away does not leave it half done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actLimit)
 	defer cancel()
-	said, err := h.audited(ctx, r, v, q)
+	said, next, err := h.audited(ctx, r, v, q)
 	h.cache.forget() // also if it failed: some of it may be done
 	if err != nil {
 		h.problem(w, r, explained(err).Status, err)
 		return
 	}
+	to := back(r.PostForm.Get("back"))
+	if next != "" {
+		said += " The time was over before all were looked at."
+		on := maps.Clone(q) // the program has the other one for its record
+		on.Set("after", next)
+		on.Set("back", to)
+		to = "./act?" + on.Encode()
+	}
 	http.SetCookie(w, &http.Cookie{Name: saidName, Value: base64.RawURLEncoding.EncodeToString([]byte(said)), MaxAge: 60,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
-	redirect(w, back(r.PostForm.Get("back")))
+	redirect(w, to)
 }
 
 // actLimit is how long an action may take; a large group takes its time.

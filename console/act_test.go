@@ -264,6 +264,41 @@ func TestManyActs(t *testing.T) {
 	}
 }
 
+// TestLettersOfConversations: what a filter leaves is requeued without the dead letters of conversations, which stay.
+func TestLettersOfConversations(t *testing.T) {
+	b := open(t, "memory")
+	ctx := t.Context()
+	err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "home"}, {Name: "mail"}},
+		Services: []parley.Service{{Name: "Shop", Queue: "home"}, {Name: "Mailer", Queue: "mail", Contracts: []string{parley.DefaultContract}}}})
+	if err == nil {
+		err = b.InTx(ctx, func(tx *parley.Tx) error {
+			c, err := tx.Begin(ctx, "Shop", "Mailer", nil)
+			if err != nil {
+				return err
+			}
+			return c.SendPayload(ctx, parley.Payload{})
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(b.Post(ctx, "mail", parley.Payload{}))
+	die := parley.HandlerFunc(func(context.Context, *parley.Message) error { return parley.DeadLetter(errors.New("no")) })
+	if err := sure.Of(b.NewWorker("mail", die, nil)).Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s := writer(t, b, console.Options{})
+	if text := s.page("/act?do=requeue-all"); !strings.Contains(text, "<dd>1 post</dd>") {
+		t.Errorf("the page says\n%s", mainOf(text))
+	}
+	if answer, text := s.confirmed("act?do=requeue-all"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("%s\n%s", answer.Status, mainOf(text))
+	}
+	if left := must(b.Admin().DeadSummaries(ctx, "", parley.Place{}, 10)); len(left) != 1 || left[0].Message.Conversation.IsZero() {
+		t.Errorf("left are %v", left)
+	}
+}
+
 // TestNothingIsDoneUnasked: without Write, with a form of another site, by a link alone, or against Authorize.
 func TestNothingIsDoneUnasked(t *testing.T) {
 	b := open(t, "memory")

@@ -21,15 +21,19 @@ type Audited struct {
 }
 
 // audited does what a form asks for, and has it recorded.
-func (h *Handler) audited(ctx context.Context, r *http.Request, v verb, q url.Values) (said string, err error) {
+func (h *Handler) audited(ctx context.Context, r *http.Request, v verb, q url.Values) (said, next string, err error) {
 	a := Audited{ID: parley.NewID(), Action: v.action, Target: q.Get(v.params[0]), Form: q}
 	if h.opt.Audit != nil {
 		if err := h.opt.Audit(ctx, r, a); err != nil {
 			h.log.Error("parley: console: a person's action cannot be recorded", "event", "console.failed", "id", a.ID, "error", err)
-			return "", fmt.Errorf("nothing was done, since it cannot be recorded: %w", err)
+			return "", "", fmt.Errorf("nothing was done, since it cannot be recorded: %w", err)
 		}
 	}
-	a.Said, a.Err = v.do(h, ctx, q)
+	if v.slice != nil {
+		a.Said, next, a.Err = v.slice(h, ctx, q)
+	} else {
+		a.Said, a.Err = v.do(h, ctx, q)
+	}
 	a.Over = true
 	attrs := []any{"event", "console.acted", "id", a.ID, "verb", q.Get("do"), "target", a.Target, "queue", q.Get("queue"), "remote", r.RemoteAddr}
 	if a.Err != nil {
@@ -43,5 +47,5 @@ func (h *Handler) audited(ctx context.Context, r *http.Request, v verb, q url.Va
 			h.log.Error("parley: console: the end of a person's action cannot be recorded", "event", "console.failed", "id", a.ID, "error", err)
 		}
 	}
-	return a.Said, a.Err
+	return a.Said, next, a.Err
 }

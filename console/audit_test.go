@@ -52,6 +52,9 @@ func TestAudit(t *testing.T) {
 	if len(records) != 2 || !strings.HasSuffix(records[0], "false true false <nil>") || strings.HasSuffix(records[1], "<nil>") || ids[2] == ids[0] {
 		t.Errorf("of a failed action is recorded %q", records)
 	}
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), ids[2].String()) {
+		t.Errorf("a failed action is not in the log:\n%s", &log)
+	}
 	records, refuse = nil, errors.New("the disk is full")
 	if code := act("demote"); code != http.StatusInternalServerError || len(records) != 1 || !promoted() {
 		t.Errorf("an action that cannot be recorded: %d, %q, promoted %t", code, records, promoted())

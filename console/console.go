@@ -106,6 +106,7 @@ type Handler struct {
 	waits   waits
 	hub     hub
 	engine  atomic.Pointer[string]
+	slice   time.Duration // sliceTime, except in tests
 
 	mu      sync.Mutex
 	token   string          // until it is entered
@@ -117,7 +118,7 @@ func New(b *parley.Broker, o *Options) (*Handler, error) {
 	if b == nil {
 		return nil, fmt.Errorf("parley: console: the broker is nil: %w", parley.ErrInvalidOption)
 	}
-	h := &Handler{b: b, hosts: make(map[string]bool), cross: http.NewCrossOriginProtection(), session: make(map[string]bool)}
+	h := &Handler{b: b, hosts: make(map[string]bool), cross: http.NewCrossOriginProtection(), session: make(map[string]bool), slice: sliceTime}
 	if o != nil {
 		h.opt = *o
 	}

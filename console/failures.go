@@ -11,92 +11,46 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// blockedGroup is a parked or deferred group, with its queue.
-type blockedGroup struct {
-	parley.GroupStatus
-	Queue string
-	Place int // in the queue's order
-}
-
 // parkedData are the groups that a filter leaves.
 type parkedData struct {
 	Queue, Reason, State string
 	Queues               []string
-	Groups               []blockedGroup
-	Parked, Deferred     int  // in all queues that were asked for
-	More                 bool // than are shown
+	Groups               []parley.GroupStatus
+	Parked, Deferred     int    // in all queues that were asked for
+	Next                 string // where the next page begins; empty: there is none
 }
 
 // blockedShown is how many blocked groups a page has.
 const blockedShown = 200
 
+// readParked reads a page of blocked groups. With a text it looks at the next groups as long as a search does.
 func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
-	return h.blockedGroups(ctx, q)
-}
-
-// blockedGroups are those that a filter leaves.
-func (h *Handler) blockedGroups(ctx context.Context, q url.Values) (*parkedData, error) {
 	d := &parkedData{Queue: q.Get("queue"), Reason: q.Get("reason"), State: q.Get("state")}
-	if d.State != "" && d.State != "parked" && d.State != "deferred" {
-		return nil, badInput("state %q: want parked or deferred", d.State)
-	}
 	queues, err := h.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if d.Queue != "" {
-		if _, err := h.queueRow(ctx, d.Queue); err != nil {
-			return nil, err
-		}
-	}
 	for _, row := range queues {
 		d.Queues = append(d.Queues, row.Name)
-		if d.Queue != "" && d.Queue != row.Name || row.Parked+row.Deferred == 0 {
-			continue
-		}
-		d.Parked, d.Deferred = d.Parked+row.Parked, d.Deferred+row.Deferred
-		if err := h.blocked(ctx, row, d); err != nil {
-			return nil, err
+		if leaves(d.Queue, row.Name) {
+			d.Parked, d.Deferred = d.Parked+row.Parked, d.Deferred+row.Deferred
 		}
 	}
-	slices.SortStableFunc(d.Groups, func(a, b blockedGroup) int { return strings.Compare(b.State, a.State) }) // parked ones first
-	return d, nil
-}
-
-// blocked adds the blocked groups of a queue.
-func (h *Handler) blocked(ctx context.Context, row queueRow, d *parkedData) error {
-	const page = 500
-	for _, state := range []string{"parked", "deferred"} {
-		if d.State != "" && d.State != state {
-			continue
+	looked, last, end := 0, "", time.Now().Add(searchTime)
+	err = h.eachBlocked(ctx, q, func(g parley.GroupStatus) bool {
+		fits := contains(g.Reason, d.Reason)
+		if looked == farthest || fits && len(d.Groups) == blockedShown || looked > blockedShown && time.Now().After(end) {
+			d.Next = last
+			return false
 		}
-		var after parley.Place
-		for n, more := 0, true; more; {
-			list, rest, err := h.groupsAfter(ctx, row.Name, state, after, page)
-			if err != nil {
-				return err
-			}
-			for _, g := range list {
-				n++
-				if !contains(g.Reason, d.Reason) {
-					continue
-				}
-				if len(d.Groups) == blockedShown {
-					d.More = true
-					return nil
-				}
-				d.Groups = append(d.Groups, blockedGroup{g, row.Name, n - 1})
-			}
-			if more = rest; more {
-				after = list[len(list)-1].Place
-			}
-			if more && n >= farthest {
-				d.More = true
-				return nil
-			}
+		looked, last = looked+1, afterBlocked(g)
+		if fits {
+			d.Groups = append(d.Groups, g)
 		}
-	}
-	return nil
+		return true
+	})
+	slices.SortStableFunc(d.Groups, func(a, b parley.GroupStatus) int { return strings.Compare(b.State, a.State) }) // parked ones first
+	return d, err
 }
 
 // contains reports whether a text has a part, however that is written.
@@ -156,7 +110,7 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 		return nil, err
 	}
 	var last parley.Place
-	d.Looked, d.More, err = h.eachDead(ctx, d.Queue, d.Bodies, after, func(x parley.DeadStatus) bool {
+	d.Looked, d.More, err = h.eachDead(ctx, d.Queue, d.Bodies, after, deadLooked, func(x parley.DeadStatus) bool {
 		m := x.Message
 		if !fits(x, d.Type, d.Reason) {
 			return true
@@ -177,14 +131,14 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 	return d, err
 }
 
-// eachDead calls f for dead letters behind a place, newest first, until f returns false or it has read deadLooked
-// of them. The result more reports whether others follow. Bodies can be large, so it reads a few at a time.
-func (h *Handler) eachDead(ctx context.Context, queue string, bodies bool, after parley.Place, f func(parley.DeadStatus) bool) (looked int, more bool, err error) {
+// eachDead calls f for dead letters behind a place, newest first, until f returns false or it has read the most that
+// it may. The result more reports whether others follow. Bodies can be large, so it reads a few at a time.
+func (h *Handler) eachDead(ctx context.Context, queue string, bodies bool, after parley.Place, most int, f func(parley.DeadStatus) bool) (looked int, more bool, err error) {
 	page, list := deadLooked, h.b.Admin().DeadSummaries
 	if bodies {
 		page, list = deadPage+1, h.b.Admin().DeadLetters
 	}
-	for looked < deadLooked {
+	for looked < most {
 		list, err := list(ctx, queue, after, page)
 		if err != nil {
 			return looked, false, err

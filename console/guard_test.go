@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -103,6 +104,9 @@ func TestToken(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
+		if r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+			r.TLS = &tls.ConnectionState{}
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w.Result()
@@ -124,7 +128,7 @@ func TestToken(t *testing.T) {
 	answer := do("POST", "/enter", enter, "", "Sec-Fetch-Site", "same-origin")
 	expect("the token", answer, 303)
 	cookies := answer.Cookies()
-	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Path != "" || cookies[0].Value == "open-sesame" {
+	if len(cookies) != 1 || !cookies[0].HttpOnly || !cookies[0].Secure || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Path != "" || cookies[0].Value == "open-sesame" {
 		t.Fatalf("cookies %v", cookies)
 	}
 	if to := answer.Header.Get("Location"); to != "./" {
@@ -150,10 +154,12 @@ func TestHeaders(t *testing.T) {
 		answer, text := s.get(path)
 		head := answer.Header
 		policy := head.Get("Content-Security-Policy")
-		if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+		if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") ||
+			!strings.Contains(policy, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'") {
 			t.Errorf("%s: policy %q", path, policy)
 		}
-		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "same-origin" || head.Get("Content-Type") == "" {
+		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "same-origin" || head.Get("Content-Type") == "" ||
+			head.Get("Cross-Origin-Opener-Policy") != "same-origin" || head.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s: headers %v", path, head)
 		}
 		if !strings.HasPrefix(path, "/static") && (head.Get("Cache-Control") != "no-store" || strings.Contains(text, " style=") || strings.Contains(text, " onclick=") || strings.Contains(text, "<style")) {

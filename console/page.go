@@ -69,7 +69,7 @@ func init() {
 		{Name: "group", Title: "Group", params: []string{"queue", "id", "at", "peek"}, target: "id", peek: "peek", read: (*Handler).readGroup},
 		{Name: "conversations", Title: "Conversations", params: []string{"after"}, live: true, read: (*Handler).readConversations},
 		{Name: "conversation", Title: "Conversation", params: []string{"id", "kept"}, target: "id", peek: "kept", read: (*Handler).readConversation},
-		{Name: "parked", Title: "Parked and deferred", params: []string{"queue", "reason", "state"}, target: "queue", live: true, read: (*Handler).readParked},
+		{Name: "parked", Title: "Parked and deferred", params: []string{"queue", "reason", "state", "after"}, target: "queue", live: true, read: (*Handler).readParked},
 		{Name: "dead", Title: "Dead letters", params: []string{"queue", "type", "reason", "after"}, target: "queue", live: true, read: (*Handler).readDead},
 		{Name: "plans", Title: "Phases", live: true, read: (*Handler).readPlans},
 		{Name: "plan", Title: "Plan", params: []string{"name", "after"}, target: "name", live: true, read: (*Handler).readPlan},
@@ -79,7 +79,7 @@ func init() {
 		{Name: "catalog", Title: "Catalog", read: (*Handler).readCatalog},
 		{Name: "doctor", Title: "Doctor", live: true, slow: true, read: (*Handler).readDoctor},
 		{Name: "why", Title: "Why is it stuck?", params: []string{"what"}, target: "what", live: true, slow: true, read: (*Handler).readWhy},
-		{Name: "search", Title: "Search", params: []string{"q", "queue", "after"}, read: (*Handler).readSearch},
+		{Name: "search", Title: "Search", params: []string{"q", "of", "queue", "after"}, read: (*Handler).readSearch},
 	}
 }
 

@@ -112,6 +112,9 @@ func placeOf(text string) (p parley.Place, err error) {
 }
 
 func textOf(p parley.Place) string {
+	if p == (parley.Place{}) {
+		return ""
+	}
 	text, _ := p.MarshalText() // it never fails
 	return string(text)
 }

@@ -24,13 +24,13 @@ func each(t *testing.T, test func(t *testing.T, b *parley.Broker)) {
 }
 
 // store opens a new store.
-func store(t *testing.T, engine string) *parley.Broker {
+func store(t testing.TB, engine string) *parley.Broker {
 	t.Helper()
 	return connect(t, address(t, engine), true)
 }
 
 // address names a store that no other test has.
-func address(t *testing.T, engine string) string {
+func address(t testing.TB, engine string) string {
 	t.Helper()
 	if engine == "sqlite" {
 		return "sqlite:" + filepath.Join(t.TempDir(), "console.db")
@@ -47,7 +47,7 @@ func address(t *testing.T, engine string) string {
 }
 
 // connect opens a store, and removes it at the end if it is new.
-func connect(t *testing.T, dsn string, fresh bool) *parley.Broker {
+func connect(t testing.TB, dsn string, fresh bool) *parley.Broker {
 	t.Helper()
 	b, err := parley.Open(t.Context(), dsn, &parley.Options{Owner: "shop-1/4711", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil && fresh {
@@ -66,10 +66,10 @@ func connect(t *testing.T, dsn string, fresh bool) *parley.Broker {
 }
 
 // handler is a console in which everybody may act.
-func handler(t *testing.T, b *parley.Broker) *console.Handler { return bodies(t, b, nil) }
+func handler(t testing.TB, b *parley.Broker) *console.Handler { return bodies(t, b, nil) }
 
 // bodies is a handler that shows what a function leaves of bodies.
-func bodies(t *testing.T, b *parley.Broker, redact func(string, string, []byte) string) *console.Handler {
+func bodies(t testing.TB, b *parley.Broker, redact func(string, string, []byte) string) *console.Handler {
 	t.Helper()
 	h, err := console.New(b, &console.Options{Write: true, Authorize: func(*http.Request, console.Action, string) error { return nil },
 		Redact: redact, Logger: slog.New(slog.DiscardHandler)})
