@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/internal/wait"
 )
 
 // commits are the joined transactions whose receivers are still to be woken. A transaction that
@@ -97,8 +96,12 @@ func (p *pool) followAll(ctx context.Context, done chan struct{}) {
 	defer close(done)
 	pause := followEvery
 	for {
-		ended := wait.Sleep(ctx, pause) != nil
-		var more bool
+		ended, more := false, false
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			ended = true
+		}
 		if pause, more = p.announce(context.WithoutCancel(ctx), ended); !more || ended {
 			return
 		}
