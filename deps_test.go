@@ -109,6 +109,9 @@ func TestDependencies(t *testing.T) {
 			if d == module || strings.HasPrefix(d, module+"/conformance") {
 				t.Errorf("%s needs %s: a backend needs package backend alone", pkg, d)
 			}
+			if name == "postgres" && strings.HasPrefix(d, module+"/internal/") {
+				t.Errorf("%s needs %s: it stands outside the module in a test, as the backends of others do", pkg, d)
+			}
 			for other, prefixes := range drivers {
 				if other == name {
 					continue
