@@ -129,6 +129,9 @@ const (
 	FaultHeadersLostWithheld   Fault = "headers-lost-withheld"
 	FaultHeadersBuried         Fault = "headers-buried"
 	FaultBodiesBuried          Fault = "bodies-buried"
+	FaultErrorsForgotten       Fault = "errors-forgotten"
+	FaultErrorsUndated         Fault = "errors-undated"
+	FaultErrorsBuried          Fault = "errors-buried"
 	FaultHeadersCut            Fault = "headers-cut"
 	FaultHeadersUncounted      Fault = "headers-uncounted"
 	FaultTracesStay            Fault = "traces-stay"
@@ -287,6 +290,9 @@ var Faults = []FaultInfo{
 	{FaultHeadersLostWithheld, "H03", "a message that was withheld is received without its headers"},
 	{FaultHeadersBuried, "H04", "dead letters have no headers"},
 	{FaultBodiesBuried, "X19", "dead letters have another body"},
+	{FaultErrorsForgotten, "X21", "a message has the error of its last attempt alone"},
+	{FaultErrorsUndated, "X21", "the errors of attempts have no times"},
+	{FaultErrorsBuried, "X21", "dead letters have no errors of attempts"},
 	{FaultHeadersCut, "H05", "headers whose text is long are lost"},
 	{FaultHeadersUncounted, "H06", "a claim does not count headers"},
 	{FaultLateAccepted, "F07", "a task of a phase that is over is accepted"},
