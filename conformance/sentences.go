@@ -197,6 +197,7 @@ var sections = []section{
 		{"N06", "A queue that keeps processed posts keeps them for the set time and never delivers them again."},
 		{"N07", "Deferred and parked groups are not received before their time, keep their order, and lose nothing."},
 		{"N08", "A delivery never exceeds the bytes asked for, except that its first message is delivered whatever its size."},
+		{"N09", "Of the posts that are unique per period, one is added in each period, whatever becomes of it. The others have its ID. What is rolled back does not count."},
 	}},
 	{"Headers", []Sentence{
 		{"H01", "Headers of messages and posts arrive as they were sent, with every way of sending. A message sent without headers has none."},

@@ -89,6 +89,7 @@ const (
 	FaultResendLost            Fault = "resend-lost"
 	FaultOnceForgets           Fault = "once-forgets"
 	FaultOnceUnlocked          Fault = "once-unlocked"
+	FaultOnceAgain             Fault = "once-again"
 	FaultNoMembers             Fault = "no-members"
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
@@ -305,6 +306,7 @@ var Faults = []FaultInfo{
 	{FaultDeathUnseen, "X09", "the death of a receiver with a message in hand goes unnoticed"},
 	{FaultInHandUnlisted, "X16", "what a receiver had in hand is not listed with its record"},
 	{FaultOnceForgets, "X10", "keys of Once are forgotten before their time"},
+	{FaultOnceAgain, "N09", "a key of Once is new although it is known"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
 	{FaultNewerAccepted, "M01", "any newer schema is worked with"},
