@@ -86,7 +86,7 @@ func dlgGone(w *world, handles ...parley.ID) {
 			if gone() {
 				return true
 			}
-			_, _, err := be.Maintain(w.Ctx, backend.JobClosed, 100)
+			_, err := be.Maintain(w.Ctx, backend.JobClosed, 100)
 			w.Must(err)
 			return gone()
 		})

@@ -119,7 +119,7 @@ func checkOverdue(e *env) {
 			return overdue[x.job]
 		}
 		maintain := func() bool {
-			_, _, err := be.Maintain(w.Ctx, x.job, 1000)
+			_, err := be.Maintain(w.Ctx, x.job, 1000)
 			e.Must(err)
 			return undone() == 0
 		}

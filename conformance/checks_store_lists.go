@@ -223,12 +223,12 @@ func checkJobLimit(e *env) {
 		return list[0].Delayed
 	}
 	time.Sleep(20 * time.Millisecond)
-	moved, next, err := s.be.Maintain(e.Ctx, backend.JobDelayed, limit)
+	done, err := s.be.Maintain(e.Ctx, backend.JobDelayed, limit)
 	e.Must(err)
-	if left := delayed(); moved > 2*limit || left < all-2*limit {
-		e.Errorf("a job with a limit of %d says that it moved %d, and left %d of %d", limit, moved, left, all)
+	if left := delayed(); done.Moved > 2*limit || left < all-2*limit {
+		e.Errorf("a job with a limit of %d says that it moved %d, and left %d of %d", limit, done.Moved, left, all)
 	}
-	if next == 0 && delayed() > 0 {
+	if done.Next == 0 && delayed() > 0 {
 		e.Errorf("a job that left %d items says that nothing is due", delayed())
 	}
 	s.maintain(backend.JobDelayed)

@@ -22,6 +22,7 @@ type deviation struct {
 	stays        bool // Close does nothing
 	volatile     bool // the last Close empties the store
 	unlimited    bool // Maintain has no limit
+	strays       bool // Maintain names another queue
 	twice        bool // each change of the catalog is two
 	buries       bool // what is gone can become a dead letter
 	haltsAtOnce  bool // no task starts once one is dead
@@ -71,6 +72,7 @@ var deviations = append(contractDeviations, []*deviation{
 		}},
 	{id: "X17", says: "closing the last handle removes the store", volatile: true},
 	{id: "V04", says: "a job ignores its limit", unlimited: true},
+	{id: "V04", says: "a job names a queue that got nothing", by: "a job names its queues", strays: true},
 	{id: "V04", says: "conversations are listed from the first one on",
 		conversations: func(q *backend.ConversationQuery) { q.After = backend.ID{} }},
 	{id: "V04", says: "all withheld streams are listed", withheld: func(_ *backend.ID, limit *int) { *limit = 1000 }},
@@ -194,11 +196,17 @@ func (b *devBackend) Info(ctx context.Context) (backend.Info, error) {
 	return info, err
 }
 
-func (b *devBackend) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (b *devBackend) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	if b.d.unlimited {
 		limit = 1 << 20
 	}
-	return b.Backend.Maintain(ctx, job, limit)
+	done, err := b.Backend.Maintain(ctx, job, limit)
+	if b.d.strays {
+		for i := range done.Queues {
+			done.Queues[i]++
+		}
+	}
+	return done, err
 }
 
 func (b *devBackend) Conversations(
