@@ -43,6 +43,9 @@ type Message struct {
 // message is acknowledged.
 type receiver interface {
 	txFor(context.Context, *Message) (*Tx, error)
+
+	// within returns ctx marked as inside that transaction.
+	within(ctx context.Context) context.Context
 }
 
 func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message {
