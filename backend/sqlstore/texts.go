@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/parleymq/parley/backend"
 )
 
 // Texts are the statements of a folder sql, by their names.
@@ -199,6 +201,8 @@ func (d *Dialect) defaultToken(verb, arg string) (text string, ok bool) {
 		return arg + " < ?", true
 	case "convert": // a parameter, whose type the engine may have to be told
 		return arg[:1], true
+	case "made": // the errors of attempts, of which the last one is made now
+		return "replace(" + arg + ", '" + backend.AttemptNow + "', '\"at\":' || :now)", true
 	case "octets": // of a body
 		return "length(" + arg + ")", true
 	case "until": // until when the owner o has its locks

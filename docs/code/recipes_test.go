@@ -29,6 +29,13 @@ func recipesOfPosts(ctx context.Context, tx *parley.Tx, mail Mail) error {
 	return err
 }
 
+func reminder(ctx context.Context, tx *parley.Tx, mail Mail) error {
+	_, err := SendMail.Post(ctx, tx, "mails", mail,
+		parley.UniquePer("reminder:"+mail.To, 24*time.Hour), // one in each day, whatever becomes of it
+		parley.After(24*time.Hour))                          // in the day in which it is due
+	return err
+}
+
 func urgent(ctx context.Context, b *parley.Broker, customer string) error {
 	return b.PromoteKey(ctx, "mails", customer) // before the rest of the queue, in its own order
 }

@@ -89,6 +89,7 @@ const (
 	FaultResendLost            Fault = "resend-lost"
 	FaultOnceForgets           Fault = "once-forgets"
 	FaultOnceUnlocked          Fault = "once-unlocked"
+	FaultOnceAgain             Fault = "once-again"
 	FaultNoMembers             Fault = "no-members"
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
@@ -129,6 +130,9 @@ const (
 	FaultHeadersLostWithheld   Fault = "headers-lost-withheld"
 	FaultHeadersBuried         Fault = "headers-buried"
 	FaultBodiesBuried          Fault = "bodies-buried"
+	FaultErrorsForgotten       Fault = "errors-forgotten"
+	FaultErrorsUndated         Fault = "errors-undated"
+	FaultErrorsBuried          Fault = "errors-buried"
 	FaultHeadersCut            Fault = "headers-cut"
 	FaultHeadersUncounted      Fault = "headers-uncounted"
 	FaultTracesStay            Fault = "traces-stay"
@@ -288,6 +292,9 @@ var Faults = []FaultInfo{
 	{FaultHeadersLostWithheld, "H03", "a message that was withheld is received without its headers"},
 	{FaultHeadersBuried, "H04", "dead letters have no headers"},
 	{FaultBodiesBuried, "X19", "dead letters have another body"},
+	{FaultErrorsForgotten, "X21", "a message has the error of its last attempt alone"},
+	{FaultErrorsUndated, "X21", "the errors of attempts have no times"},
+	{FaultErrorsBuried, "X21", "dead letters have no errors of attempts"},
 	{FaultHeadersCut, "H05", "headers whose text is long are lost"},
 	{FaultHeadersUncounted, "H06", "a claim does not count headers"},
 	{FaultLateAccepted, "F07", "a task of a phase that is over is accepted"},
@@ -300,6 +307,7 @@ var Faults = []FaultInfo{
 	{FaultDeathUnseen, "X09", "the death of a receiver with a message in hand goes unnoticed"},
 	{FaultInHandUnlisted, "X16", "what a receiver had in hand is not listed with its record"},
 	{FaultOnceForgets, "X10", "keys of Once are forgotten before their time"},
+	{FaultOnceAgain, "N09", "a key of Once is new although it is known"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
 	{FaultNewerAccepted, "M01", "any newer schema is worked with"},

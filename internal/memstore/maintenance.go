@@ -219,7 +219,7 @@ func (d *work) markers() {
 			d.later() // its sender may rely on the marker
 		case !known:
 			// The side that would receive has been cleaned up.
-			clearRows(&s.messages, tx, id)
+			s.clearMessages(tx, id)
 			s.unmark(tx, id)
 			d.Moved++
 		case s.blocked(g):

@@ -212,7 +212,7 @@ func (tx *Tx) Once(ctx context.Context, key string, keep time.Duration) (bool, e
 		}
 	}
 	if tx.store.once.has(tx, key) {
-		return false, nil
+		return tx.store.fault == FaultOnceAgain, nil
 	}
 	tx.store.once.put(tx, key, tx.store.now().Add(keep))
 	return true, nil

@@ -47,7 +47,7 @@ SELECT r.group_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, 
  LIMIT ?
 -- name: TakePosts
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, :now
+       last_error, errors, fence, lease_until, blocked, :now
   FROM parley_post
  WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
  ORDER BY queue_id, priority DESC, since, post_id
@@ -61,7 +61,7 @@ UPDATE parley_post
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
                     LIMIT ?2)
 RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-          last_error, fence - 1, 0, blocked, :now
+          last_error, errors, fence - 1, 0, blocked, :now
 -- name: Claimable
 SELECT 1
  WHERE EXISTS (SELECT 1
