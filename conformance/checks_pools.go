@@ -20,7 +20,7 @@ func init() {
 		check{ID: "A02", Name: "workers that post on the side on a single connection", Run: checkSingleConnection},
 		check{ID: "A03", Name: "many reads at once on a small pool", Run: checkReadsAtOnce},
 		check{ID: "A04", Name: "a second connection that is not to be had", Run: checkBoundedWait},
-		check{ID: "A04", Name: "handlers that a program calls in transactions of its own", Run: checkOwnHandlers},
+		check{ID: "A04", Name: "handlers that a program calls in its transactions", Run: checkOwnHandlers},
 		check{ID: "A05", Name: "deliveries that a program holds", Run: checkDeliveriesHeld},
 	)
 }
