@@ -169,32 +169,43 @@ func (c *maintenance) denied(job string, err error) bool {
 
 // maintain does a batch of one maintenance job. Where more is left the next round goes on, when the
 // other maintenance jobs have had their turns.
-func (c *maintenance) maintain(ctx context.Context, job backend.Job) (moved int, err error) {
+func (c *maintenance) maintain(ctx context.Context, job backend.Job) (done backend.Maintained, err error) {
 	c.mu.Lock()
 	c.next[job] = time.Now().Add(time.Hour) // what falls due meanwhile is set before that
 	c.mu.Unlock()
-	moved, next, err := c.b.be.Maintain(ctx, job, jobLimit)
-	_, err = backend.Offered(moved, err)
+	done, err = backend.Offered(c.b.be.Maintain(ctx, job, jobLimit))
 	pause := wait.Jitter(job.Period())
 	switch {
 	case errors.Is(err, ErrDenied):
 		pause = wait.Jitter(deniedEvery)
 	case err != nil: // most are of the moment: a deadlock, a connection that was cut
 		pause = min(pause, wait.Jitter(time.Second))
-	case moved >= jobLimit:
+	case done.Moved >= jobLimit:
 		pause = 0
-	case next > 0:
-		pause = min(pause, next)
+	case done.Next > 0:
+		pause = min(pause, done.Next)
 	}
 	c.mu.Lock()
 	if at := time.Now().Add(pause); at.Before(c.next[job]) {
 		c.next[job] = at
 	}
 	c.mu.Unlock()
-	if moved > 0 && job <= backend.JobDeferred {
-		c.b.wake(map[int64]bool{0: true})
+	if done.Moved > 0 && job <= backend.JobDeferred {
+		c.b.wake(topics(done.Queues))
 	}
-	return moved, err
+	return done, err
+}
+
+// topics are those of queues, or of all if none is named.
+func topics(queues []int64) map[int64]bool {
+	if len(queues) == 0 {
+		return map[int64]bool{0: true}
+	}
+	set := make(map[int64]bool, len(queues))
+	for _, q := range queues {
+		set[q] = true
+	}
+	return set
 }
 
 // due makes due what is due, for a receiver that found nothing, unless that was
@@ -210,11 +221,11 @@ func (c *maintenance) due(ctx context.Context) (moved bool, err error) {
 		return false, nil
 	}
 	for _, job := range dueJobs {
-		n, err := c.maintain(ctx, job)
+		done, err := c.maintain(ctx, job)
 		if err != nil {
 			return moved, err
 		}
-		moved = moved || n > 0
+		moved = moved || done.Moved > 0
 	}
 	c.mu.Lock()
 	look := !time.Now().Before(c.heldSoon)

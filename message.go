@@ -49,6 +49,9 @@ type FailedAttempt = backend.FailedAttempt
 // message is acknowledged.
 type receiver interface {
 	txFor(context.Context, *Message) (*Tx, error)
+
+	// within returns ctx marked as inside that transaction.
+	within(ctx context.Context) context.Context
 }
 
 func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message {

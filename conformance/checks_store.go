@@ -282,6 +282,9 @@ func checkHaltsAfterPhase(e *env) {
 		e.Fatalf("no task can be claimed")
 	}
 	finish(first[0], backend.TaskDead)
+	if p, err := be.Progress(e.Ctx, plan); err != nil || p.Halted || p.Phase != 1 {
+		e.Errorf("with a task dead and another one of its phase queued, the progress is %+v, %v, want phase 1, not halted", p, err)
+	}
 	second := claim()
 	if len(second) != 1 || second[0].Phase != 1 {
 		e.Fatalf("with one task of the phase dead, a claim has %+v, want the other one of the phase", second)

@@ -230,6 +230,12 @@ func TestRecipes(t *testing.T) {
 	if n := len(k.Posted("mails")); n != 1 {
 		t.Errorf("%d posts, one of them a duplicate", n)
 	}
+	for range 2 {
+		in(func(tx *parley.Tx) error { return reminder(ctx, tx, mail) })
+	}
+	if n := len(k.Posted("mails")); n != 2 {
+		t.Errorf("%d posts after two reminders of one day", n-1)
+	}
 	in(func(tx *parley.Tx) error { return many(ctx, tx, []Mail{{To: "ben"}, {To: "eve"}}) })
 	k.Advance(10 * time.Minute)
 	if err := urgent(ctx, k.Broker, "ann"); err != nil {

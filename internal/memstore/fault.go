@@ -154,6 +154,7 @@ const (
 	FaultGroupsHead            Fault = "groups-head"
 	FaultOrderWindow           Fault = "order-window"
 	FaultPromotionWindow       Fault = "promotion-window"
+	FaultAgeOfBest             Fault = "age-of-best"
 	FaultRankOfHead            Fault = "rank-of-head"
 	FaultRaiseIgnored          Fault = "raise-ignored"
 	FaultRaiseLowers           Fault = "raise-lowers"
@@ -319,6 +320,7 @@ var Faults = []FaultInfo{
 	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
 	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 	{FaultRankOfHead, "P14", "a key has the rank of its first waiting post"},
+	{FaultAgeOfBest, "V05", "the age of a group is that of its best conversation"},
 	{FaultRaiseIgnored, "P17", "a post that raises its key leaves the rank as it is"},
 	{FaultRaiseLowers, "P17", "a post that raises its key gives it a lower rank, too"},
 	{FaultEndOfStreamResent, "C06", "EndOfStream is sent again on the next dialog"},

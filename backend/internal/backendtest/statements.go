@@ -205,9 +205,9 @@ func (s *statements) joins(name string) {
 	s.count.Take()
 	moved := 0
 	slow.Eventually(s.T, 10*time.Second, "delayed posts join their queue", func() (any, bool) {
-		n, _, err := s.Backend.Maintain(s.Ctx, backend.JobDelayed, due)
+		done, err := s.Backend.Maintain(s.Ctx, backend.JobDelayed, due)
 		s.OK(err)
-		moved += n
+		moved += done.Moved
 		return moved, moved >= due
 	})
 	n := 0

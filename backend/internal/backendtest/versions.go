@@ -158,7 +158,7 @@ func testOddVersions(t *testing.T, s Site) {
 		for what, err := range map[string]error{
 			"check":    b.Check(f.Ctx),
 			"begin":    func() error { _, err := b.Begin(f.Ctx); return err }(),
-			"maintain": func() error { _, _, err := b.Maintain(f.Ctx, backend.JobDelayed, 1); return err }(),
+			"maintain": func() error { _, err := b.Maintain(f.Ctx, backend.JobDelayed, 1); return err }(),
 			"read":     func() error { _, err := b.Groups(f.Ctx, backend.GroupQuery{Queue: 1}); return err }(),
 		} {
 			if !errors.Is(err, v.want) {
@@ -229,7 +229,7 @@ func (h *inHand) refused() {
 		_, err := tx.ClaimTasks(h.Ctx, backend.TaskClaim{Max: 1, Lease: time.Minute})
 		return err
 	}), backend.ErrNewerSchema)
-	_, _, err := h.Backend.Maintain(h.Ctx, backend.JobDelayed, 1)
+	_, err := h.Backend.Maintain(h.Ctx, backend.JobDelayed, 1)
 	h.Is(err, backend.ErrNewerSchema)
 }
 
