@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -100,6 +101,11 @@ func (c *compiler) fill(to reflect.Value, otherwise Texts) {
 
 // bind makes a statement, or an array of them with one for each value of the first axis.
 func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, portable bool) {
+	sql = many.ReplaceAllStringFunc(sql, func(s string) string {
+		m := many.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[1])
+		return strings.TrimSuffix(strings.Repeat(m[2]+", ", n), ", ")
+	})
 	if strings.Contains(sql, "{") { // a value may bring tokens with it, but most are seen once
 		sql = c.expand(name, sql)
 	}
@@ -122,6 +128,9 @@ func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, porta
 		c.bind(to.Index(i), name, value.Replace(sql), axes[1:], portable)
 	}
 }
+
+// many is the row of a list, with the number of rows, in double braces.
+var many = regexp.MustCompile(`\{\{(\d+) (.*?)\}\}`)
 
 // token is a verb in braces, with its argument and the space before it.
 var token = regexp.MustCompile(`( ?)\{(\w+) ?([^{}]*)\}`)

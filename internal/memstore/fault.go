@@ -61,6 +61,7 @@ const (
 	FaultNamedUnlocked         Fault = "named-unlocked"
 	FaultSettleFrees           Fault = "settle-frees"
 	FaultRollbackKeepsLock     Fault = "rollback-keeps-lock"
+	FaultBeginBesideClose      Fault = "begin-beside-close"
 	FaultSavepointFrees        Fault = "savepoint-frees"
 	FaultMoveLoses             Fault = "move-loses"
 	FaultPriorityIgnored       Fault = "priority-ignored"
@@ -232,6 +233,7 @@ var Faults = []FaultInfo{
 	{FaultNamedUnlocked, "G02", "a claim of a group by its name takes it although it is held"},
 	{FaultSettleFrees, "G07", "a settle frees the group before its transaction ends"},
 	{FaultRollbackKeepsLock, "G07", "a rollback leaves the group locked"},
+	{FaultBeginBesideClose, "G07", "Close leaves transactions open that begin meanwhile"},
 	{FaultSavepointFrees, "G09", "a rollback to a savepoint frees the groups that were locked before it"},
 	{FaultMoveLoses, "G08", "Move loses the messages of the conversation"},
 	{FaultPriorityIgnored, "P04", "the priority of conversations does not count"},

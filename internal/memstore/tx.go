@@ -46,6 +46,9 @@ func (h *Handle) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
+	if h.store.fault == FaultBeginBesideClose {
+		h.store.pause()
+	}
 	tx := h.begin()
 	tx.connected = true
 	h.store.mu.Unlock() // and the connection is the transaction's
