@@ -89,7 +89,11 @@ func (c *maintenance) poked() {
 
 func (c *maintenance) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause := c.round(ctx)
+		pause, over := c.round(ctx)
+		if over {
+			c.b.log.Warn("parley: the backend was closed before its Broker", "event", "backend.closed")
+			return
+		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -100,8 +104,8 @@ func (c *maintenance) run(ctx context.Context) {
 	}
 }
 
-// round does the maintenance jobs whose time has come and says when the next one is due.
-func (c *maintenance) round(ctx context.Context) time.Duration {
+// round does the maintenance jobs whose time has come. It says when the next one is due, or that the backend is closed.
+func (c *maintenance) round(ctx context.Context) (pause time.Duration, over bool) {
 	trouble := false
 	for job := range backend.Job(backend.JobCount) {
 		c.mu.Lock()
@@ -112,7 +116,10 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 		}
 		if _, err := c.maintain(ctx, job); err != nil {
 			if ctx.Err() != nil {
-				return 0
+				return 0, false
+			}
+			if errors.Is(err, ErrClosed) {
+				return 0, true
 			}
 			if !consumer.Gone(err) && !errors.Is(err, ErrSerialization) && !c.denied(job.String(), err) {
 				c.b.log.Warn("parley: background job failed", "job", job.String(), "error", err)
@@ -131,7 +138,7 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 		}
 	}
 	if trouble {
-		return wait.Jitter(time.Second)
+		return wait.Jitter(time.Second), false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +148,7 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 			soonest = at
 		}
 	}
-	return max(time.Until(soonest), time.Millisecond)
+	return max(time.Until(soonest), time.Millisecond), false
 }
 
 // denied reports whether the store does not allow a maintenance job to the program's role, and logs

@@ -307,3 +307,23 @@ func TestDueWakesItsQueue(t *testing.T) {
 	default:
 	}
 }
+
+// TestBackendClosedFirst: if a program closes the backend before the Broker, the maintenance says so once, and ends.
+func TestBackendClosedFirst(t *testing.T) {
+	t.Parallel()
+	be := memory.New(nil).Open()
+	must(be.Migrate(t.Context()))
+	var log lines
+	b, err := parley.New(t.Context(), be, &parley.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must(err)
+	must(be.Close())
+	slow.Eventually(t, 20*time.Second, "the log says that the backend is closed", func() (any, bool) {
+		n := log.count("event=backend.closed")
+		return n, n > 0
+	})
+	time.Sleep(3 * time.Second) // twice the time after which a job that failed is done again
+	b.Close()
+	if n := log.count("level="); n != 1 {
+		t.Errorf("%d lines of the log, want one:\n%s", n, log.text())
+	}
+}
