@@ -30,7 +30,7 @@ var afflictions = []affliction{
 	{"idle timeout", hasTimeouts, timeout(1)},
 	{"stop", nil, (*suite).stopProgram},
 	{"disk full", func(s *suite) bool { return s.disk != nil }, (*suite).fillDisk},
-	{"terminate", behindProxy, (*suite).terminate},
+	{"terminate", mayKill, (*suite).terminate},
 	{"failover", func(s *suite) bool { return s.own.standsBy() }, (*suite).failOver},
 	{"lock timeout", hasTimeouts, timeout(2)},
 	{"migration", nil, (*suite).migrate},
@@ -42,8 +42,11 @@ var afflictions = []affliction{
 }
 
 func behindProxy(s *suite) bool   { return s.proxy != nil }
-func hasInterrupts(s *suite) bool { return behindProxy(s) && s.engine() != "sqlserver" } // it ends sessions only
+func hasInterrupts(s *suite) bool { return mayKill(s) && s.engine() != "sqlserver" } // it ends sessions only
 func ownServer(s *suite) bool     { return s.own != nil && !s.own.standsBy() }
+
+// mayKill leaves out Galera, on which MariaDB has crashed at KILL and KILL QUERY (signal 11 in wsrep_kill_thd).
+func mayKill(s *suite) bool { return behindProxy(s) && !s.own.galera() }
 
 // possible are the kinds that this run can inject.
 func (s *suite) possible() (list []affliction) {
