@@ -29,11 +29,7 @@ import (
 // is killed to another one.
 func TestGalera(t *testing.T) {
 	t.Parallel()
-	addresses := os.Getenv("PARLEY_TEST_GALERA")
-	if addresses == "" {
-		t.Skip("PARLEY_TEST_GALERA is not set: make verify-galera starts a cluster")
-	}
-	nodes := strings.Split(addresses, ",")
+	nodes := galeraNodes(t)
 	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
 	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
 	db := connect(t, nodes[0], "parley", nil)
@@ -111,6 +107,15 @@ func TestGalera(t *testing.T) {
 		t.Errorf("%d handled, %d handles have moved: that is no test", total, c.moved)
 	}
 	t.Logf("%d handled", total)
+}
+
+// galeraNodes are the addresses of a cluster.
+func galeraNodes(t *testing.T) []string {
+	addresses := os.Getenv("PARLEY_TEST_GALERA")
+	if addresses == "" {
+		t.Skip("PARLEY_TEST_GALERA is not set: make verify-galera starts a cluster")
+	}
+	return strings.Split(addresses, ",")
 }
 
 // testUndone compares the nodes after rollbacks to savepoints. Without a binary log the others had what is undone.
