@@ -223,6 +223,23 @@ func (a Admin) dead(ctx context.Context, queue string, d backend.DeadQuery) ([]D
 	})
 }
 
+// Waiting lists the messages of all queues that wait, are delayed or withheld, or are in a receiver's hands, without their
+// bodies. It returns a page of at most limit messages after a Place, that of the last one of the previous page. An empty
+// page is the end of the list. A message that joins its queue between two pages may be listed twice. No sender or receiver
+// waits for Waiting, nor Waiting for them.
+func (a Admin) Waiting(ctx context.Context, after Place, limit int) ([]WaitingMessage, error) {
+	return read(ctx, a.b, "waiting", func(ctx context.Context) ([]WaitingMessage, error) {
+		if limit < 1 {
+			return nil, badLimit(limit)
+		}
+		list, err := a.b.be.Waiting(ctx, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		return named(ctx, a.b, list, (*catalogView).waiting)
+	})
+}
+
 // PostStatus returns a post that is pending, delayed, or kept after processing.
 func (b *Broker) PostStatus(ctx context.Context, queue string, id ID) (*PostStatus, error) {
 	return read(ctx, b, "post status", func(ctx context.Context) (s *PostStatus, err error) {

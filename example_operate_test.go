@@ -210,6 +210,30 @@ func ExampleAdmin_DeadSummaries() {
 	// Output:
 }
 
+// Where the messages of an order are, by a header, without receiving any.
+func ExampleAdmin_Waiting() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	for _, order := range []string{"4711", "4712"} {
+		_, err := b.Post(ctx, "mail", parley.Payload{Headers: map[string]string{"order": order}}, parley.Key("ann"))
+		must(err)
+	}
+	for after := (parley.Place{}); ; {
+		page, err := b.Admin().Waiting(ctx, after, 1000)
+		must(err)
+		if len(page) == 0 {
+			break
+		}
+		for _, m := range page {
+			if after = m.Place; m.Headers["order"] == "4712" {
+				fmt.Println(m.State, "in", m.Queue)
+			}
+		}
+	}
+	// Output: waiting in mail
+}
+
 // IDs sort by the time at which they were made.
 func ExampleParseID() {
 	a, z := parley.NewID(), parley.NewID()

@@ -84,6 +84,18 @@ type WithheldStream struct {
 	Waiting time.Duration
 }
 
+// WaitingMessage is a message that is not settled, without its body.
+type WaitingMessage struct {
+	ID      ID
+	Handle  ID     // of a withheld message: of the side that sent it
+	Group   ID     // in which it is received; zero if it is delayed or withheld
+	Queue   string // "" if that is not known yet
+	Type    string
+	Headers map[string]string
+	State   string // "waiting", also in a receiver's hands, "delayed" or "withheld"
+	Place   Place  // in the list of waiting messages
+}
+
 // group is a store's group as programs see it, with the name of its queue.
 func (v *catalogView) group(g backend.GroupStatus) (GroupStatus, error) {
 	queue, err := v.queueName(g.Queue)
@@ -135,4 +147,13 @@ func named[A, B any](ctx context.Context, b *Broker, list []A, f func(*catalogVi
 		return nil
 	})
 	return all, err
+}
+
+func (v *catalogView) waiting(m backend.WaitingMessage) (WaitingMessage, error) {
+	queue, err := v.queueName(m.Queue)
+	w := WaitingMessage{ID: m.ID, Group: m.Group, Queue: queue, Type: m.Type, Headers: backend.DecodeHeaders(m.Headers), State: m.State, Place: m.Place}
+	if m.State == "withheld" {
+		w.Handle = m.Stream
+	}
+	return w, err
 }

@@ -32,6 +32,11 @@ type Reader interface {
 	// PostStatus returns one post of a queue by id, pending, delayed or kept
 	// after processing; ErrNotPending if there is none.
 	PostStatus(ctx context.Context, queue int64, id ID) (*PostStatus, error)
+	// Waiting lists messages in the order of their Places, without their bodies: those that wait, are
+	// delayed or withheld, or are in a receiver's hands. It reads at most limit rows, by their keys. The
+	// messages of a stream come in their order. A message that joins its queue between two pages may be
+	// listed twice, and is listed at least once. The list is over when a page is empty.
+	Waiting(ctx context.Context, after Place, limit int) ([]WaitingMessage, error)
 	// Find returns the group in which a message waits or, if it is withheld, the
 	// handle that sent it; ErrNotPending if it does neither. It may read all
 	// messages there are.
@@ -78,29 +83,37 @@ type Place struct {
 	Rank  int   // a greater one comes first
 	Since int64 // microseconds
 	ID    ID
+	Seq   int64 // the number of a message in the stream ID
 }
 
 // Compare returns -1 if p comes before q, 1 if it comes after q, and else 0.
 func (p Place) Compare(q Place) int {
-	return cmp.Or(cmp.Compare(p.Part, q.Part), cmp.Compare(q.Rank, p.Rank), cmp.Compare(p.Since, q.Since), bytes.Compare(p.ID[:], q.ID[:]))
+	return cmp.Or(cmp.Compare(p.Part, q.Part), cmp.Compare(q.Rank, p.Rank), cmp.Compare(p.Since, q.Since), bytes.Compare(p.ID[:], q.ID[:]), cmp.Compare(p.Seq, q.Seq))
 }
 
-// MarshalText writes the place as four words with dots between them, which UnmarshalText reads.
+// MarshalText writes the place as words with dots between them, which UnmarshalText reads: four, or five if it has a Seq.
 func (p Place) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%d.%d.%d.%s", p.Part, p.Rank, p.Since, p.ID), nil
+	text := fmt.Appendf(nil, "%d.%d.%d.%s", p.Part, p.Rank, p.Since, p.ID)
+	if p.Seq != 0 {
+		text = fmt.Appendf(text, ".%d", p.Seq)
+	}
+	return text, nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Place) UnmarshalText(text []byte) (err error) {
 	words := strings.Split(string(text), ".")
-	if len(words) != 4 {
+	if len(words) != 4 && len(words) != 5 {
 		return fmt.Errorf("%q is no place in a list", text)
 	}
-	var failed [4]error
+	var failed [5]error
 	p.Part, failed[0] = strconv.Atoi(words[0])
 	p.Rank, failed[1] = strconv.Atoi(words[1])
 	p.Since, failed[2] = strconv.ParseInt(words[2], 10, 64)
 	p.ID, failed[3] = ParseID(words[3])
+	if p.Seq = 0; len(words) == 5 {
+		p.Seq, failed[4] = strconv.ParseInt(words[4], 10, 64)
+	}
 	return errors.Join(failed[:]...)
 }
 
@@ -223,6 +236,18 @@ type DeadStatus struct {
 	Bytes   int     // of the body
 	Reason  string
 	Age     time.Duration
+	Place   Place
+}
+
+// WaitingMessage is a message without its body that is not yet settled.
+type WaitingMessage struct {
+	ID      ID
+	Stream  ID // of a withheld message the handle that sent it; zero for a delayed post
+	Group   ID // in which it is received; zero if it is delayed or withheld
+	Queue   int64
+	Type    string
+	Headers string
+	State   string // "waiting", also in a receiver's hands, "delayed" or "withheld"
 	Place   Place
 }
 

@@ -107,6 +107,7 @@ func (noReader) Retained(context.Context, ID) ([]RetainedMessage, error)     { r
 func (noReader) DeadLetters(context.Context, DeadQuery) ([]DeadStatus, error) {
 	return nil, none
 }
+func (noReader) Waiting(context.Context, Place, int) ([]WaitingMessage, error)  { return nil, none }
 func (noReader) PostStatus(context.Context, int64, ID) (*PostStatus, error)     { return nil, none }
 func (noReader) Find(context.Context, ID) (ID, error)                           { return ID{}, none }
 func (noReader) Promotions(context.Context, ID, int) ([]PromotionStatus, error) { return nil, none }

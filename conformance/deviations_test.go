@@ -41,6 +41,8 @@ type deviation struct {
 	groups        func(*backend.GroupQuery)
 	dead          func(*backend.DeadQuery)
 	tasks         func(*backend.TaskQuery)
+	waiting       func(*backend.Place, *int)
+	unlisted      string // the state of messages that Waiting leaves out
 
 	queue        func(*backend.QueueStatus)
 	group        func(*backend.GroupStatus)
@@ -55,6 +57,7 @@ type deviation struct {
 	ended        func(*backend.Ended)
 	progress     func(*backend.Progress)
 	queues       func([]backend.QueueStatus)
+	listed       func(*backend.WaitingMessage)
 }
 
 var deviations = append(contractDeviations, []*deviation{
@@ -136,6 +139,18 @@ var deviations = append(contractDeviations, []*deviation{
 	{id: "V05", says: "the age of a dead letter is lost", letter: func(d *backend.DeadStatus) { d.Age = 0 }},
 	{id: "V05", says: "the time since which a group is parked is lost", group: func(g *backend.GroupStatus) { g.Since = 0 }},
 	{id: "V05", says: "the time at which a delayed post is due is lost", post: func(p *backend.PostStatus) { p.Due = 0 }},
+	{id: "V06", says: "waiting messages are listed from the first one on", by: "what waits is listed",
+		waiting: func(after *backend.Place, _ *int) { *after = backend.Place{} }},
+	{id: "V06", says: "a page of waiting messages has one too many", by: "what waits is listed",
+		waiting: func(_ *backend.Place, limit *int) { *limit++ }},
+	{id: "V06", says: "waiting messages have no headers", by: "what waits is listed",
+		listed: func(m *backend.WaitingMessage) { m.Headers = "" }},
+	{id: "V06", says: "waiting messages have no types", by: "what waits is listed",
+		listed: func(m *backend.WaitingMessage) { m.Type = "" }},
+	{id: "V06", says: "waiting messages have no groups", by: "what waits is listed",
+		listed: func(m *backend.WaitingMessage) { m.Group = backend.ID{} }},
+	{id: "V06", says: "delayed posts are not listed with what waits", by: "what waits is listed", unlisted: "delayed"},
+	{id: "V06", says: "withheld messages are not listed with what waits", by: "what waits is listed", unlisted: "withheld"},
 	{id: "V03", says: "what is due has been waiting for no time",
 		overdue: func(due map[backend.Job]time.Duration) {
 			for job := range due {
@@ -295,6 +310,17 @@ func (b *devBackend) Withheld(ctx context.Context, after backend.ID, limit int) 
 	}
 	list, err := b.Backend.Withheld(ctx, after, limit)
 	return each(list, b.d.stream), err
+}
+
+func (b *devBackend) Waiting(ctx context.Context, after backend.Place, limit int) ([]backend.WaitingMessage, error) {
+	if b.d.waiting != nil {
+		b.d.waiting(&after, &limit)
+	}
+	list, err := b.Backend.Waiting(ctx, after, limit)
+	if b.d.unlisted != "" {
+		list = slices.DeleteFunc(list, func(m backend.WaitingMessage) bool { return m.State == b.d.unlisted })
+	}
+	return each(list, b.d.listed), err
 }
 
 func (b *devBackend) ReaderRecords(ctx context.Context) ([]backend.ReaderStatus, error) {

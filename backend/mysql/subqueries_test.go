@@ -37,6 +37,7 @@ var subqueries = map[string]string{
 	"LockGraph": hidden, "Newest": hidden, "Read": hidden, "ReadTwo": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
 	"ConversationCounts": shown, "GroupDetail": shown, "ListPosts": shown, "ListPostsAfter": shown,
 	"ListPromoted": shown, "ListPromotedAfter": shown, "ListPromotions": shown, "ListReady": shown, "ListReadyAfter": shown,
+	"ListHeld": shown, "ListHeldIn": shown, "ListMessages": shown, "ListMessagesIn": shown,
 	"ListTasks": shown, "ListWithheld": shown, "QueueStatus": shown,
 	"DueTimers":    "a timer of a queue that is disabled fires all the same: its message waits there",
 	"GroupStreams": "the conversations of a group come in another order, this once",

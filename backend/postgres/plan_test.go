@@ -244,7 +244,7 @@ func TestPlans(t *testing.T) {
 	look("rows in tables that it knows as empty")
 }
 
-// lists are the lists of groups, from their beginnings and from the middle on.
+// lists are the lists of groups and of what waits, from their beginnings and from the middle on.
 func lists(q *sqlstore.Statements, one string, rows int) []execution {
 	return []execution{
 		{q.ListReady, []any{1, 900, 0, 100}},
@@ -255,6 +255,12 @@ func lists(q *sqlstore.Statements, one string, rows int) []execution {
 		{q.ListPromotedAfter, []any{1, 900, 0, 0, one, 0, 0, 100}},
 		{q.ListBlocked, []any{2, 1, 0, 0, one, 100}},
 		{q.ListBlockedPosts, []any{2, 1, 0, 0, one, 100}},
+		{q.ListLater, []any{one, 500}},
+		{q.ListHeld, []any{one, 500}},
+		{q.ListHeldIn, []any{one, 0, 500}},
+		{q.ListMessages, []any{one, 500}},
+		{q.ListMessagesIn, []any{one, 0, 500}},
+		{q.ListPostsByID, []any{one, 500}},
 	}
 }
 

@@ -142,5 +142,6 @@ type Statements struct {
 	ListPromoted, ListPromotedAfter, ListPromotions, ListAstray, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetail,
 	PostDetail, ListConversations, ListConversation, ListConversationsOfGroup,
 	ConversationCounts, ListWithheld, ListRetained, ListDead, ListDeadOf, FindMessage, PostStatusPost,
-	PostStatusKeyed, PostStatusProcessed *Stmt
+	PostStatusKeyed, PostStatusProcessed,
+	ListLater, ListHeld, ListHeldIn, ListMessages, ListMessagesIn, ListPostsByID *Stmt // those called In go on in a stream
 }

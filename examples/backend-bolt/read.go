@@ -277,6 +277,58 @@ func (h *Handle) PostStatus(ctx context.Context, queue int64, id backend.ID) (s 
 	return s, err
 }
 
+// The parts of the list of waiting messages. A message moves from the first two to the last, so none is missed that does
+// while the list is read.
+const (
+	partDelayed = 1 + iota
+	partWithheld
+	partWaiting
+)
+
+// Waiting implements [backend.Backend].
+func (h *Handle) Waiting(ctx context.Context, after backend.Place, limit int) (page []backend.WaitingMessage, err error) {
+	err = h.view(ctx, func(l *look) error {
+		add := func(part int, id backend.ID, seq int64, m backend.WaitingMessage) bool {
+			if m.Place = (backend.Place{Part: part, ID: id, Seq: seq}); m.Place.Compare(after) > 0 {
+				page = append(page, m)
+			}
+			return len(page) < limited(limit)
+		}
+		start := func(part int) []byte { // where a part goes on, or begins
+			if part == after.Part {
+				return key(after.ID, after.Seq)
+			}
+			return nil
+		}
+		if after.Part <= partDelayed {
+			for k, p := range from(l, posts, start(partDelayed)) {
+				m := backend.WaitingMessage{ID: idAt(k, 0), Queue: p.Queue, Type: p.Type, Headers: p.Headers, State: "delayed"}
+				if p.State == "delayed" && !add(partDelayed, m.ID, 0, m) {
+					return nil
+				}
+			}
+		}
+		if after.Part <= partWithheld {
+			for k, x := range from(l, withheld, start(partWithheld)) {
+				m := backend.WaitingMessage{ID: x.ID, Stream: idAt(k, 0), Type: x.Type, Headers: x.Headers, State: "withheld"}
+				if !add(partWithheld, m.Stream, numberAt(k, 16), m) {
+					return nil
+				}
+			}
+		}
+		for k, x := range from(l, messages, start(partWaiting)) {
+			m := backend.WaitingMessage{ID: x.ID, Stream: idAt(k, 0), Type: x.Type, Headers: x.Headers, State: "waiting"}
+			m.Queue = l.stream(m.Stream).Queue
+			m.Group, _ = l.home(m.Stream)
+			if !add(partWaiting, m.Stream, numberAt(k, 16), m) {
+				return nil
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
 // Find implements [backend.Backend].
 func (h *Handle) Find(ctx context.Context, id backend.ID) (place backend.ID, err error) {
 	err = h.view(ctx, func(l *look) error {

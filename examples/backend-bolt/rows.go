@@ -170,6 +170,20 @@ func scan[V any](l *look, t table[V], prefix []byte) iter.Seq2[[]byte, V] {
 	}
 }
 
+// from ranges over all rows from a key on. The caller does not write meanwhile.
+func from[V any](l *look, t table[V], at []byte) iter.Seq2[[]byte, V] {
+	return func(yield func([]byte, V) bool) {
+		c := l.bucket(string(t)).Cursor()
+		for k, data := c.Seek(at); k != nil; k, data = c.Next() {
+			var row V
+			l.note(decode(data, &row))
+			if !yield(k, row) {
+				return
+			}
+		}
+	}
+}
+
 // walk is scan for a caller that writes meanwhile, to this table as well.
 func walk[V any](l *look, t table[V], prefix []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {

@@ -157,6 +157,8 @@ const (
 	FaultPromotionWindow       Fault = "promotion-window"
 	FaultAgeOfBest             Fault = "age-of-best"
 	FaultRankOfHead            Fault = "rank-of-head"
+	FaultWaitingStreams        Fault = "waiting-streams"
+	FaultWaitingLocks          Fault = "waiting-locks"
 	FaultRaiseIgnored          Fault = "raise-ignored"
 	FaultRaiseLowers           Fault = "raise-lowers"
 	FaultEndOfStreamResent     Fault = "end-of-stream-resent"
@@ -322,6 +324,8 @@ var Faults = []FaultInfo{
 	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
 	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 	{FaultRankOfHead, "P14", "a key has the rank of its first waiting post"},
+	{FaultWaitingStreams, "V06", "a page of waiting messages goes on with the next stream"},
+	{FaultWaitingLocks, "V06", "the list of waiting messages waits for transactions"},
 	{FaultAgeOfBest, "V05", "the age of a group is that of its best conversation"},
 	{FaultRaiseIgnored, "P17", "a post that raises its key leaves the rank as it is"},
 	{FaultRaiseLowers, "P17", "a post that raises its key gives it a lower rank, too"},

@@ -430,6 +430,7 @@ func (c *cast) looks() {
 		},
 		func() error { _, err := c.b.Admin().Withheld(c.ctx, parley.ID{}, 10); return err },
 		func() error { _, err := c.b.Admin().Workers(c.ctx); return err },
+		func() error { _, err := c.b.Admin().Waiting(c.ctx, parley.Place{}, 10); return err },
 	} {
 		c.must(look())
 	}

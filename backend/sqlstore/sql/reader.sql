@@ -279,6 +279,50 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
  WHERE queue_id = ? AND died <= ? AND (died < ? OR message_id < ?)
  ORDER BY queue_id, died DESC, message_id DESC
  {limit ?}
+-- The lists of what waits. Each reads a range of a primary key, and for each row its stream, by subqueries, which no
+-- planner turns into a join with all streams.
+-- name: ListLater
+SELECT post_id, 0, post_id, NULL, NULL, queue_id, type, headers
+  FROM parley_delayed {read dirty}
+ WHERE post_id > ?
+ ORDER BY post_id
+ {limit ?}
+-- name: ListHeld
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s {read dirty} WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h {read skip}
+ WHERE h.stream_id > ?
+ ORDER BY h.stream_id, h.seq
+ {limit ?}
+-- name: ListHeldIn
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s {read dirty} WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h {read skip}
+ WHERE h.stream_id = ? AND h.seq > ?
+ ORDER BY h.stream_id, h.seq
+ {limit ?}
+-- name: ListMessages
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s {read dirty} WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s {read dirty} WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m {read skip}
+ WHERE m.stream_id > ?
+ ORDER BY m.stream_id, m.seq
+ {limit ?}
+-- name: ListMessagesIn
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s {read dirty} WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s {read dirty} WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m {read skip}
+ WHERE m.stream_id = ? AND m.seq > ?
+ ORDER BY m.stream_id, m.seq
+ {limit ?}
+-- name: ListPostsByID
+SELECT post_id, 0, post_id, post_id, post_id, queue_id, type, headers
+  FROM parley_post {read dirty}
+ WHERE post_id > ?
+ ORDER BY post_id
+ {limit ?}
 -- name: FindMessage
 SELECT s.group_id
   FROM parley_message m {read skip}

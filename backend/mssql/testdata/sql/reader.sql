@@ -104,6 +104,47 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
  ORDER BY queue_id, died DESC, message_id DESC
  OFFSET 0 ROWS FETCH NEXT @p6 ROWS ONLY
 
+-- name: ListHeld
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE h.stream_id > @p1
+ ORDER BY h.stream_id, h.seq
+ OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY
+
+-- name: ListHeldIn
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE h.stream_id = @p1 AND h.seq > @p2
+ ORDER BY h.stream_id, h.seq
+ OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
+
+-- name: ListLater
+SELECT post_id, 0, post_id, NULL, NULL, queue_id, type, headers
+  FROM parley_delayed WITH (READUNCOMMITTED)
+ WHERE post_id > @p1
+ ORDER BY post_id
+ OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY
+
+-- name: ListMessages
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE m.stream_id > @p1
+ ORDER BY m.stream_id, m.seq
+ OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY
+
+-- name: ListMessagesIn
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WITH (READUNCOMMITTED) WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+ WHERE m.stream_id = @p1 AND m.seq > @p2
+ ORDER BY m.stream_id, m.seq
+ OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
+
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1
   FROM parley_post o WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
@@ -123,6 +164,13 @@ SELECT o.post_id, o.priority, o.since, 1
                     WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
  ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
  OFFSET 0 ROWS FETCH NEXT @p7 ROWS ONLY
+
+-- name: ListPostsByID
+SELECT post_id, 0, post_id, post_id, post_id, queue_id, type, headers
+  FROM parley_post WITH (READUNCOMMITTED)
+ WHERE post_id > @p1
+ ORDER BY post_id
+ OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY
 
 -- name: ListPromoted
 SELECT p.group_id, p.level, p.since,

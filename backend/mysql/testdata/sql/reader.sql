@@ -112,6 +112,52 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
  ORDER BY queue_id, died DESC, message_id DESC
  LIMIT ?
 
+-- name: ListHeld
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h
+ WHERE h.stream_id > ?
+ ORDER BY h.stream_id, h.seq
+ LIMIT ?
+
+-- name: ListHeldIn
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h
+ WHERE h.stream_id = ? AND h.seq > ?
+ ORDER BY h.stream_id, h.seq
+ LIMIT ?
+
+-- name: ListLater
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, 0, post_id, NULL, NULL, queue_id, type, headers
+  FROM parley_delayed
+ WHERE post_id > ?
+ ORDER BY post_id
+ LIMIT ?
+
+-- name: ListMessages
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m
+ WHERE m.stream_id > ?
+ ORDER BY m.stream_id, m.seq
+ LIMIT ?
+
+-- name: ListMessagesIn
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m
+ WHERE m.stream_id = ? AND m.seq > ?
+ ORDER BY m.stream_id, m.seq
+ LIMIT ?
+
 -- name: ListPosts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT o.post_id, o.priority, o.since, 1
@@ -132,6 +178,14 @@ SELECT o.post_id, o.priority, o.since, 1
    AND (SELECT 1 FROM parley_promotion p
                     WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id LIMIT 1) IS NULL
  ORDER BY o.queue_id, o.urgency, o.since, o.post_id
+ LIMIT ?
+
+-- name: ListPostsByID
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, 0, post_id, post_id, post_id, queue_id, type, headers
+  FROM parley_post
+ WHERE post_id > ?
+ ORDER BY post_id
  LIMIT ?
 
 -- name: ListPromoted

@@ -104,6 +104,47 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
  ORDER BY queue_id, died DESC, message_id DESC
  LIMIT ?6
 
+-- name: ListHeld
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h
+ WHERE h.stream_id > ?1
+ ORDER BY h.stream_id, h.seq
+ LIMIT ?2
+
+-- name: ListHeldIn
+SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = h.stream_id), h.type, h.headers
+  FROM parley_held h
+ WHERE h.stream_id = ?1 AND h.seq > ?2
+ ORDER BY h.stream_id, h.seq
+ LIMIT ?3
+
+-- name: ListLater
+SELECT post_id, 0, post_id, NULL, NULL, queue_id, type, headers
+  FROM parley_delayed
+ WHERE post_id > ?1
+ ORDER BY post_id
+ LIMIT ?2
+
+-- name: ListMessages
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m
+ WHERE m.stream_id > ?1
+ ORDER BY m.stream_id, m.seq
+ LIMIT ?2
+
+-- name: ListMessagesIn
+SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
+       (SELECT s.group_id FROM parley_stream s WHERE s.stream_id = m.stream_id),
+       (SELECT s.queue_id FROM parley_stream s WHERE s.stream_id = m.stream_id), m.type, m.headers
+  FROM parley_message m
+ WHERE m.stream_id = ?1 AND m.seq > ?2
+ ORDER BY m.stream_id, m.seq
+ LIMIT ?3
+
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1
   FROM parley_post o
@@ -123,6 +164,13 @@ SELECT o.post_id, o.priority, o.since, 1
                     WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
  ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
  LIMIT ?7
+
+-- name: ListPostsByID
+SELECT post_id, 0, post_id, post_id, post_id, queue_id, type, headers
+  FROM parley_post
+ WHERE post_id > ?1
+ ORDER BY post_id
+ LIMIT ?2
 
 -- name: ListPromoted
 SELECT p.group_id, p.level, p.since,
