@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -24,7 +25,7 @@ type searchData struct {
 	Query   string
 	id      parley.ID // that the query is; zero: none
 	Hits    []hit
-	Looked  int    // at how many groups and dead letters
+	Looked  int    // at how many groups, dead letters and messages
 	Next    string // the link that continues with the remaining ones
 	Partial bool   // the time was over before the rest was looked at
 }
@@ -52,6 +53,8 @@ func (h *Handler) readSearch(ctx context.Context, q url.Values) (any, error) {
 		err = h.searchGroups(ctx, part, d, q.Get("queue"), after)
 	case "dead":
 		err = h.searchDead(ctx, part, d, after)
+	case "waiting":
+		err = h.searchWaiting(ctx, part, d, after)
 	default:
 		err = h.searchNames(part, d)
 		if err == nil && (d.id.IsZero() || len(d.Hits) == 1) { // of an id, there is always the diagnosis
@@ -176,8 +179,8 @@ func (h *Handler) searchPlans(ctx context.Context, d *searchData) error {
 	return err
 }
 
-// searchGroups looks for a text in the keys, ids and errors of the groups of all queues, and then among dead letters. If
-// from names a queue, it begins behind a Place in that queue. It stops when the time of part is over, or when it has
+// searchGroups looks for a text in the keys, ids and errors of the groups of all queues, then among dead letters, and then
+// among the messages that wait. If from names a queue, it begins behind a Place in that queue. It stops when the time of part is over, or when it has
 // found enough. Then it says where to continue. Each search reads at least one page, so that repeated searches reach the
 // end.
 func (h *Handler) searchGroups(ctx, part context.Context, d *searchData, from string, after parley.Place) error {
@@ -238,7 +241,8 @@ func (d *searchData) finds(texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return contains(text, d.Query) })
 }
 
-// searchDead looks for a text in the types, keys, ids, headers and errors of dead letters behind a place.
+// searchDead looks for a text in the types, keys, ids, headers and errors of dead letters behind a place, and then among
+// the messages that wait.
 func (h *Handler) searchDead(ctx, part context.Context, d *searchData, after parley.Place) error {
 	reading := part
 	if d.Looked == 0 {
@@ -255,14 +259,14 @@ func (h *Handler) searchDead(ctx, part context.Context, d *searchData, after par
 		after = x.Place
 		return look(x)
 	})
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
 	if err != nil && reading.Err() != nil && ctx.Err() == nil {
 		on()
 		return nil
 	}
-	return err
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) || d.Next != "" {
+		return err
+	}
+	return h.searchWaiting(ctx, part, d, parley.Place{})
 }
 
 // deadLetters returns a function that takes dead letters behind a place, in their order, and keeps those with the text.
@@ -279,4 +283,60 @@ func (d *searchData) deadLetters(after parley.Place) func(parley.DeadStatus) boo
 		after = x.Place
 		return true
 	}
+}
+
+// searchWaiting looks for a text in the types, ids and headers of the messages that wait behind a place.
+func (h *Handler) searchWaiting(ctx, part context.Context, d *searchData, after parley.Place) error {
+	const page = 1000
+	for more := true; more; {
+		reading := part
+		if d.Looked == 0 {
+			reading = ctx
+		}
+		list, err := h.b.Admin().Waiting(reading, after, page)
+		switch late := reading.Err() != nil && ctx.Err() == nil; {
+		case errors.Is(err, errors.ErrUnsupported):
+			return nil
+		case err != nil && !late:
+			return err
+		}
+		more = len(list) > 0 || err != nil
+		for _, m := range list {
+			if d.over(part) {
+				break
+			}
+			d.Looked++
+			after = m.Place
+			d.waiting(m)
+		}
+		if more && d.over(part) {
+			d.Next = link("search", "q", d.Query, "of", "waiting", "after", textOf(after))
+			return nil
+		}
+	}
+	return nil
+}
+
+// waiting keeps a message that waits if it has the text.
+func (d *searchData) waiting(m parley.WaitingMessage) {
+	note, found := "type "+m.Type, m.ID == d.id || d.finds(m.Type)
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		if header := name + ": " + m.Headers[name]; d.finds(header) {
+			note, found = brief(header)+", "+note, true
+		}
+	}
+	if !found {
+		return
+	}
+	if m.Queue != "" {
+		note += ", queue " + m.Queue
+	}
+	to := link("why", "what", m.ID.String())
+	switch {
+	case !m.Group.IsZero():
+		to = link("group", "queue", m.Queue, "id", m.Group.String())
+	case !m.Handle.IsZero():
+		to = link("conversation", "id", m.Handle.String())
+	}
+	d.add(m.State+" message", m.ID.String(), note, to)
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
+	"github.com/parleymq/parley/internal/consoletest"
 	"github.com/parleymq/parley/internal/sure"
 )
 
@@ -41,7 +45,7 @@ func (s *site) follow(path string, pattern *regexp.Regexp) (found []string, page
 		}
 		path = ""
 		if m := next.FindStringSubmatch(page); m != nil {
-			path = "/" + strings.ReplaceAll(m[1], "&amp;", "&")
+			path = "/" + html.UnescapeString(m[1])
 		}
 	}
 	return found, pages
@@ -85,6 +89,92 @@ func TestSearchErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSearchWaiting: a search finds messages that wait, are delayed or withheld, by type, header and whole ID, and not by
+// their bodies. Its links lead to where they are.
+func TestSearchWaiting(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			b := open(t, store)
+			f := consoletest.Fill(t, b, consoletest.Plain)
+			ctx := t.Context()
+			post := func(trace string, o ...parley.PostOption) parley.ID {
+				return must(b.Post(ctx, "mail", parley.Payload{Type: "Welcome", Headers: map[string]string{"trace": trace, "shard": "7"}, Body: []byte("secret body")}, o...))
+			}
+			keyed, alone, delayed := post("span-keyed", parley.Key("k")), post("span-alone"), post("span-delayed", parley.After(time.Hour))
+			var withheld parley.ID // for a service that is not there yet
+			must(0, b.InTx(ctx, func(tx *parley.Tx) error {
+				c, err := tx.Begin(ctx, "Shop", "Warehouse", &parley.DialogOptions{Contract: "Orders"})
+				if err != nil {
+					return err
+				}
+				withheld = c.Handle()
+				return c.SendPayload(ctx, parley.Payload{Type: "Order", Body: []byte("{}"), Headers: map[string]string{"trace": "span-withheld"}})
+			}))
+			s := serve(t, b, nil)
+			rows := regexp.MustCompile(`(?s)<tr data-row><td class="name"><a href="([^"]*)">([^<]*)</a>`)
+			find := func(query string) map[string]string {
+				links := make(map[string]string)
+				for path := "/search?" + (url.Values{"q": {query}}).Encode(); path != ""; {
+					page := mainOf(s.page(path))
+					for _, m := range rows.FindAllStringSubmatch(page, -1) {
+						links[strings.ReplaceAll(m[1], "&amp;", "&")] = m[2]
+					}
+					path = ""
+					if m := regexp.MustCompile(`rel="next" href="([^"]*)"`).FindStringSubmatch(page); m != nil {
+						path = "/" + html.UnescapeString(m[1])
+					}
+				}
+				return links
+			}
+			for query, want := range map[string]string{"SPAN-keyed": keyed.String(), "trace: span-alone": alone.String(), "span-delayed": delayed.String(), keyed.String(): keyed.String()} {
+				links := find(query)
+				if !slices.Contains(slices.Collect(maps.Values(links)), want) {
+					t.Errorf("%q finds %v, want %s", query, links, want)
+				}
+				for link := range links {
+					if page := s.page("/" + link); strings.HasPrefix(link, "group?") && !strings.Contains(page, `>mail</a>`) {
+						t.Errorf("%q leads to %s:\n%s", query, link, mainOf(page))
+					}
+				}
+			}
+			if links := find("span-withheld"); len(links) != 1 || links["conversation?id="+withheld.String()] == "" {
+				t.Errorf("a withheld message is found at %v, want the conversation of %s", links, withheld)
+			}
+			if links := find("shard"); len(links) != 3 {
+				t.Errorf("the name of a header finds %v, want three messages", links)
+			}
+			if links := find("order"); links["group?id="+must(b.Admin().Conversations(ctx, parley.ConversationQuery{Handle: f.Handle}))[1].Group.String()+"&queue=orders"] == "" {
+				t.Errorf("a type finds %v, want the group of a message that waits", links)
+			}
+			if links := find("secret body"); len(links) > 0 {
+				t.Errorf("a body is found: %v", links)
+			}
+		})
+	}
+}
+
+// TestSearchManyWaiting: a search among messages of few groups shows some, goes on from there, and finds each once.
+func TestSearchManyWaiting(t *testing.T) {
+	b := open(t, "memory")
+	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}); err != nil {
+		t.Fatal(err)
+	}
+	posts := make([]parley.Posting, 2600)
+	for i := range posts {
+		posts[i] = parley.Posting{Payload: parley.Payload{Headers: map[string]string{"batch": []string{"even", "odd"}[i%20/19]}}, Options: []parley.PostOption{parley.Key("only")}}
+	}
+	must(b.PostBatch(t.Context(), "mail", posts))
+	s := serve(t, b, nil)
+	ids := regexp.MustCompile(`data-row><td class="name"><a href="group[^"]*">([0-9a-f-]{36})</a>`)
+	for query, want := range map[string]int{"batch: odd": 130, "batch: even": 2470, "none has it": 0} {
+		found, pages := s.follow("/search?"+url.Values{"q": {query}}.Encode(), ids)
+		different := slices.Compact(slices.Sorted(slices.Values(found)))
+		if len(found) != want || len(different) != want || pages < want/50 {
+			t.Errorf("%q finds %d, of them %d different, on %d pages, want %d", query, len(found), len(different), pages, want)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func Pages(f Filled, say Texts) map[string][]string {
 		q("search", "q", f.Dead.String()):   {"dead letter"},
 		q("search", "q", say("customer-7")): {"key"},
 		q("search", "q", "nightly"):         {say("nightly")},
+		q("search", "q", say("trace")):      {"waiting message", say("abc"), say("Order")},
 	}
 }
 
