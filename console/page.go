@@ -159,7 +159,7 @@ func (h *Handler) look(ctx context.Context, v *view, q url.Values, age time.Dura
 const fresh = time.Second
 
 // patience is how long a page waits for a slow view.
-const patience = 80 * time.Millisecond
+const patience = 50 * time.Millisecond
 
 // soon is look for a page: a slow view that is not ready in time is nil, and its read continues.
 func (h *Handler) soon(ctx context.Context, v *view, q url.Values) (p *part, err error) {

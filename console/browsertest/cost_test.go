@@ -31,7 +31,7 @@ func BenchmarkViews(b *testing.B) {
 			for _, path := range []string{"/queue?name=crowd", "/queue?name=crowd&state=held", "/queue?name=crowd&from=500&after=" + place,
 				"/group?queue=crowd&id=" + group, "/group?queue=crowd&peek=1&id=" + group, "/parked?queue=failing", "/parked?reason=nothing",
 				"/dead?queue=failing", "/dead?reason=nothing", "/why?what=crowd", "/why?what=" + group, "/part?view=doctor", "/part?view=why&what=" + group, "/metrics",
-				"/search?q=" + group, "/search?q=nothing", "/act?do=promote&queue=crowd&id=" + group, "/act?do=move&queue=crowd&id=" + group,
+				"/search?q=" + group, "/search?q=nothing", "/search?of=waiting&q=nothing", "/act?do=promote&queue=crowd&id=" + group, "/act?do=move&queue=crowd&id=" + group,
 				"/act?do=retry-all", "/act?do=requeue-all"} {
 				pages[path] = nil
 			}
