@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 )
 
 // sliceTime is how long a verb works on what a filter leaves before the page says how far it has come, and offers to go
@@ -65,16 +66,50 @@ func waitOrWaits(n int) string {
 func (h *Handler) left(ctx context.Context, q url.Values) (fact, error) {
 	n, next, err := 0, "", error(nil)
 	f := fact{"Groups", "group"}
-	if q.Get("do") == "requeue-all" {
+	switch {
+	case q.Get("do") == "requeue-all":
 		f = fact{"Dead letters", "post"}
 		next, err = h.deadLeft(ctx, q, false, h.slice/5, func(parley.DeadStatus) error { n++; return nil })
-	} else {
+	case q.Get("reason") == "" && q.Get("after") == "":
+		n, more, err := h.blockedCount(ctx, q)
+		if f.Value = plural(n, f.Value); more {
+			f.Value = "at least " + f.Value
+		}
+		return f, err
+	default:
 		next, err = h.blockedLeft(ctx, q, h.slice/5, func(parley.GroupStatus) error { n++; return nil })
 	}
 	if f.Value = plural(n, f.Value); next != "" {
 		f.Value = "at least " + f.Value + "; the time was over before all were counted"
 	}
 	return f, err
+}
+
+// blockedCount adds up the blocked groups of the queues and states that a filter names. There are more if the count of one
+// has ended at its bound.
+func (h *Handler) blockedCount(ctx context.Context, q url.Values) (n int, more bool, err error) {
+	queues, err := h.blockedIn(ctx, q)
+	for _, row := range queues {
+		for state, count := range map[string]int{"parked": row.Parked, "deferred": row.Deferred} {
+			if leaves(q.Get("queue"), row.Name) && leaves(q.Get("state"), state) {
+				n, more = n+count, more || count == backend.CountLimit
+			}
+		}
+	}
+	return n, more, err
+}
+
+// blockedIn checks a filter, and returns all queues.
+func (h *Handler) blockedIn(ctx context.Context, q url.Values) ([]queueRow, error) {
+	if state := q.Get("state"); state != "" && !slices.Contains(blockedStates, state) {
+		return nil, badInput("state %q: want parked or deferred", state)
+	}
+	if queue := q.Get("queue"); queue != "" {
+		if _, err := h.queueRow(ctx, queue); err != nil {
+			return nil, err
+		}
+	}
+	return h.queues(ctx)
 }
 
 // blockedLeft calls f for the blocked groups that a filter leaves. When the time is over, next says where to go on. It
@@ -134,15 +169,7 @@ func (h *Handler) eachBlocked(ctx context.Context, q url.Values, f func(parley.G
 	if err != nil || q.Get("after") != "" && atQueue == "" {
 		return badInput("after: %q is no place in a list", q.Get("after"))
 	}
-	if state := q.Get("state"); state != "" && !slices.Contains(blockedStates, state) {
-		return badInput("state %q: want parked or deferred", state)
-	}
-	if queue := q.Get("queue"); queue != "" {
-		if _, err := h.queueRow(ctx, queue); err != nil {
-			return err
-		}
-	}
-	queues, err := h.queues(ctx)
+	queues, err := h.blockedIn(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func blockedNow(t *testing.T, b *parley.Broker) (text string) {
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
 // inSlices follows a link that asks, sends its form, and does so with each page that offers to go on. It returns how many
-// these were, and where the last one led. Only the last one may have counted all.
+// these were, and where the last one led. Only the last one may have counted all, and the first one of blocked groups without
+// a text.
 func inSlices(t *testing.T, h http.Handler, link string) (slices int, end string) {
 	counted := 0
 	for end = link; strings.HasPrefix(end, "/act?") && slices < 50; slices++ {
@@ -80,10 +81,30 @@ func inSlices(t *testing.T, h http.Handler, link string) (slices int, end string
 		h.ServeHTTP(w, r)
 		end = strings.TrimPrefix(w.Header().Get("Location"), ".")
 	}
-	if counted != 1 {
-		t.Errorf("%s: %d pages have counted all", link, counted)
+	want := 1
+	if strings.Contains(link, "retry-all") && !strings.Contains(link, "reason=") {
+		want = 2
+	}
+	if counted != want {
+		t.Errorf("%s: %d pages have counted all, want %d", link, counted, want)
 	}
 	return slices, end
+}
+
+// TestPreview: a preview counts what its filter leaves, with a text and without.
+func TestPreview(t *testing.T) {
+	h, err := New(blocked(t), &Options{Write: true, Logger: slog.New(slog.DiscardHandler), Authorize: func(*http.Request, Action, string) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for filter, want := range map[string]string{"": "18 groups", "&queue=b": "9 groups", "&state=deferred": "6 groups", "&state=parked&queue=a:1": "6 groups",
+		"&reason=REFUSED": "6 groups", "&reason=refused&queue=b": "3 groups", "&reason=none": "0 groups", "&state=held": "", "&queue=none": ""} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/act?do=retry-all"+filter, nil))
+		if text := w.Body.String(); want == "" && w.Code < 400 || !strings.Contains(text, want) || strings.Contains(text, "at least") {
+			t.Errorf("the filter %q: %d, want %q:\n%s", filter, w.Code, want, text)
+		}
+	}
 }
 
 // TestSlices: a verb on what a filter leaves stops when its time is over, and goes on where it stopped until it has seen
