@@ -64,18 +64,20 @@ func TestStatements(t *testing.T) {
 // TestDialogStatements holds the number of statements of new dialogs.
 func TestDialogStatements(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		db, count := counted(t, server, nil)
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
-		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
-			"begin and send":                                     5,
-			"receive, reply and end":                             13,
-			"receive the reply and end":                          6,
-			"a post by itself, with BEGIN and COMMIT":            1,
-			"a post by itself with a key, with BEGIN and COMMIT": 6,
-			"begin and send on twenty dialogs":                   7,
-			"a worker's batch of requests":                       108,
-			"a worker's batch of replies and ends":               65,
-		})
+		for several, keyed := range map[bool]int{false: 6, true: 2} {
+			db, count := counted(t, server, func(c *driver.Config) { c.MultiStatements = several })
+			backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
+				"begin and send":                                     5,
+				"receive, reply and end":                             13,
+				"receive the reply and end":                          6,
+				"a post by itself, with BEGIN and COMMIT":            1,
+				"a post by itself with a key, with BEGIN and COMMIT": keyed,
+				"begin and send on twenty dialogs":                   7,
+				"a worker's batch of requests":                       108,
+				"a worker's batch of replies and ends":               65,
+			})
+		}
 	})
 }
 
