@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -74,8 +75,8 @@ func TestDialogStatements(t *testing.T) {
 				"a post by itself, with BEGIN and COMMIT":            1,
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
 				"begin and send on twenty dialogs":                   7,
-				"a worker's batch of requests":                       108,
-				"a worker's batch of replies and ends":               65,
+				"a worker's batch of requests":                       89,
+				"a worker's batch of replies and ends":               7,
 			})
 		}
 	})
@@ -97,10 +98,16 @@ func TestResave(t *testing.T) {
 			post(tx, "first")
 			count.Take()
 			f.OK(tx.Resave(f.Ctx, "work"))
-			if list := count.Take(); len(list) != 1 {
-				t.Errorf("to set a savepoint anew took %q", list)
+			post(tx, "second") // sets it
+			points := 0
+			for _, text := range count.Take() {
+				if strings.Contains(text, "SAVEPOINT") {
+					points++
+				}
 			}
-			post(tx, "second")
+			if points != 1 {
+				t.Errorf("to set a savepoint anew took %d statements", points)
+			}
 			f.OK(tx.RollbackTo(f.Ctx, "work"))
 			post(tx, "third")
 			return nil

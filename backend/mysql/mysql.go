@@ -212,6 +212,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		BeginDialogs: p.beginDialogs,
 		EndGuards:    p.endGuards,
 		EndSides:     p.endSides,
+		EndMany:      p.endMany,
+		List:         func(list []backend.ID) any { return ids(list) },
 		RemoveQuiet:  p.removeQuiet,
 		SettleBatch:  p.settle,
 		Drop:         p.drop,

@@ -199,6 +199,21 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	return rows, err
 }
 
+// Point implements sqlstore.Pointing.
+func (t *transaction) Point(ctx context.Context, text string) error {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	t.ending.RLock()
+	defer t.ending.RUnlock()
+	if err := t.check(ctx); err != nil {
+		return err
+	}
+	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), text)
+	t.saw(err)
+	return err
+}
+
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
 	if t.Unbegun() {

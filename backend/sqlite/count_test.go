@@ -85,7 +85,7 @@ func TestDialogStatements(t *testing.T) {
 		"a post by itself, with BEGIN and COMMIT":            3,
 		"a post by itself with a key, with BEGIN and COMMIT": 5,
 		"begin and send on twenty dialogs":                   26,
-		"a worker's batch of requests":                       127,
-		"a worker's batch of replies and ends":               129,
+		"a worker's batch of requests":                       108,
+		"a worker's batch of replies and ends":               50,
 	})
 }

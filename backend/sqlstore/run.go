@@ -18,8 +18,19 @@ type run struct {
 
 // verb is what is known of a verb at work.
 type verb struct {
-	wrote bool  // it has changed something
-	torn  error // it was cancelled in the middle: the transaction can only be rolled back
+	wrote bool                        // it has changed something
+	torn  error                       // it was cancelled in the middle: the transaction can only be rolled back
+	point func(context.Context) error // sets the savepoint that is to be set before the next statement
+}
+
+// reach sets the savepoint before a statement.
+func (r run) reach(ctx context.Context) error {
+	if r.verb == nil || r.verb.point == nil {
+		return nil
+	}
+	set := r.verb.point
+	r.verb.point = nil
+	return set(ctx)
 }
 
 // steady lets a verb that has begun to change rows finish even if ctx is cancelled. Otherwise, on
@@ -86,6 +97,9 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	if err := r.reach(ctx); err != nil {
+		return 0, err
+	}
 	res, err := r.sess.Exec(ctx, q, r.Args(q, args...))
 	if err != nil {
 		return 0, r.fail(caller, err)
@@ -103,6 +117,9 @@ func (r run) Do(caller context.Context, work func(context.Context) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
 	if err := work(ctx); err != nil {
 		return r.fail(caller, err)
 	}
@@ -117,6 +134,9 @@ func (r run) Do(caller context.Context, work func(context.Context) error) error 
 func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
 	ctx := r.steady(caller)
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := r.reach(ctx); err != nil {
 		return err
 	}
 	rows, free, err := r.query(ctx, q, r.Args(q, args...))
