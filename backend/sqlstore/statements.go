@@ -67,10 +67,10 @@ type Statements struct {
 	UniqueDelete, ProcessedInsert *Stmt
 
 	// The claim.
-	ClaimState, // of the catalog and the queue, and what there is to walk
+	ClaimWalk, // reads the state of the catalog and the queue, and the first of what there is to walk
 	WalkPromoted,
 	FreeReady, // puts back into the ready order what expired leases keep out
-	WalkReady, TakePosts,
+	FirstMessages, LeaseGroups, TakePosts,
 	LeasePosts, // takes posts and marks them as held by lease; may be empty
 	Waiting, // a row if there is something to claim, or in a receiver's hands
 	Claimable, // a row if there is something to claim in a queue
