@@ -199,6 +199,11 @@ func (d *Delivery) Tx(ctx context.Context) (*Tx, error) {
 
 func (d *Delivery) txFor(ctx context.Context, _ *Message) (*Tx, error) { return d.Tx(ctx) }
 
+// within implements receiver.
+func (d *Delivery) within(ctx context.Context) context.Context {
+	return backend.InsideWork(ctx, d.inside)
+}
+
 // workPoint is the savepoint before the work in a transaction that holds the
 // group itself.
 const workPoint = "parley_work"

@@ -10,9 +10,54 @@ import (
 	"time"
 
 	"github.com/parleymq/parley"
+	_ "github.com/parleymq/parley/backend/memory"
 	_ "github.com/parleymq/parley/backend/sqlite"
 	"github.com/parleymq/parley/doctor"
 )
+
+// A message comes with the errors of its last ten attempts, and keeps them as a dead letter.
+func ExampleFailedAttempt() {
+	ctx := context.Background()
+	b, err := parley.Open(ctx, "memory:", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	must := func(err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	must(b.Migrate(ctx))
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "orders"}}}))
+	_, err = b.Post(ctx, "orders", parley.Payload{Body: []byte("order 7")})
+	must(err)
+	troubles := []error{errors.New("the warehouse does not answer"), errors.New("the warehouse is full"), parley.DeadLetter(errors.New("no such article"))}
+	handled := make(chan struct{}, len(troubles))
+	w, err := b.NewWorker("orders", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		handled <- struct{}{}
+		return troubles[m.Attempt-1]
+	}), &parley.WorkerOptions{Backoff: parley.Backoff(time.Millisecond, time.Millisecond)})
+	must(err)
+	stop, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- w.Run(stop) }()
+	for range troubles {
+		<-handled
+	}
+	cancel() // Run returns when what is in hand is settled
+	must(<-done)
+
+	dead, err := b.Admin().DeadLetters(ctx, "orders", parley.Place{}, 10)
+	must(err)
+	for _, a := range dead[0].Message.Errors {
+		fmt.Printf("attempt %d, dated %t: %s\n", a.Attempt, !a.At.IsZero(), a.Error)
+	}
+	// Output:
+	// attempt 1, dated true: the warehouse does not answer
+	// attempt 2, dated true: the warehouse is full
+	// attempt 3, dated true: no such article
+}
 
 // What could not be handled waits for an operator: parked, in its order, or as a
 // dead letter.

@@ -212,6 +212,32 @@ func ExampleUnique() {
 	// asked for already: true
 }
 
+// A reminder is posted once a day, however often it is asked for. Its handler posts that of the next day.
+func ExampleUniquePer() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	remind := func(ctx context.Context, tx *parley.Tx, o ...parley.PostOption) {
+		var again bool
+		o = append(o, parley.UniquePer("reminder", 24*time.Hour), parley.Duplicate(&again))
+		_, err := tx.Post(ctx, "mail", parley.Payload{Body: []byte("reminder")}, o...)
+		must(err)
+		fmt.Println("asked for already:", again)
+	}
+	tomorrow := parley.After(24 * time.Hour)
+	must(b.InTx(ctx, func(tx *parley.Tx) error {
+		remind(ctx, tx, tomorrow)
+		remind(ctx, tx, tomorrow)
+		remind(ctx, tx, parley.After(48*time.Hour))
+		return nil
+	}))
+	// Output:
+	// asked for already: false
+	// asked for already: true
+	// asked for already: false
+}
+
 func ExampleConversation_Promote() {
 	ctx := context.Background()
 	b, cleanup := shop()

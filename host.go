@@ -72,6 +72,9 @@ type inHand struct {
 
 var errReleased = fmt.Errorf("it was released before the work: %w", ErrSettled)
 
+// within implements receiver. The worker has marked the context.
+func (in *inHand) within(ctx context.Context) context.Context { return ctx }
+
 // txFor implements receiver.
 func (in *inHand) txFor(ctx context.Context, m *Message) (*Tx, error) {
 	part, err := in.open(ctx)

@@ -89,7 +89,11 @@ func (c *maintenance) poked() {
 
 func (c *maintenance) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause := c.round(ctx)
+		pause, over := c.round(ctx)
+		if over {
+			c.b.log.Warn("parley: the backend was closed before its Broker", "event", "backend.closed")
+			return
+		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -100,8 +104,8 @@ func (c *maintenance) run(ctx context.Context) {
 	}
 }
 
-// round does the maintenance jobs whose time has come and says when the next one is due.
-func (c *maintenance) round(ctx context.Context) time.Duration {
+// round does the maintenance jobs whose time has come. It says when the next one is due, or that the backend is closed.
+func (c *maintenance) round(ctx context.Context) (pause time.Duration, over bool) {
 	trouble := false
 	for job := range backend.Job(backend.JobCount) {
 		c.mu.Lock()
@@ -112,7 +116,10 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 		}
 		if _, err := c.maintain(ctx, job); err != nil {
 			if ctx.Err() != nil {
-				return 0
+				return 0, false
+			}
+			if errors.Is(err, ErrClosed) {
+				return 0, true
 			}
 			if !consumer.Gone(err) && !errors.Is(err, ErrSerialization) && !c.denied(job.String(), err) {
 				c.b.log.Warn("parley: background job failed", "job", job.String(), "error", err)
@@ -131,7 +138,7 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 		}
 	}
 	if trouble {
-		return wait.Jitter(time.Second)
+		return wait.Jitter(time.Second), false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +148,7 @@ func (c *maintenance) round(ctx context.Context) time.Duration {
 			soonest = at
 		}
 	}
-	return max(time.Until(soonest), time.Millisecond)
+	return max(time.Until(soonest), time.Millisecond), false
 }
 
 // denied reports whether the store does not allow a maintenance job to the program's role, and logs
@@ -169,32 +176,43 @@ func (c *maintenance) denied(job string, err error) bool {
 
 // maintain does a batch of one maintenance job. Where more is left the next round goes on, when the
 // other maintenance jobs have had their turns.
-func (c *maintenance) maintain(ctx context.Context, job backend.Job) (moved int, err error) {
+func (c *maintenance) maintain(ctx context.Context, job backend.Job) (done backend.Maintained, err error) {
 	c.mu.Lock()
 	c.next[job] = time.Now().Add(time.Hour) // what falls due meanwhile is set before that
 	c.mu.Unlock()
-	moved, next, err := c.b.be.Maintain(ctx, job, jobLimit)
-	_, err = backend.Offered(moved, err)
+	done, err = backend.Offered(c.b.be.Maintain(ctx, job, jobLimit))
 	pause := wait.Jitter(job.Period())
 	switch {
 	case errors.Is(err, ErrDenied):
 		pause = wait.Jitter(deniedEvery)
 	case err != nil: // most are of the moment: a deadlock, a connection that was cut
 		pause = min(pause, wait.Jitter(time.Second))
-	case moved >= jobLimit:
+	case done.Moved >= jobLimit:
 		pause = 0
-	case next > 0:
-		pause = min(pause, next)
+	case done.Next > 0:
+		pause = min(pause, done.Next)
 	}
 	c.mu.Lock()
 	if at := time.Now().Add(pause); at.Before(c.next[job]) {
 		c.next[job] = at
 	}
 	c.mu.Unlock()
-	if moved > 0 && job <= backend.JobDeferred {
-		c.b.wake(map[int64]bool{0: true})
+	if done.Moved > 0 && job <= backend.JobDeferred {
+		c.b.wake(topics(done.Queues))
 	}
-	return moved, err
+	return done, err
+}
+
+// topics are those of queues, or of all if none is named.
+func topics(queues []int64) map[int64]bool {
+	if len(queues) == 0 {
+		return map[int64]bool{0: true}
+	}
+	set := make(map[int64]bool, len(queues))
+	for _, q := range queues {
+		set[q] = true
+	}
+	return set
 }
 
 // due makes due what is due, for a receiver that found nothing, unless that was
@@ -210,11 +228,11 @@ func (c *maintenance) due(ctx context.Context) (moved bool, err error) {
 		return false, nil
 	}
 	for _, job := range dueJobs {
-		n, err := c.maintain(ctx, job)
+		done, err := c.maintain(ctx, job)
 		if err != nil {
 			return moved, err
 		}
-		moved = moved || n > 0
+		moved = moved || done.Moved > 0
 	}
 	c.mu.Lock()
 	look := !time.Now().Before(c.heldSoon)

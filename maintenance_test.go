@@ -13,7 +13,9 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/memory"
 	"github.com/parleymq/parley/backend/sqlite"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // unlucky fails a maintenance job the first time.
@@ -24,11 +26,11 @@ type unlucky struct {
 	again chan struct{}
 }
 
-func (u *unlucky) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (u *unlucky) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	if job == u.job {
 		switch u.calls.Add(1) {
 		case 1:
-			return 0, 0, errors.New("a deadlock")
+			return backend.Maintained{}, errors.New("a deadlock")
 		case 2:
 			close(u.again)
 		}
@@ -58,11 +60,11 @@ type refusing struct {
 	calls chan struct{}
 }
 
-func (r *refusing) Maintain(_ context.Context, job backend.Job, _ int) (int, time.Duration, error) {
+func (r *refusing) Maintain(_ context.Context, job backend.Job, _ int) (backend.Maintained, error) {
 	if job == backend.JobDelayed {
 		r.calls <- struct{}{}
 	}
-	return 0, 0, backend.ErrDenied
+	return backend.Maintained{}, backend.ErrDenied
 }
 
 func (r *refusing) Withheld(context.Context, backend.ID, int) ([]backend.WithheldStream, error) {
@@ -184,10 +186,10 @@ type busy struct {
 	once   sync.Once
 }
 
-func (u *busy) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (u *busy) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	switch job {
 	case backend.JobDelayed:
-		return limit, 0, ctx.Err()
+		return backend.Maintained{Moved: limit}, ctx.Err()
 	case backend.JobTimers:
 		u.once.Do(func() { close(u.timers) })
 	}
@@ -255,5 +257,73 @@ func TestLostConnectionsNeedNoRollback(t *testing.T) {
 		if n := log.count("rollback failed"); n != want {
 			t.Errorf("after %v there are %d lines, want %d:\n%s", why, n, want, log.text())
 		}
+	}
+}
+
+// TestDueWakesItsQueue: what falls due wakes the receivers of its queue, and not those of other queues.
+func TestDueWakesItsQueue(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	store := memory.New(nil)
+	worker, waiting := store.Open(), store.Open()
+	must(worker.Migrate(ctx))
+	b, err := parley.New(ctx, worker, nil)
+	must(err)
+	defer b.Close()
+	must(b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "busy"}, {Name: "idle"}}}))
+	other, err := parley.New(ctx, waiting, &parley.Options{NoMaintenance: true})
+	must(err)
+	defer other.Close()
+	ids := make(map[string]int64)
+	queues, err := waiting.Queues(ctx, 0)
+	must(err)
+	for _, q := range queues {
+		ids[q.Name] = q.ID
+	}
+	var idle <-chan struct{}
+	for i := range 20 {
+		busy, stop := other.Watch(ids["busy"])
+		id, err := b.Post(ctx, "busy", parley.Payload{}, parley.After(time.Millisecond))
+		must(err)
+		slow.Eventually(t, 10*time.Second, "the post falls due", func() (any, bool) {
+			st, err := waiting.PostStatus(ctx, ids["busy"], id)
+			must(err)
+			return st.State, st.State == "pending"
+		})
+		select {
+		case <-busy:
+		case <-time.After(slow.By(10 * time.Second)):
+			t.Fatal("no receiver was woken for a post that fell due")
+		}
+		stop()
+		if i == 0 { // by now it listens, which wakes all once
+			idle, stop = other.Watch(ids["idle"])
+			defer stop()
+		}
+	}
+	select {
+	case <-idle:
+		t.Error("receivers of a queue were woken for posts that fell due in another")
+	default:
+	}
+}
+
+// TestBackendClosedFirst: if a program closes the backend before the Broker, the maintenance says so once, and ends.
+func TestBackendClosedFirst(t *testing.T) {
+	t.Parallel()
+	be := memory.New(nil).Open()
+	must(be.Migrate(t.Context()))
+	var log lines
+	b, err := parley.New(t.Context(), be, &parley.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must(err)
+	must(be.Close())
+	slow.Eventually(t, 20*time.Second, "the log says that the backend is closed", func() (any, bool) {
+		n := log.count("event=backend.closed")
+		return n, n > 0
+	})
+	time.Sleep(3 * time.Second) // twice the time after which a job that failed is done again
+	b.Close()
+	if n := log.count("level="); n != 1 {
+		t.Errorf("%d lines of the log, want one:\n%s", n, log.text())
 	}
 }

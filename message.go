@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -34,15 +35,23 @@ type Message struct {
 	Attempt     int // 1 at the first
 	Redelivered bool
 	LastError   string
+	Errors      []FailedAttempt // the last ten attempts that failed, the oldest first
 
 	raw *backend.Message
 	of  receiver
 }
 
+// FailedAttempt is an attempt to handle a message that failed. Its error has at most 1 KiB of valid text;
+// Message.LastError has more of the last one.
+type FailedAttempt = backend.FailedAttempt
+
 // receiver is what has a message in hand: it knows the transaction in which the
 // message is acknowledged.
 type receiver interface {
 	txFor(context.Context, *Message) (*Tx, error)
+
+	// within returns ctx marked as inside that transaction.
+	within(ctx context.Context) context.Context
 }
 
 func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message {
@@ -55,7 +64,8 @@ func wrapMessages(raw []*backend.Message, queue string, of receiver) []*Message 
 			Conversation: m.Handle, ConversationID: m.Conversation, Service: m.Service, FarService: m.FarService,
 			Contract: m.Contract, Initiator: m.Initiator, Priority: m.Priority,
 			Attempt: m.Attempts + m.Deaths + 1, Redelivered: m.Attempts+m.Deaths > 0, LastError: m.LastError,
-			raw: m, of: of,
+			Errors: slices.Clone(m.Errors),
+			raw:    m, of: of,
 		}
 		out[i] = &all[i]
 	}

@@ -106,8 +106,12 @@ func (x *Mux) find(typ string) Handler {
 	return h
 }
 
-// HandleMessage calls the handler for the message's type.
+// HandleMessage calls the handler for the message's type. The handler's context is marked as inside the
+// message's transaction: see Tx.Context.
 func (x *Mux) HandleMessage(ctx context.Context, m *Message) error {
+	if m.of != nil {
+		ctx = m.of.within(ctx)
+	}
 	return x.find(m.Type).HandleMessage(ctx, m)
 }
 

@@ -1,9 +1,11 @@
 package parley
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -18,6 +20,8 @@ type postOptions struct {
 	delay  time.Duration
 	at     time.Time
 	unique string
+	period time.Duration // of UniquePer
+	ends   time.Time     // that period
 	rank   int
 	raise  bool
 	is     *bool // a duplicate
@@ -55,7 +59,7 @@ func At(t time.Time) PostOption {
 // Unique adds the post only if no other post of the queue with the same value is pending: waiting,
 // delayed, or held by a receiver. Otherwise nothing is added, and the result is the ID of the
 // pending post; Duplicate reports that. The message that a handler works on is pending until it is
-// acknowledged, so its successor needs another value.
+// acknowledged, so its successor needs another value, or UniquePer.
 func Unique(value string) PostOption {
 	return func(o *postOptions) {
 		o.unique = value
@@ -65,7 +69,21 @@ func Unique(value string) PostOption {
 	}
 }
 
-// Duplicate sets is to true if the post was not added because its Unique value is pending.
+// UniquePer adds the post only if no post of the queue with the same value and period was due in that period, whatever
+// has become of it. Otherwise nothing is added, and the result is the ID of the period's post; Duplicate reports that.
+// Periods are those of time.Truncate, by this process's clock: hours, days in UTC, or weeks that begin on Monday. A
+// period has at least a second. A handler posts its successor with the same value and an After that leads to a later
+// period.
+func UniquePer(value string, period time.Duration) PostOption {
+	return func(o *postOptions) {
+		Unique(value)(o)
+		if o.period = period; period < time.Second && o.err == nil {
+			o.err = fmt.Errorf("unique per %v: want a second or more: %w", period, ErrInvalidOption)
+		}
+	}
+}
+
+// Duplicate sets is to true if the post was not added because of Unique or UniquePer.
 func Duplicate(is *bool) PostOption {
 	return func(o *postOptions) { o.is = is }
 }
@@ -131,11 +149,109 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 	if len(posts) == 0 {
 		return nil, nil
 	}
+	options := make([]postOptions, len(posts))
+	per := false
+	for i, p := range posts {
+		if options[i], err = optionsOf(queue, p.Options); err != nil {
+			return nil, err
+		}
+		per = per || options[i].period > 0
+	}
+	if !per {
+		return tx.postAll(ctx, queue, posts, options)
+	}
+	err = tx.Atomically(ctx, func() error {
+		ids, err = tx.postOnce(ctx, queue, posts, options)
+		return err
+	})
+	return ids, err
+}
+
+// optionsOf returns what the options of a post come to.
+func optionsOf(queue string, list []PostOption) (o postOptions, err error) {
+	o.rank = DefaultPriority
+	for _, f := range list {
+		f(&o)
+	}
+	switch {
+	case o.err != nil:
+		return o, o.err
+	case !o.at.IsZero() && o.delay > 0:
+		return o, fmt.Errorf("both After and At: %w", ErrInvalidOption)
+	case o.period > 0 && !o.id.IsZero():
+		return o, fmt.Errorf("both UniquePer, which gives the post its ID, and PostID: %w", ErrInvalidOption)
+	case !o.at.IsZero():
+		o.delay = max(time.Until(o.at), 0)
+	}
+	if o.raise && (o.key == "" || o.delay > 0) {
+		return o, fmt.Errorf("RaiseKey, with the key %.100q and a delay of %v: want a key and no delay: %w", o.key, o.delay, ErrInvalidOption)
+	}
+	if o.period > 0 {
+		start := time.Now().Add(o.delay).UTC().Truncate(o.period)
+		o.id = backend.DerivedID(start, fmt.Sprintf("unique %q %q %v", queue, o.unique, o.period))
+		o.ends, o.unique = start.Add(o.period), ""
+	}
+	if o.id.IsZero() {
+		o.id = NewID()
+	}
+	return o, nil
+}
+
+// onceSlack is how much longer than its period a post of UniquePer is remembered: clocks differ.
+const onceSlack = time.Hour
+
+// postOnce adds the posts of UniquePer that are the first of their periods, and all others.
+func (tx *Tx) postOnce(ctx context.Context, queue string, posts []Posting, options []postOptions) ([]ID, error) {
+	var per, left []int
+	for i, o := range options {
+		if o.period > 0 {
+			per = append(per, i)
+		} else {
+			left = append(left, i)
+		}
+	}
+	// All callers take the keys in one order, so that they do not wait for each other in a circle.
+	slices.SortStableFunc(per, func(i, j int) int { return bytes.Compare(options[i].id[:], options[j].id[:]) })
+	for _, i := range per {
+		o := options[i]
+		fresh, err := tx.be.Once(ctx, "parley unique "+o.id.String(), time.Until(o.ends)+onceSlack)
+		if err != nil {
+			return nil, err
+		}
+		if fresh {
+			left = append(left, i)
+		}
+		if o.is != nil {
+			*o.is = !fresh
+		}
+	}
+	slices.Sort(left)
+	first, own := make([]Posting, len(left)), make([]postOptions, len(left))
+	for k, i := range left {
+		first[k], own[k] = posts[i], options[i]
+	}
+	added, err := tx.postAll(ctx, queue, first, own)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]ID, len(posts))
+	for i, o := range options {
+		ids[i] = o.id // of the period's post, also if that is an earlier one
+	}
+	for k, i := range left {
+		ids[i] = added[k]
+	}
+	return ids, nil
+}
+
+func (tx *Tx) postAll(ctx context.Context, queue string, posts []Posting, options []postOptions) (ids []ID, err error) {
+	if len(posts) == 0 {
+		return nil, nil
+	}
 	var rows []backend.Posting
-	var duplicate []*bool // what is to be told of each
 	var posted []backend.Posted
 	err = tx.withCatalog(ctx, func(v *catalogView) error {
-		rows, duplicate, err = tx.postings(v, queue, posts)
+		rows, err = tx.postings(v, queue, posts, options)
 		if err == nil {
 			posted, err = tx.be.Post(ctx, v.version, rows)
 		}
@@ -147,8 +263,8 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 	ids = make([]ID, len(rows))
 	for i, p := range rows {
 		ids[i] = p.ID
-		if duplicate[i] != nil {
-			*duplicate[i] = !posted[i].Duplicate.IsZero()
+		if is := options[i].is; is != nil {
+			*is = !posted[i].Duplicate.IsZero()
 		}
 		if !posted[i].Duplicate.IsZero() {
 			ids[i] = posted[i].Duplicate
@@ -163,44 +279,25 @@ func (tx *Tx) post(ctx context.Context, queue string, posts []Posting) (ids []ID
 	return ids, nil
 }
 
-func (tx *Tx) postings(v *catalogView, queue string, posts []Posting) (rows []backend.Posting, duplicate []*bool, err error) {
+func (tx *Tx) postings(v *catalogView, queue string, posts []Posting, options []postOptions) (rows []backend.Posting, err error) {
 	q, ok := v.queues[queue]
 	if !ok {
-		return nil, nil, ErrUnknownQueue
+		return nil, ErrUnknownQueue
 	}
-	rows, duplicate = make([]backend.Posting, len(posts)), make([]*bool, len(posts))
+	rows = make([]backend.Posting, len(posts))
 	for i, p := range posts {
-		o := postOptions{rank: DefaultPriority}
-		for _, f := range p.Options {
-			f(&o)
-		}
-		if o.id.IsZero() {
-			o.id = NewID()
-		}
-		if o.err != nil {
-			return nil, nil, o.err
-		}
-		if !o.at.IsZero() {
-			if o.delay > 0 {
-				return nil, nil, fmt.Errorf("both After and At: %w", ErrInvalidOption)
-			}
-			o.delay = max(time.Until(o.at), 0)
-		}
-		if o.raise && (o.key == "" || o.delay > 0) {
-			return nil, nil, fmt.Errorf("RaiseKey, with the key %.100q and a delay of %v: want a key and no delay: %w", o.key, o.delay, ErrInvalidOption)
-		}
 		c, why, err := tx.b.checked(v, p.Payload, func(string) error { return nil })
 		if err == nil && why != nil {
 			err = fmt.Errorf("message type %q: %w: %w", c.Type, ErrInvalidBody, why)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		duplicate[i] = o.is
+		o := &options[i]
 		rows[i] = backend.Posting{ID: o.id, Queue: q.ID, Key: o.key, Rank: o.rank, Raise: o.raise, Type: c.Type, Body: c.Body,
 			Headers: backend.EncodeHeaders(c.Headers), Delay: o.delay, Unique: o.unique}
 	}
-	return rows, duplicate, nil
+	return rows, nil
 }
 
 // CancelPost removes a post that waits, when the transaction commits. ErrNotPending means that it is

@@ -281,6 +281,9 @@ func (tx *Tx) Receive(ctx context.Context, queue string, o *ReceiveOptions) ([]*
 
 func (tx *Tx) txFor(context.Context, *Message) (*Tx, error) { return tx, nil }
 
+// within implements receiver.
+func (tx *Tx) within(ctx context.Context) context.Context { return tx.Context(ctx) }
+
 // GetGroup takes the next group of a queue that has messages until the
 // transaction ends, without receiving. ErrNoMessage if there is none within the
 // wait.

@@ -49,9 +49,11 @@ func (tx *Tx) SQL() Execer {
 	return tx.be.SQL()
 }
 
-// Context returns ctx marked as inside this transaction. On a store with a
-// single writer, a second transaction begun with it fails with ErrWouldDeadlock
-// where it would otherwise wait for this one.
+// Context returns ctx marked as inside this transaction. Use it for whatever takes a second connection
+// or transaction meanwhile, such as Broker.Post. Where that would wait for this transaction, on a store
+// with a single writer, it fails with ErrWouldDeadlock. On a pool whose connections are all taken, as by
+// other such callers, it fails with ErrNotBegun after 5 s instead of waiting for ever. The contexts of
+// handlers are marked.
 func (tx *Tx) Context(ctx context.Context) context.Context {
 	if tx.be == nil {
 		return ctx

@@ -165,6 +165,7 @@ type Message struct {
 	Attempts  int // failed ones
 	Deaths    int // receivers that died with it in hand
 	LastError string
+	Errors    []FailedAttempt // the last ones, the oldest first
 }
 
 // Outcome is what became of one hold. Messages of the hold that are in none of
@@ -193,7 +194,8 @@ type Outcome struct {
 // Removed returns how many messages are taken out of their streams.
 func (o Outcome) Removed() int { return len(o.Done) + len(o.Dead) + len(o.Cancelled) }
 
-// DeadLetter is a message taken out of its stream.
+// DeadLetter is a message taken out of its stream. It keeps the Errors of Message, in which a time that is
+// zero is the store's now.
 type DeadLetter struct {
 	Message *Message
 	Reason  string
@@ -205,4 +207,6 @@ type Failure struct {
 	Attempts int
 	Deaths   int
 	Error    string
+	// Errors replaces the message's. A time that is zero is the store's now: see AddAttempt.
+	Errors []FailedAttempt
 }

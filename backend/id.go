@@ -2,6 +2,7 @@ package backend
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -32,6 +33,16 @@ func NewID() ID {
 	lastID.Unlock()
 
 	binary.BigEndian.PutUint64(id[:8], stamp>>12<<16|0x7000|stamp&0xfff)
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// DerivedID returns the ID of a name and a time, in milliseconds. It has a hash of the name where NewID has random
+// bits. So all processes get the same one.
+func DerivedID(at time.Time, name string) (id ID) {
+	sum := sha256.Sum256([]byte(name))
+	copy(id[:], sum[:])
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16|0x7000|binary.BigEndian.Uint64(sum[:8])&0xfff)
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }

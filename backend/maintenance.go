@@ -2,16 +2,43 @@ package backend
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
 // Maintenance is the background work.
 type Maintenance interface {
 	// Maintain does one job, at most about limit items of it, in short, separate transactions,
-	// skipping what is locked. It returns how many items it moved, and the time until the next item
-	// is due; zero means that none is known. During a walk through a whole table, that is the time
-	// until its next step. Many processes call it at once.
-	Maintain(ctx context.Context, job Job, limit int) (moved int, next time.Duration, err error)
+	// skipping what is locked. Many processes call it at once. After an error Moved and Queues
+	// still tell what was done before it.
+	Maintain(ctx context.Context, job Job, limit int) (Maintained, error)
+}
+
+// Maintained is what a call of Maintain has done.
+type Maintained struct {
+	// Moved is the number of items.
+	Moved int
+
+	// Next is the time until the next item is due; zero means that none is known. During a walk
+	// through a whole table, it is the time until its next step.
+	Next time.Duration
+
+	// Queues are those in which messages became receivable, each once. Their receivers are woken,
+	// or all if none is named although something has moved.
+	Queues []int64
+}
+
+// Give counts an item that became receivable in a queue.
+func (m *Maintained) Give(queue int64) {
+	m.Moved++
+	m.In(queue)
+}
+
+// In adds a queue in which messages became receivable.
+func (m *Maintained) In(queue int64) {
+	if !slices.Contains(m.Queues, queue) {
+		m.Queues = append(m.Queues, queue)
+	}
 }
 
 // Job is a kind of background work.

@@ -83,6 +83,6 @@ func TestJobsAreDone(t *testing.T) {
 }
 
 func do(ctx context.Context, be backend.Backend, job backend.Job) error {
-	_, _, err := be.Maintain(ctx, job, 10)
+	_, err := be.Maintain(ctx, job, 10)
 	return err
 }

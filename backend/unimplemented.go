@@ -91,8 +91,8 @@ func (noClaims) Extend(context.Context, []*Hold, time.Duration) error { return n
 
 type noMaintenance struct{}
 
-func (noMaintenance) Maintain(context.Context, Job, int) (int, time.Duration, error) {
-	return 0, 0, none
+func (noMaintenance) Maintain(context.Context, Job, int) (Maintained, error) {
+	return Maintained{}, none
 }
 
 type noReader struct{}

@@ -720,7 +720,7 @@ func (b *broken) Check(ctx context.Context) error {
 	return b.Handle.Check(ctx)
 }
 
-func (b *broken) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (b *broken) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	return b.Handle.Maintain(b.with.context(ctx), job, limit)
 }
 

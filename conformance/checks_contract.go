@@ -239,7 +239,8 @@ func checkContractReceived(e *env) {
 		}
 		m := c.Holds[0].Messages[0]
 		if string(m.Body) != "as sent" || m.Attempts != 0 {
-			e.Fatalf("received is %q after %d attempts; another receiver had changed its own message", m.Body, m.Attempts)
+			e.Fatalf("a receiver overwrites body and attempts of the message in its hands, and rolls back; the next one receives %q after %d attempts, want \"as sent\" after 0: "+
+				"what a store returns must not share memory with the store", m.Body, m.Attempts)
 		}
 		copy(m.Body, "changed")
 		m.Attempts = 7

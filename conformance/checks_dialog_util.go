@@ -86,7 +86,7 @@ func dlgGone(w *world, handles ...parley.ID) {
 			if gone() {
 				return true
 			}
-			_, _, err := be.Maintain(w.Ctx, backend.JobClosed, 100)
+			_, err := be.Maintain(w.Ctx, backend.JobClosed, 100)
 			w.Must(err)
 			return gone()
 		})
@@ -158,7 +158,7 @@ func dlgSame(e *env, what string, got, want []string) {
 	for i < min(len(got), len(want)) && got[i] == want[i] {
 		i++
 	}
-	dlgFatal(e, "%s: %d, want %d; number %d differs: got %.200q, want %.200q; in all %.500q, want %.500q",
+	dlgFatal(e, "%s: %d, want %d; number %d is %.200q, want %.200q; all are %.500q, want %.500q",
 		what, len(got), len(want), i+1, got[i:min(i+1, len(got))], want[i:min(i+1, len(want))], got, want)
 }
 

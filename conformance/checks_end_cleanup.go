@@ -117,7 +117,7 @@ func checkRemovedLater(e *env) {
 		all = append(all, client, server)
 	}
 	be := e.Handle()
-	_, _, err := be.Maintain(e.Ctx, backend.JobClosed, 100) // which is too early
+	_, err := be.Maintain(e.Ctx, backend.JobClosed, 100) // which is too early
 	e.Must(err)
 	for _, h := range all {
 		list, err := w.B.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})

@@ -62,15 +62,20 @@ func checkHostileNames(e *env) {
 		}
 		m := d.Messages[0]
 		e.Must(d.Ack(e.Ctx))
-		if m.Type != name("t", i) || m.Contract != name("k", i) || m.Service != name("s", i) || m.FarService != name("s", i) || m.Priority != 9 || string(m.Body) != s {
-			e.Errorf("%q: received type %q, contract %q, from %q to %q, priority %d, body %q", s, m.Type, m.Contract, m.FarService, m.Service, m.Priority, m.Body)
-		}
+		const received = "a message whose names and body have hostile text, as it is received"
+		e.same(received, "body", string(m.Body), s)
+		e.same(received, "type", m.Type, name("t", i))
+		e.same(received, "contract", m.Contract, name("k", i))
+		e.same(received, "service", m.Service, name("s", i))
+		e.same(received, "far service", m.FarService, name("s", i))
+		e.same(received+" (a priority rule has the same names)", "priority", m.Priority, 9)
 		list, err := other.Admin().Conversations(e.Ctx, parley.ConversationQuery{Handle: h})
 		e.Must(err)
 		for _, side := range list {
-			if side.Service != name("s", i) || side.FarService != name("s", i) || side.Contract != name("k", i) {
-				e.Errorf("%q: the side is listed with service %q, far service %q, contract %q", s, side.Service, side.FarService, side.Contract)
-			}
+			const listed = "a side whose names have hostile text, as Conversations lists it"
+			e.same(listed, "service", side.Service, name("s", i))
+			e.same(listed, "far service", side.FarService, name("s", i))
+			e.same(listed, "contract", side.Contract, name("k", i))
 		}
 	}
 	for _, i := range []int{0, 1, 3, 12} { // a definition that replaces another finds it by its name
@@ -81,7 +86,7 @@ func checkHostileNames(e *env) {
 	e.Must(err)
 	for i := range inpHostile {
 		if !slices.Contains(now.Types, c.Types[i]) || !slices.Contains(now.Priorities, c.Priorities[i]) {
-			e.Errorf("%q: the type or the rule did not come back as it was", inpHostile[i])
+			e.Errorf("the catalog does not have the type %q or the rule %q as it was defined", c.Types[i].Name, c.Priorities[i].Name)
 		}
 	}
 
@@ -110,16 +115,18 @@ func checkHostileBodies(e *env) {
 	}
 	bodies := append(slices.Clone(inpHostile), string(all), "\x00", "\x00\x00a", "\xff\xfe", "a\xc3", strings.Repeat("'", 5000))
 	h := w.Dialog()
+	e.Doing("bodies with SQL text, quotes and control characters are sent on a conversation, and received")
 	for _, body := range bodies {
 		w.Send(h, w.Ask, body)
 	}
 	dlgBodies(w, w.SQ, nil, bodies...)
+	e.Doing("bodies with SQL text, quotes and control characters are posted, and received")
 	for _, body := range bodies {
 		_, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{Body: []byte(body)})
 		e.Must(err)
 		dlgBodies(w, w.SQ, nil, body)
 	}
-	// What was sent is not what the caller does with its slice afterwards.
+	e.Doing(`Send has returned, and before the commit its caller overwrites "before" in its slice with "after!"`)
 	body := []byte("before")
 	w.Tx(func(tx *parley.Tx) error {
 		if err := tx.Conversation(h).Send(e.Ctx, w.Ask, body); err != nil {

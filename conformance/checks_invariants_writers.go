@@ -90,7 +90,7 @@ func checkInvReceiverFree(e *env) {
 			h.settle(backend.Outcome{Defer: time.Hour})
 			s.nothing(backend.ClaimRequest{}, what+", deferred")
 			invPrompt(e, "jobs: "+what, func(ctx context.Context) error {
-				_, _, err := s.be.Maintain(ctx, backend.JobMarkers, 100)
+				_, err := s.be.Maintain(ctx, backend.JobMarkers, 100)
 				return err
 			})
 			unparker := s.begin()

@@ -83,7 +83,7 @@ func checkOnceForgotten(e *env) {
 		e.Fatalf("a key is known before it was recorded")
 	}
 	if !e.Soon(10*time.Second, func() bool {
-		_, _, err := be.Maintain(e.Ctx, backend.JobOnce, 100)
+		_, err := be.Maintain(e.Ctx, backend.JobOnce, 100)
 		e.Must(err)
 		return onceOf(e, b, short, errUndo)
 	}) {

@@ -20,6 +20,7 @@ func init() {
 		check{ID: "A02", Name: "workers that post on the side on a single connection", Run: checkSingleConnection},
 		check{ID: "A03", Name: "many reads at once on a small pool", Run: checkReadsAtOnce},
 		check{ID: "A04", Name: "a second connection that is not to be had", Run: checkBoundedWait},
+		check{ID: "A04", Name: "handlers that a program calls in its transactions", Run: checkOwnHandlers},
 		check{ID: "A05", Name: "deliveries that a program holds", Run: checkDeliveriesHeld},
 	)
 }
@@ -183,6 +184,47 @@ func checkBoundedWait(e *env) {
 	again2 := begin(e.Ctx)
 	e.Must(again.Rollback(e.Ctx))
 	e.Must(again2.Rollback(e.Ctx))
+}
+
+// checkOwnHandlers has all connections taken by transactions that receive, whose handlers post on the side.
+func checkOwnHandlers(e *env) {
+	const conns = 2
+	w := e.World()
+	w.posts(nil, numbered("%02d", conns)...)
+	b := e.brokerOn(conns, nil)
+	ctx, cancel := context.WithTimeout(e.Ctx, slow.By(30*time.Second))
+	defer cancel()
+	var open, all sync.WaitGroup
+	if open.Add(1); e.ManyWriters() {
+		open.Add(conns - 1)
+	}
+	mux := parley.NewMux()
+	mux.HandleFunc(w.Any, func(ctx context.Context, m *parley.Message) error {
+		open.Done()
+		open.Wait()
+		_, err := b.Post(ctx, w.CQ, parley.Payload{Type: w.Any, Body: m.Body})
+		return err
+	})
+	for i := range conns {
+		if i > 0 && !e.ManyWriters() {
+			break
+		}
+		all.Go(func() {
+			err := b.InTx(ctx, func(tx *parley.Tx) error {
+				list, err := tx.Receive(ctx, w.SQ, nil)
+				if err == nil {
+					err = mux.HandleMessage(ctx, list[0])
+				}
+				return err
+			})
+			if ctx.Err() != nil {
+				e.Errorf("a post on the side waits for a connection until its caller gives up: %v", err)
+			} else if err != nil && !errors.Is(err, parley.ErrNotBegun) && !errors.Is(err, parley.ErrWouldDeadlock) {
+				e.Errorf("a post on the side, where all connections are taken: %v", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // twoLeft has two transactions open at once beside what holds connections already.

@@ -296,7 +296,7 @@ func checkCancelReturned(e *env) {
 				e.Fatalf("asked to stop is the receiver of %v, want that of %v", c.Requested, id)
 			}
 			// The maintenance job leaves it alone as long as it is in hand.
-			_, _, err = w.B.Backend().Maintain(e.Ctx, backend.JobCancels, 100)
+			_, err = w.B.Backend().Maintain(e.Ctx, backend.JobCancels, 100)
 			e.Must(err)
 			e.Must(d.Rollback(e.Ctx))
 			if !e.Soon(30*time.Second, func() bool { return len(w.pending(w.SQ)) == 0 }) {

@@ -14,6 +14,7 @@ func init() {
 	add(
 		check{ID: "A27", Name: "what is due behind rows that are locked", Run: checkDueBehindLocked},
 		check{ID: "A28", Name: "what is due behind posts of a disabled queue", Run: checkDueBehindDisabled},
+		check{ID: "V04", Name: "a job names its queues", Run: checkDueQueues},
 		check{ID: "A29", Name: "dead groups among live ones", Run: checkDeadGroups},
 	)
 }
@@ -92,13 +93,58 @@ func (s *invBelow) fell(queue int64, job backend.Job, ids []parley.ID) bool {
 		return !slices.ContainsFunc(list, func(c backend.ConversationStatus) bool { return c.Handle == id && c.Waiting > 0 })
 	}
 	return s.Soon(5*time.Second, func() bool {
-		_, _, err := s.be.Maintain(s.Ctx, job, dueBatch)
+		_, err := s.be.Maintain(s.Ctx, job, dueBatch)
 		s.Must(err)
 		for len(ids) > 0 && !waits(ids[0]) {
 			ids = ids[1:]
 		}
 		return len(ids) == 0
 	})
+}
+
+// checkDueQueues: a job that says where it made messages receivable says it rightly.
+func checkDueQueues(e *env) {
+	s := invUnder(e.idle())
+	names := map[int64]string{s.cq: s.CQ, s.sq: s.SQ}
+	for _, x := range []struct {
+		what  string
+		job   backend.Job
+		queue int64
+		fall  func()
+	}{
+		{"delayed post", backend.JobDelayed, s.cq, func() { s.post(s.CQ, "delayed", parley.After(dueSoon)) }},
+		{"delayed post with a key", backend.JobDelayed, s.sq,
+			func() { s.post(s.SQ, "delayed", parley.Key("k"), parley.After(dueSoon)) }},
+		{"timer", backend.JobTimers, s.cq, func() {
+			h := s.Dialog()
+			s.Tx(func(tx *parley.Tx) error { return tx.Conversation(h).SetTimer(e.Ctx, dueSoon) })
+		}},
+		{"deferred post", backend.JobDeferred, s.cq, func() {
+			s.post(s.CQ, "deferred")
+			e.Must(s.Receive(s.CQ, nil).Defer(e.Ctx, dueSoon))
+		}},
+		{"deferred group", backend.JobDeferred, s.sq, func() {
+			s.Dialog("deferred")
+			e.Must(s.Receive(s.SQ, nil).Defer(e.Ctx, dueSoon))
+		}},
+	} {
+		s.Drain(s.CQ)
+		s.Drain(s.SQ)
+		x.fall()
+		moved, named := 0, []string{}
+		s.Soon(5*time.Second, func() bool {
+			done, err := s.be.Maintain(e.Ctx, x.job, dueBatch)
+			e.Must(err)
+			moved += done.Moved
+			for _, q := range done.Queues {
+				named = append(named, names[q])
+			}
+			return moved > 0
+		})
+		if moved == 0 || len(named) > 0 && !slices.Equal(named, []string{names[x.queue]}) {
+			e.Errorf("a %s for queue %q: the job moves %d items, and names the queues %q", x.what, names[x.queue], moved, named)
+		}
+	}
 }
 
 func checkDueBehindDisabled(e *env) {
@@ -149,7 +195,7 @@ func checkDeadGroups(e *env) {
 	left := groups
 	gone := e.Soon(5*time.Second, func() bool {
 		for _, job := range []backend.Job{backend.JobClosed, backend.JobGroups} {
-			_, _, err := s.be.Maintain(e.Ctx, job, dueBatch)
+			_, err := s.be.Maintain(e.Ctx, job, dueBatch)
 			e.Must(err)
 		}
 		for len(left) > 0 && !there(left[0]) {

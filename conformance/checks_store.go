@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/parleymq/parley"
@@ -15,6 +16,7 @@ func init() {
 		check{ID: "RA", Name: "a dead letter is of a message that is there", Run: checkDeadIsThere},
 		check{ID: "A20", Name: "a group that another receiver leases is refused at once", Run: checkGroupWouldDeadlock},
 		check{ID: "G07", Name: "closing a handle rolls back", Run: checkCloseRollsBack},
+		check{ID: "G07", Name: "closing a handle rolls back what begins meanwhile", Run: checkCloseBesideBegin},
 		check{ID: "G07", Name: "a transaction that waits is rolled back", Run: checkRollbackWhileWaiting},
 		scripted("P14", "a key keeps the rank of its first post", `
 			post SQ key k priority 2 type Any "low"
@@ -121,6 +123,42 @@ func checkCloseRollsBack(e *env) {
 		e.Errorf("after a handle was closed in a transaction that had sent %q, there is %q", message.Body, got)
 	}
 	s.Send(h, s.Ask, "next")
+}
+
+// checkCloseBesideBegin begins transactions while their handle is closed: none of them may be left open.
+func checkCloseBesideBegin(e *env) {
+	for round := range 10 {
+		be := e.Handle()
+		first, err := be.Begin(e.Ctx) // later ones need not look at the schema
+		e.Must(err)
+		e.Must(first.Rollback(e.Ctx))
+		var begins sync.WaitGroup
+		var mu sync.Mutex
+		var begun []backend.Tx
+		for range 4 {
+			begins.Go(func() {
+				tx, err := be.Begin(e.Ctx)
+				if err != nil {
+					if !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrTxDone) {
+						e.Errorf("to begin a transaction while the handle is closed: %v, want none or %q", err, backend.ErrClosed)
+					}
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				begun = append(begun, tx)
+			})
+		}
+		time.Sleep(time.Duration(round) * 100 * time.Microsecond)
+		e.Must(be.Close())
+		begins.Wait()
+		for _, tx := range begun {
+			if _, err := tx.Catalog(e.Ctx, false); !errors.Is(err, backend.ErrTxDone) && !errors.Is(err, backend.ErrClosed) {
+				e.Errorf("a transaction that began while its handle was closed goes on: %v, want %q", err, backend.ErrTxDone)
+				tx.Rollback(e.Ctx)
+			}
+		}
+	}
 }
 
 // checkRollbackWhileWaiting rolls back a transaction whose verb waits for another one.
@@ -282,6 +320,9 @@ func checkHaltsAfterPhase(e *env) {
 		e.Fatalf("no task can be claimed")
 	}
 	finish(first[0], backend.TaskDead)
+	if p, err := be.Progress(e.Ctx, plan); err != nil || p.Halted || p.Phase != 1 {
+		e.Errorf("with a task dead and another one of its phase queued, the progress is %+v, %v, want phase 1, not halted", p, err)
+	}
 	second := claim()
 	if len(second) != 1 || second[0].Phase != 1 {
 		e.Fatalf("with one task of the phase dead, a claim has %+v, want the other one of the phase", second)

@@ -18,6 +18,8 @@ func init() {
 		check{ID: "V04", Name: "tasks are listed in pages", Run: checkTaskPages},
 		check{ID: "V04", Name: "a job keeps to its limit", Run: checkJobLimit},
 		check{ID: "V05", Name: "ages and counts of what waits", Run: checkShown},
+		check{ID: "V05", Name: "ages of what has failed or is not yet due", Run: checkShownFailed},
+		check{ID: "V05", Name: "the age of a group is that of its oldest message", Run: checkShownGroup},
 		check{ID: "V05", Name: "a record of a reader says when it ends", Run: checkShownReaders},
 		check{ID: "V05", Name: "a store says what it is", Run: checkInfo},
 	)
@@ -30,6 +32,13 @@ const storeAge = 60 * time.Millisecond
 func (e *env) old(what string, age time.Duration) {
 	if age < storeAge/2 || age > 5*time.Minute {
 		e.Errorf("%s: shown as %v old, want at least %v", what, age, storeAge/2)
+	}
+}
+
+// lately reports whether a time is one of this check's. Two machines never agree.
+func (e *env) lately(what string, at time.Time) {
+	if ago := time.Since(at).Abs(); ago > 24*time.Hour {
+		e.Errorf("%s says that it was stored %v ago", what, ago)
 	}
 }
 
@@ -223,12 +232,12 @@ func checkJobLimit(e *env) {
 		return list[0].Delayed
 	}
 	time.Sleep(20 * time.Millisecond)
-	moved, next, err := s.be.Maintain(e.Ctx, backend.JobDelayed, limit)
+	done, err := s.be.Maintain(e.Ctx, backend.JobDelayed, limit)
 	e.Must(err)
-	if left := delayed(); moved > 2*limit || left < all-2*limit {
-		e.Errorf("a job with a limit of %d says that it moved %d, and left %d of %d", limit, moved, left, all)
+	if left := delayed(); done.Moved > 2*limit || left < all-2*limit {
+		e.Errorf("a job with a limit of %d says that it moved %d, and left %d of %d", limit, done.Moved, left, all)
 	}
-	if next == 0 && delayed() > 0 {
+	if done.Next == 0 && delayed() > 0 {
 		e.Errorf("a job that left %d items says that nothing is due", delayed())
 	}
 	s.maintain(backend.JobDelayed)
@@ -283,15 +292,77 @@ func checkShown(e *env) {
 	e.old("a withheld stream", streams[i].Waiting)
 
 	d := s.Receive(s.SQ, &parley.ReceiveOptions{Hold: parley.HoldLease})
-	if ago := time.Since(d.Messages[0].Enqueued).Abs(); ago > 24*time.Hour { // two machines never agree
-		e.Errorf("a message says that it was stored %v ago", ago)
-	}
+	e.lately("a message", d.Messages[0].Enqueued)
 	held, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10})
 	e.Must(err)
 	if len(held) != 1 || held[0].State != "held" || held[0].Until <= 0 {
 		e.Errorf("a group that is held by lease is shown as %+v", held)
 	}
 	e.Must(d.Ack(e.Ctx))
+}
+
+func checkShownFailed(e *env) {
+	s := invUnder(e.WorldOn(e.Broker(&parley.Options{NoMaintenance: true}), func(c *parley.Catalog) {
+		c.Queues[0].Retention = true
+	}))
+	h := s.Dialog("fails")
+	kept, err := s.be.Retained(e.Ctx, h)
+	e.Must(err)
+	if len(kept) != 1 {
+		e.Fatalf("the copies that a side keeps of what it has sent are %+v, want one", kept)
+	}
+	e.lately("the copy of a message", kept[0].Message.Enqueued)
+
+	delayed, err := s.B.Post(e.Ctx, s.SQ, parley.Payload{Type: s.Any}, parley.After(time.Hour))
+	e.Must(err)
+	post, err := s.be.PostStatus(e.Ctx, s.sq, delayed)
+	e.Must(err)
+	if post.Due < 50*time.Minute || post.Due > time.Hour {
+		e.Errorf("a post that is delayed by an hour is due in %v", post.Due)
+	}
+
+	d := s.Receive(s.SQ, nil)
+	e.Must(d.Park(e.Ctx, errors.New("for the check")))
+	time.Sleep(storeAge)
+	groups, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.sq, Limit: 10, State: "parked"})
+	e.Must(err)
+	if len(groups) != 1 {
+		e.Fatalf("the parked groups are %+v, want one", groups)
+	}
+	e.old("a group's parking", groups[0].Since)
+	_, err = s.B.Admin().SkipParked(e.Ctx, s.SQ, d.Group, "for the check")
+	e.Must(err)
+	time.Sleep(storeAge)
+	letters, err := s.be.DeadLetters(e.Ctx, backend.DeadQuery{Queue: s.sq, Limit: 10})
+	e.Must(err)
+	if len(letters) != 1 {
+		e.Fatalf("the dead letters are %+v, want one", letters)
+	}
+	e.old("a dead letter", letters[0].Age)
+	e.lately("the message of a dead letter", letters[0].Message.Enqueued)
+}
+
+// checkShownGroup has a group whose best conversation has the younger message.
+func checkShownGroup(e *env) {
+	s := invUnder(e.WorldOn(e.Broker(&parley.Options{NoMaintenance: true}), func(c *parley.Catalog) {
+		better := c.Contracts[0]
+		better.Name += " better"
+		c.Contracts = append(c.Contracts, better)
+		c.Services[1].Contracts = append(c.Services[1].Contracts, better.Name)
+		c.Priorities = append(c.Priorities, parley.PriorityRule{Name: better.Name, Contract: better.Name, Level: 9})
+	}))
+	plain := s.Dialog("plain")
+	better := s.DialogWith(&parley.DialogOptions{Contract: s.Contract + " better", RelatedConversation: plain}, "better")
+	s.Drain(s.SQ)
+	s.Send(dlgPeer(s.world, plain), s.Tell, "old")
+	time.Sleep(storeAge)
+	s.Send(dlgPeer(s.world, better), s.Tell, "young")
+	groups, err := s.be.Groups(e.Ctx, backend.GroupQuery{Queue: s.cq, Limit: 10})
+	e.Must(err)
+	if len(groups) != 1 || groups[0].Priority != 9 || groups[0].Messages != 2 {
+		e.Fatalf("the groups are %+v, want one of priority 9 with two messages", groups)
+	}
+	e.old("a group, of whose conversations the one of lower priority has the older message,", groups[0].Oldest)
 }
 
 func checkShownReaders(e *env) {

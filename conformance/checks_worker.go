@@ -355,6 +355,7 @@ func checkCommitFails(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
 		b, f := e.frail(nil)
+		e.Doing("groups are held %s, and commits of a batch fail three times for each of its messages that ends in 7", holdNames[hold])
 		bodies := numbered("%03d", 100)
 		w.posts(nil, bodies[:50]...)
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
@@ -390,7 +391,7 @@ func checkCommitFails(e *env) {
 		r.Stop()
 		for body, n := range attempts {
 			if body[2] != '7' && n > 1 {
-				e.Errorf("commits with the work of messages that end in 7 fail; message %s was in a batch with one and was charged for it: attempt %d", body, n)
+				e.Errorf("message %s, whose own work commits, was charged for a batch that it was in: attempt %d, want 1", body, n)
 			}
 		}
 	}
@@ -401,6 +402,7 @@ func checkCutConnection(e *env, late time.Duration) {
 		w := e.another()
 		b, f := e.frail(nil)
 		f.Late = late
+		e.Doing("groups are held %s, and all connections break whenever a message that ends in 3 is first handled", holdNames[hold])
 		bodies := numbered("%03d", 100)
 		w.posts(nil, bodies[:50]...)
 		w.posts([]string{"a", "b", "c", "d", "e"}, bodies[50:]...)
@@ -423,7 +425,7 @@ func checkCutConnection(e *env, late time.Duration) {
 		w.once(w.effects(100), bodies)
 		r.Stop()
 		if most.Load() != 1 {
-			e.Errorf("all open transactions are rolled back while messages that end in 3 are handled; one of the batch was charged for that: attempt %d", most.Load())
+			e.Errorf("a message was charged for a broken connection: attempt %d, want 1", most.Load())
 		}
 	}
 }

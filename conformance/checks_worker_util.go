@@ -141,7 +141,8 @@ func (w *world) once(got map[string][]string, bodies []string) {
 	want := slices.Clone(bodies)
 	slices.Sort(want)
 	if !slices.Equal(all, want) {
-		w.Errorf("%d effects were committed, want %d, each once; lost: %q; too many: %q", len(all), len(want), without(want, all), without(all, want))
+		w.Errorf("each of %d messages was to be handled with one effect; %d effects were committed; messages without: %q; with more than one: %q",
+			len(want), len(all), without(want, all), without(all, want))
 	}
 }
 

@@ -249,7 +249,7 @@ func runGroups(t *testing.T, s Store, groups <-chan []check) {
 				case res.Skipped != "":
 					t.Skip(res.Skipped)
 				case res.Failed != "":
-					t.Errorf("%s\n    broken: %s %s", res.Failed, c.ID, sentence(c.ID))
+					t.Error(res.explained("\n    "))
 				}
 			})
 		}
@@ -265,6 +265,19 @@ type Result struct {
 	Skipped string        `json:"skipped,omitempty"`
 	Log     []string      `json:"log,omitempty"`
 	Took    time.Duration `json:"took_ns"`
+	// Of a check that failed: the store's engine and version, and the latest calls of its backend that wrote
+	// or claimed, by the check itself or by brokers and workers. "tx 3 of handle 2" is a transaction.
+	Store   string   `json:"store,omitempty"`
+	History []string `json:"history,omitempty"`
+}
+
+// explained is all that is to be said of a failed check.
+func (r Result) explained(newline string) string {
+	lines := append(strings.Split(r.Failed, "\n"), "broken: "+r.ID+" "+r.Broken, "store: "+r.Store, "calls that led to it:")
+	for _, call := range r.History {
+		lines = append(lines, "  "+call)
+	}
+	return strings.Join(lines, newline)
 }
 
 // runner owns what checks share.
@@ -273,6 +286,8 @@ type runner struct {
 	args  []string // to run this program again as a child
 	main  backend.Backend
 	group byte // the letter of the checks at work
+	trace trace
+	about string // the store's engine and version
 
 	// The broker that checks share, as opening one for each takes longer than
 	// most of them. A new one after a check that failed.
@@ -285,7 +300,28 @@ func newRunner(ctx context.Context, s Store, childArgs ...string) (*runner, erro
 		return nil, errors.New("conformance: Store.Open is nil")
 	}
 	r := &runner{store: s, args: childArgs}
-	return r, r.open(ctx)
+	r.store.Open = func(ctx context.Context) (backend.Backend, error) {
+		be, err := s.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return r.trace.handle(be), nil
+	}
+	if s.Limit != nil {
+		r.store.Limit = func(ctx context.Context, conns int) (backend.Backend, error) {
+			be, err := s.Limit(ctx, conns)
+			if err != nil {
+				return nil, err
+			}
+			return r.trace.handle(be), nil
+		}
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	info, _ := r.main.Info(ctx) // a check asks for it, too
+	r.about = strings.TrimSpace(info.Engine + " " + info.Version)
+	return r, nil
 }
 
 // open opens the store and migrates it.
@@ -365,6 +401,7 @@ func (r *runner) run(ctx context.Context, c check) Result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e := &env{Ctx: ctx, r: r, check: c}
+	r.trace.begin()
 	start := time.Now()
 	done := make(chan struct{})
 	go func() {
@@ -393,7 +430,8 @@ func (r *runner) run(ctx context.Context, c check) Result {
 	res := Result{ID: c.ID, Name: c.Name, Failed: strings.Join(e.failures, "\n"), Skipped: e.skipped, Log: e.log, Took: time.Since(start)}
 	if res.Failed != "" {
 		r.forget()
-		res.Broken, res.Skipped = sentence(c.ID), ""
+		res.Broken, res.Skipped, res.Store = sentence(c.ID), "", r.about
+		res.History = e.history
 	}
 	return res
 }

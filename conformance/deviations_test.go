@@ -22,9 +22,11 @@ type deviation struct {
 	stays        bool // Close does nothing
 	volatile     bool // the last Close empties the store
 	unlimited    bool // Maintain has no limit
+	strays       bool // Maintain names another queue
 	twice        bool // each change of the catalog is two
 	buries       bool // what is gone can become a dead letter
 	haltsAtOnce  bool // no task starts once one is dead
+	haltedEarly  bool // a plan is shown as halted once a task is dead
 	own          bool // traces of the worker's own readers
 	sides        bool // a page of conversations has as many sides as it may have conversations
 	first        bool // the first handle alone says what capabilities makes of them
@@ -45,6 +47,10 @@ type deviation struct {
 	conversation func(*backend.ConversationStatus)
 	stream       func(*backend.WithheldStream)
 	reader       func(*backend.ReaderStatus)
+	letter       func(*backend.DeadStatus)
+	retained     func(*backend.RetainedMessage)
+	post         func(*backend.PostStatus)
+	overdue      func(map[backend.Job]time.Duration)
 	message      func(*backend.Message)
 	ended        func(*backend.Ended)
 	progress     func(*backend.Progress)
@@ -57,6 +63,9 @@ var deviations = append(contractDeviations, []*deviation{
 		by: "a group that another receiver leases is refused at once", capabilities: func(c *backend.Capabilities) {
 			c.SingleWriter, c.HoldsInTransaction = true, false
 		}},
+	{id: "A20", says: "a store with a single writer says that a group is busy", by: "a group that another receiver leases is refused at once",
+		capabilities: func(c *backend.Capabilities) { c.SingleWriter, c.HoldsInTransaction = true, false },
+		tx:           func(tx backend.Tx) backend.Tx { return alwaysBusy{tx} }},
 	{id: "B11", says: "a single handle says that it holds by lease", first: true,
 		capabilities: func(c *backend.Capabilities) { c.HoldsInTransaction = false }},
 	{id: "Q03", says: "a store that is asked for news returns nothing", by: "a commit of another process wakes a receiver",
@@ -71,6 +80,7 @@ var deviations = append(contractDeviations, []*deviation{
 		}},
 	{id: "X17", says: "closing the last handle removes the store", volatile: true},
 	{id: "V04", says: "a job ignores its limit", unlimited: true},
+	{id: "V04", says: "a job names a queue that got nothing", by: "a job names its queues", strays: true},
 	{id: "V04", says: "conversations are listed from the first one on",
 		conversations: func(q *backend.ConversationQuery) { q.After = backend.ID{} }},
 	{id: "V04", says: "all withheld streams are listed", withheld: func(_ *backend.ID, limit *int) { *limit = 1000 }},
@@ -94,6 +104,7 @@ var deviations = append(contractDeviations, []*deviation{
 		tasks: func(q *backend.TaskQuery) { q.Running = false }},
 	{id: "M06", says: "a change of the catalog counts twice", twice: true},
 	{id: "F06", says: "a dead task halts its own phase", haltsAtOnce: true},
+	{id: "F06", says: "a plan is shown as halted while tasks of its phase start", by: "a plan halts at the end of the phase", haltedEarly: true},
 	{id: "X15", says: "a message does not have its group",
 		message: func(m *backend.Message) { m.Group = backend.ID{} }},
 	{id: "X16", says: "a worker's own readers count as dead", own: true},
@@ -118,6 +129,19 @@ var deviations = append(contractDeviations, []*deviation{
 	{id: "V05", says: "the end of a worker's record is lost", reader: func(r *backend.ReaderStatus) { r.Left = 0 }},
 	{id: "V05", says: "the time at which a message was stored is lost",
 		message: func(m *backend.Message) { m.Enqueued = time.Time{} }},
+	{id: "V05", says: "the time at which the message of a dead letter was stored is lost",
+		letter: func(d *backend.DeadStatus) { d.Message.Enqueued = time.Time{} }},
+	{id: "V05", says: "the time at which a retained message was stored is lost",
+		retained: func(r *backend.RetainedMessage) { r.Message.Enqueued = time.Time{} }},
+	{id: "V05", says: "the age of a dead letter is lost", letter: func(d *backend.DeadStatus) { d.Age = 0 }},
+	{id: "V05", says: "the time since which a group is parked is lost", group: func(g *backend.GroupStatus) { g.Since = 0 }},
+	{id: "V05", says: "the time at which a delayed post is due is lost", post: func(p *backend.PostStatus) { p.Due = 0 }},
+	{id: "V03", says: "what is due has been waiting for no time",
+		overdue: func(due map[backend.Job]time.Duration) {
+			for job := range due {
+				due[job] = 0
+			}
+		}},
 }...)
 
 func (d *deviation) store() Store {
@@ -194,11 +218,17 @@ func (b *devBackend) Info(ctx context.Context) (backend.Info, error) {
 	return info, err
 }
 
-func (b *devBackend) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (b *devBackend) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	if b.d.unlimited {
 		limit = 1 << 20
 	}
-	return b.Backend.Maintain(ctx, job, limit)
+	done, err := b.Backend.Maintain(ctx, job, limit)
+	if b.d.strays {
+		for i := range done.Queues {
+			done.Queues[i]++
+		}
+	}
+	return done, err
 }
 
 func (b *devBackend) Conversations(
@@ -234,7 +264,29 @@ func (b *devBackend) DeadLetters(ctx context.Context, q backend.DeadQuery) ([]ba
 	if b.d.dead != nil {
 		b.d.dead(&q)
 	}
-	return b.Backend.DeadLetters(ctx, q)
+	list, err := b.Backend.DeadLetters(ctx, q)
+	return each(list, b.d.letter), err
+}
+
+func (b *devBackend) Retained(ctx context.Context, handle backend.ID) ([]backend.RetainedMessage, error) {
+	list, err := b.Backend.Retained(ctx, handle)
+	return each(list, b.d.retained), err
+}
+
+func (b *devBackend) PostStatus(ctx context.Context, queue int64, id backend.ID) (*backend.PostStatus, error) {
+	post, err := b.Backend.PostStatus(ctx, queue, id)
+	if b.d.post != nil && post != nil {
+		b.d.post(post)
+	}
+	return post, err
+}
+
+func (b *devBackend) Overdue(ctx context.Context) (map[backend.Job]time.Duration, error) {
+	due, err := b.Backend.Overdue(ctx)
+	if b.d.overdue != nil {
+		b.d.overdue(due)
+	}
+	return due, err
 }
 
 func (b *devBackend) Withheld(ctx context.Context, after backend.ID, limit int) ([]backend.WithheldStream, error) {
@@ -277,6 +329,11 @@ func (b *devBackend) Progress(ctx context.Context, plan string) (backend.Progres
 	p, err := b.Backend.Progress(ctx, plan)
 	if b.d.progress != nil {
 		b.d.progress(&p)
+	}
+	if b.d.haltedEarly && err == nil {
+		plans, err := b.Backend.Plans(ctx, plan)
+		p.Halted = p.Halted || len(plans) > 0 && plans[0].Counts[backend.TaskDead] > 0
+		return p, err
 	}
 	return p, err
 }
@@ -360,6 +417,11 @@ func (tx *devTx) ClaimTasks(ctx context.Context, c backend.TaskClaim) ([]backend
 	}
 	return tx.Tx.ClaimTasks(ctx, c)
 }
+
+// alwaysBusy has no group that can be locked.
+type alwaysBusy struct{ backend.Tx }
+
+func (alwaysBusy) LockGroup(context.Context, backend.ID) error { return backend.ErrGroupBusy }
 
 // nothingNew is a Watcher that never has news.
 type nothingNew struct{}

@@ -26,6 +26,7 @@ type env struct {
 
 	mu       sync.Mutex
 	failures []string
+	history  []string // the calls before the first failure
 	skipped  string
 	log      []string
 	undo     []func()
@@ -33,6 +34,7 @@ type env struct {
 	shares   bool                        // the broker of the runner
 	expired  bool                        // something has not come in time
 	explain  func(failure string) string // of the script that runs
+	doing    string                      // what the check is at
 }
 
 // Errorf records a failure and goes on.
@@ -66,6 +68,22 @@ func (e *env) Is(err, want error) {
 	}
 }
 
+// Doing says, until the next call, what the check is at. Failures begin with it.
+func (e *env) Doing(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.doing = fmt.Sprintf(format, args...)
+}
+
+// same fails the check if a value of something is another than it should be.
+func (e *env) same(of, name string, got, want any) {
+	if got == want {
+		return
+	}
+	_, file, line, _ := runtime.Caller(1)
+	e.fail(at(file, line) + fmt.Sprintf("%s: %s is %#v, want %#v", of, name, got, want))
+}
+
 // Logf notes something that is printed with the result.
 func (e *env) Logf(format string, args ...any) {
 	e.mu.Lock()
@@ -91,6 +109,9 @@ func (e *env) fail(s string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.doing != "" {
+		s = e.doing + ":\n  " + s
+	}
 	if e.Ctx.Err() != nil && strings.Contains(s, context.DeadlineExceeded.Error()) {
 		if len(e.failures) > 0 {
 			return // it only follows from what was wrong before
@@ -100,6 +121,9 @@ func (e *env) fail(s string) {
 	}
 	if e.expired && len(e.failures) == 0 {
 		s = slow.Expired + s
+	}
+	if len(e.failures) == 0 {
+		e.history = e.r.trace.history()
 	}
 	if len(e.failures) < 20 {
 		e.failures = append(e.failures, s)

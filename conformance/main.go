@@ -159,7 +159,7 @@ func (r *runner) report(ctx context.Context, match *regexp.Regexp, asJSON bool, 
 		fmt.Fprintf(w, "%s %s/%s (%v)\n", word, c.ID, c.Name, res.Took.Round(time.Millisecond))
 		switch word {
 		case "FAIL":
-			fmt.Fprintf(w, "     %s\n     broken: %s %s\n", strings.ReplaceAll(res.Failed, "\n", "\n     "), c.ID, res.Broken)
+			fmt.Fprintf(w, "     %s\n", res.explained("\n     "))
 		case "skip":
 			fmt.Fprintf(w, "     %s\n", res.Skipped)
 		}

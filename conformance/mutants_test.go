@@ -29,6 +29,13 @@ func mutants() (list []mutant) {
 	for _, d := range deviations {
 		list = append(list, mutant{"deviation of " + d.id, d.id, d.says, d.store(), d.by})
 	}
+	for i := range list {
+		for _, m := range pluginMistakes {
+			if list[i].says == m.says {
+				list[i].by = m.by
+			}
+		}
+	}
 	return list
 }
 

@@ -58,6 +58,7 @@ type Checked struct {
 	Seconds  float64  `json:"seconds"`
 	Text     string   `json:"text,omitempty"` // why it failed, or was skipped
 	Log      []string `json:"log,omitempty"`
+	History  []string `json:"history,omitempty"` // of a failed check: see Result
 }
 
 // Probe is an answer of an engine to a question of its backend's.
@@ -210,6 +211,9 @@ func (p *Report) add(res Result) error {
 	for _, line := range res.Log {
 		c.Log = append(c.Log, p.cleanError(line))
 	}
+	for _, call := range res.History {
+		c.History = append(c.History, p.cleanError(call))
+	}
 	p.Checks = append(p.Checks, c)
 	return p.save()
 }
@@ -228,7 +232,11 @@ func (p *Report) rest(ctx context.Context, r *runner) error {
 	if err := p.save(); err != nil {
 		return err
 	}
-	if prober, ok := r.main.(Prober); ok {
+	main := r.main
+	if t, ok := main.(noted); ok {
+		main = t.Backend
+	}
+	if prober, ok := main.(Prober); ok {
 		r.forget()
 		limited, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		p.problem("probes", prober.Probe(limited, func(question, answer string) {

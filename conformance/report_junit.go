@@ -68,7 +68,8 @@ func (p *Report) junit() ([]byte, error) {
 		}
 		switch c.Result {
 		case "failed":
-			one.Failure = &junitText{c.ID + " " + c.Sentence, c.Text}
+			text := strings.Join(append([]string{c.Text, "calls that led to it:"}, c.History...), "\n  ")
+			one.Failure = &junitText{c.ID + " " + c.Sentence, text}
 		case "skipped":
 			one.Skipped = &junitText{Message: c.Text}
 		}

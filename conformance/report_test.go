@@ -189,3 +189,31 @@ func TestReportOfStoreThatFails(t *testing.T) {
 		t.Errorf("a file that cannot be written: code %d, opened %v", code, opened)
 	}
 }
+
+// TestFailure: a failure says what the check was at, which sentence is broken, on which store, and what was
+// called before.
+func TestFailure(t *testing.T) {
+	withChecks(t, check{ID: "D02", Name: "bad", Run: func(e *env) {
+		w := e.World()
+		e.Doing("a dialog is begun")
+		w.Dialog("hello")
+		e.Errorf("it is not good")
+		w.Dialog("too late")
+		e.Errorf("nor is this")
+	}})
+	code, out, _ := commandOn(t, memoryStore(""))
+	if code != 1 {
+		t.Errorf("the exit code is %d", code)
+	}
+	for _, part := range []string{
+		"a dialog is begun:\n       report_test.go:", ": it is not good\n", ": nor is this\n", "broken: D02 " + sentence("D02"),
+		"store: memory go", "calls that led to it:\n", `Send "hello" from `, ": Commit\n",
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
+	}
+	if strings.Contains(out, "too late") {
+		t.Errorf("what came after the first failure is in\n%s", out)
+	}
+}

@@ -145,12 +145,12 @@ func init() {
 func maintain(e *env, be backend.Backend, job backend.Job) {
 	const limit = 100
 	for range 1000 {
-		n, _, err := be.Maintain(e.Ctx, job, limit)
+		done, err := be.Maintain(e.Ctx, job, limit)
 		if errors.Is(err, backend.ErrSerialization) {
 			continue
 		}
 		e.Must(err)
-		if n < limit {
+		if done.Moved < limit {
 			return
 		}
 	}

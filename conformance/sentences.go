@@ -185,6 +185,7 @@ var sections = []section{
 		{"X19", "A handler that changes the bytes of a body in its memory changes nothing that is stored. Dead letters, retained copies, processed posts and the next attempt have the bytes that were sent."},
 		{"X16", "A worker that holds by lease learns of receivers that died while they held in a transaction. It does not handle a message with which one of them died alone, but treats it as poison."},
 		{"X20", "A worker that starts while the store cannot be reached waits for it, and then handles what is there."},
+		{"X21", "A message comes with the errors of its last ten attempts, the oldest first. Each has the number of the attempt, its time by the store's clock, and valid text of at most 1 KiB. A deferral is no attempt. Its dead letter has the errors, too, and a dead letter that is put back begins without."},
 		{"X17", "What was committed is there when every handle on the store has been closed and another one is opened."},
 	}},
 	{"Posts, bodies and blocked groups", []Sentence{
@@ -196,6 +197,7 @@ var sections = []section{
 		{"N06", "A queue that keeps processed posts keeps them for the set time and never delivers them again."},
 		{"N07", "Deferred and parked groups are not received before their time, keep their order, and lose nothing."},
 		{"N08", "A delivery never exceeds the bytes asked for, except that its first message is delivered whatever its size."},
+		{"N09", "Of the posts that are unique per period, one is added in each period, whatever becomes of it. The others have its ID. What is rolled back does not count."},
 	}},
 	{"Headers", []Sentence{
 		{"H01", "Headers of messages and posts arrive as they were sent, with every way of sending. A message sent without headers has none."},
@@ -261,7 +263,7 @@ var sections = []section{
 		{"V01", "A message that waits is found by its ID: the result is its group or, if it is withheld, the handle that sent it. No other message is found."},
 		{"V02", "Operators see each promotion, also of groups without messages: its level, whether it is sticky, and whether anything can still arrive in the group."},
 		{"V03", "An operator can see how long the due work of each maintenance job has been waiting. When the job is done, nothing is due."},
-		{"V04", "Operators' lists come in pages: at most the requested number of items, after a given item. Dead letters come with or without their bodies. A job handles about as many items at a time as requested."},
+		{"V04", "Operators' lists come in pages: at most the requested number of items, after a given item. Dead letters come with or without their bodies. A job handles about as many items at a time as requested. It names the queues in which messages became receivable, or none."},
 		{"V05", "Operators see the actual ages, times, priorities and counts, and a store says what it is."},
 	}},
 	{"Versions", []Sentence{

@@ -62,10 +62,8 @@ func init() {
 		"bury": {action: Discard, params: []string{"id", "queue"}, title: "Discard dead letter %s",
 			text: "The message is removed. No copy is kept.", button: "Discard", lost: true, do: (*Handler).bury},
 		"cancel": {action: Cancel, params: []string{"id", "queue"}, title: "Cancel post %s",
-			text: "The post is removed before it is handled. A post that a receiver holds cannot be cancelled.", button: "Cancel the post", lost: true,
-			do: byID("cancelled", func(h *Handler, ctx context.Context, queue string, id parley.ID) error {
-				return h.b.CancelPost(ctx, queue, id)
-			})},
+			text:   "A post that waits is removed. If a receiver has it in hand, its handler is asked to stop, and the post is removed unless the handler succeeds.",
+			button: "Cancel the post", lost: true, do: (*Handler).cancelPost},
 		"enable": {action: Enable, params: []string{"queue"}, title: "Enable queue %s",
 			text: "Messages are added and received again, those too that were withheld meanwhile.", button: "Enable",
 			do: byName("queue", "enabled", func(h *Handler, ctx context.Context, name string) error { return h.b.Admin().EnableQueue(ctx, name) })},
@@ -98,6 +96,18 @@ func init() {
 			text: "Tasks that wait are cancelled, and handlers of running ones are asked to stop.", button: "Cancel the tasks", lost: true,
 			do: tasksOfPlan((*phases.Plan).Cancel)},
 	}
+}
+
+func (h *Handler) cancelPost(ctx context.Context, q url.Values) (string, error) {
+	id, err := parseID(q.Get("id"))
+	if err != nil {
+		return "", err
+	}
+	done, err := h.b.CancelPosts(ctx, q.Get("queue"), parley.PostFilter{IDs: []parley.ID{id}})
+	if len(done.Requested) > 0 {
+		return fmt.Sprintf("A stop of %s is requested, because a receiver has it in hand.", id), err
+	}
+	return fmt.Sprintf("%s is cancelled.", id), err
 }
 
 // byID makes what a verb does of a call for one id.

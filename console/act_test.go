@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/console"
 	"github.com/parleymq/parley/internal/consoletest"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/recurring"
 )
@@ -120,6 +123,53 @@ func testActs(t *testing.T, store string) {
 	}
 	if n := strings.Count(log.String(), "event=console.acted"); n != 13 || strings.Contains(log.String(), "secret") {
 		t.Errorf("%d actions are in the log:\n%s", n, &log)
+	}
+}
+
+// TestCancelInHand: a post that a handler has in hand is asked to stop, and the page says so.
+func TestCancelInHand(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, store)
+			ctx, stop := context.WithCancel(t.Context())
+			if err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "mail"}}}); err != nil {
+				t.Fatal(err)
+			}
+			id := must(b.Post(ctx, "mail", parley.Payload{}))
+			begun, told, over := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+			w := must(b.NewWorker("mail", parley.HandlerFunc(func(ctx context.Context, _ *parley.Message) error {
+				close(begun)
+				<-ctx.Done()
+				told <- context.Cause(ctx)
+				return ctx.Err()
+			}), &parley.WorkerOptions{Hold: parley.HoldLease}))
+			go func() { over <- w.Run(ctx) }()
+			<-begun
+			s := writer(t, b, console.Options{})
+			link := "act?" + url.Values{"do": {"cancel"}, "queue": {"mail"}, "id": {id.String()}}.Encode()
+			if page := s.page("/group?queue=mail&id=" + id.String()); !strings.Contains(html.UnescapeString(page), `href="act?do=cancel&queue=mail&id=`+id.String()) {
+				t.Errorf("the page of the post has no link to cancel it:\n%s", mainOf(page))
+			}
+			answer, text := s.confirmed(link, "sure", "1")
+			if answer.StatusCode != http.StatusSeeOther || len(answer.Cookies()) != 1 {
+				t.Fatalf("%s\n%s", answer.Status, mainOf(text))
+			}
+			if _, text := s.get("/", func(r *http.Request) { r.AddCookie(answer.Cookies()[0]) }); !strings.Contains(text, "A stop of "+id.String()+" is requested") {
+				t.Errorf("the page says\n%s", mainOf(text))
+			}
+			if cause := <-told; !errors.Is(cause, parley.ErrCancelled) {
+				t.Errorf("the handler's context has ended because of %v", cause)
+			}
+			slow.Eventually(t, 20*time.Second, "the post is removed", func() (any, bool) {
+				_, err := b.PostStatus(ctx, "mail", id)
+				return err, errors.Is(err, parley.ErrNotPending)
+			})
+			stop()
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -70,6 +70,7 @@ type deadLetter struct {
 	Headers      map[string]string
 	Attempts     int
 	Error        string
+	Errors       []parley.FailedAttempt
 	Reason       string
 	Age          time.Duration
 }
@@ -122,7 +123,7 @@ func (h *Handler) readDead(ctx context.Context, q url.Values) (any, error) {
 		last = x.Place
 		d.Letters = append(d.Letters, deadLetter{ID: m.ID, Queue: x.Queue, Type: m.Type, Key: m.Key, Conversation: m.Conversation,
 			Bytes: x.Bytes, Body: h.redacted(x.Queue, m.Type, m.Body), Headers: m.Headers,
-			Attempts: x.Attempts, Error: m.LastError, Reason: x.Reason, Age: x.Age})
+			Attempts: x.Attempts, Error: m.LastError, Errors: m.Errors, Reason: x.Reason, Age: x.Age})
 		return true
 	})
 	if errors.Is(err, errors.ErrUnsupported) {

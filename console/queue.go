@@ -184,13 +184,14 @@ type message struct {
 	Headers  map[string]string
 	Attempts int // failed ones
 	Error    string
+	Errors   []parley.FailedAttempt
 	Enqueued time.Time
 	Sent     bool // by this side; of kept ones
 }
 
 func (h *Handler) shown(queue string, m *parley.Message) message {
 	x := message{ID: m.ID, Type: m.Type, Key: m.Key, Seq: m.Seq, Bytes: len(m.Body), Headers: m.Headers,
-		Attempts: m.Attempt - 1, Error: m.LastError, Enqueued: m.Enqueued}
+		Attempts: m.Attempt - 1, Error: m.LastError, Errors: m.Errors, Enqueued: m.Enqueued}
 	x.Body = h.redacted(queue, m.Type, m.Body)
 	return x
 }

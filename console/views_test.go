@@ -201,3 +201,47 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// TestAttempts: a message and a dead letter show why each attempt has failed.
+func TestAttempts(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, store)
+			if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "mails"}}}); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{"parked", "dead"} {
+				sure.Of(b.Post(t.Context(), "mails", parley.Payload{Body: []byte("m")}, parley.Key(key)))
+			}
+			w := sure.Of(b.NewWorker("mails", parley.HandlerFunc(func(_ context.Context, m *parley.Message) error {
+				err := fmt.Errorf("<b>%s trouble %d", m.Key, m.Attempt)
+				switch {
+				case m.Attempt < 3:
+					return err
+				case m.Key == "dead":
+					return parley.DeadLetter(err)
+				}
+				return parley.Park(err)
+			}), &parley.WorkerOptions{Backoff: func(int) time.Duration { return 0 }}))
+			var parked []parley.GroupStatus
+			slow.Eventually(t, 20*time.Second, "the messages have failed for good", func() (any, bool) {
+				if err := w.Drain(t.Context()); err != nil {
+					return err, false
+				}
+				parked = sure.Of(b.Admin().Parked(t.Context(), "mails", parley.Place{}, 10))
+				dead := sure.Of(b.Admin().DeadSummaries(t.Context(), "mails", parley.Place{}, 10))
+				return parked, len(parked)+len(dead) == 2
+			})
+			s := serve(t, b, nil)
+			for key, page := range map[string]string{"dead": "/dead", "parked": "/group?queue=mails&peek=1&id=" + parked[0].Group.String()} {
+				text := s.page(page)
+				for i := range 3 {
+					if want := fmt.Sprintf("&lt;b&gt;%s trouble %d", key, i+1); !strings.Contains(text, want) {
+						t.Errorf("%s does not show %q", page, want)
+					}
+				}
+			}
+		})
+	}
+}

@@ -222,10 +222,9 @@ func (k *Kit) due() (moved bool) {
 	}
 	for job := range backend.Job(backend.JobCount) {
 		for {
-			n, _, err := k.store.Maintain(k.own, job, 1000)
-			n, err = backend.Offered(n, err)
+			done, err := backend.Offered(k.store.Maintain(k.own, job, 1000))
 			k.must(fmt.Sprintf("do the maintenance job %v", job), err)
-			if n == 0 {
+			if done.Moved == 0 {
 				break
 			}
 			moved = true

@@ -98,6 +98,24 @@ func is(t *testing.T, r parleytest.Result, want parleytest.Outcome, committed bo
 	}
 }
 
+// TestEarlierErrors: a handler sees the errors that a test gave its message, and a failure adds to them.
+func TestEarlierErrors(t *testing.T) {
+	each(t, func(t *testing.T, store parleytest.Option) {
+		kit := parleytest.New(t, store, shop)
+		m := post(t, "orders")
+		m.Attempt, m.Errors = 3, []parley.FailedAttempt{{Attempt: 2, At: time.Unix(1, 0), Error: "it was broken"}}
+		r := kit.Handle(orders(func(context.Context, *parley.Message) error { return errors.New("again") }), m)
+		is(t, r, parleytest.Retried, false, 0)
+		if got := r.Message.Errors; len(got) != 1 || got[0] != m.Errors[0] {
+			t.Errorf("the handler has seen %v", got)
+		}
+		got := kit.Posted("orders")[0].Errors
+		if len(got) != 2 || got[0] != m.Errors[0] || got[1].Attempt != 3 || got[1].Error != "again" || got[1].At.IsZero() {
+			t.Errorf("the message has %v now", got)
+		}
+	})
+}
+
 // TestOutcomes: whatever a handler does, the result says what the worker has made of it.
 func TestOutcomes(t *testing.T) {
 	each(t, func(t *testing.T, store parleytest.Option) {

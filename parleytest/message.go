@@ -68,7 +68,7 @@ func (k *Kit) put(m *parley.Message) place {
 		p.group, err = k.store.Find(k.own, p.id)
 		k.must("find a message in the store", err)
 	}
-	if m.Attempt > 1 || m.LastError != "" {
+	if m.Attempt > 1 || m.LastError != "" || len(m.Errors) > 0 {
 		err = k.Broker.InTx(k.own, func(tx *parley.Tx) error { return k.fail(tx, m, p) })
 		k.must("give a message its earlier failures", err)
 	}
@@ -162,7 +162,7 @@ func (k *Kit) fail(tx *parley.Tx, m *parley.Message, p place) error {
 	if !p.is(first) {
 		return fmt.Errorf("message %s, %s, is before it", first.ID, first.Type)
 	}
-	failure := &backend.Failure{Message: first, Attempts: max(m.Attempt-1, 0), Error: m.LastError}
+	failure := &backend.Failure{Message: first, Attempts: max(m.Attempt-1, 0), Error: m.LastError, Errors: m.Errors}
 	_, err = be.Settle(k.own, []backend.Outcome{{Hold: h, Failure: failure}})
 	return err
 }

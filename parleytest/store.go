@@ -45,7 +45,7 @@ func (s *store) Capabilities() backend.Capabilities {
 }
 
 // Maintain implements backend.Backend.
-func (s *store) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (s *store) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	return s.Backend.Maintain(ctx, job, limit)

@@ -67,8 +67,8 @@ func (r Result) String() string {
 // worker's decision about failures. It does not add a post whose ID is already in the store. So another Handle of the
 // same message tests a handler's idempotence, or a retry.
 //
-// Handle uses these fields of the message: Type, Body and Headers; Attempt and LastError, as if it had failed before;
-// of a post Queue, Key, Priority and ID. A message on a conversation has Conversation, the handle of the side that
+// Handle uses these fields of the message: Type, Body and Headers; Attempt, LastError and Errors, as if it had failed
+// before; of a post Queue, Key, Priority and ID. A message on a conversation has Conversation, the handle of the side that
 // receives, or, for a new one, Service, FarService and Contract: FarService begins it. Type may be EndDialog,
 // ErrorMessageType or DialogTimer.
 func (k *Kit) Handle(h parley.Handler, m *parley.Message) Result {

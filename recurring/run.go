@@ -2,7 +2,6 @@ package recurring
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -180,14 +179,9 @@ func postOptions(j Status, id parley.ID, pending *bool) []parley.PostOption {
 	return o
 }
 
-// messageID is a UUID of version 7 with the due time, and a hash of the job's name where others are random. So a due
-// time has one ID, whichever process posts its message.
-func messageID(name string, due time.Time) (id parley.ID) {
-	sum := sha256.Sum256([]byte("recurring " + name))
-	copy(id[:], sum[:])
-	binary.BigEndian.PutUint64(id[:8], uint64(due.UnixMilli())<<16|0x7000|binary.BigEndian.Uint64(sum[:8])&0xfff)
-	id[8] = id[8]&0x3f | 0x80
-	return id
+// messageID is the ID of a due time, whichever process posts its message.
+func messageID(name string, due time.Time) parley.ID {
+	return backend.DerivedID(due, "recurring "+name)
 }
 
 // DueTime is the due time of a job's message, to the millisecond. For a message of RunNow it is the time of that

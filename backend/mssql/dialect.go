@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
@@ -107,6 +108,10 @@ func (p *pool) token(verb, arg string) (string, bool) {
 	case "otherwise":
 		return ";\n  SET @rows = @@ROWCOUNT;\nEND TRY\n" +
 			"BEGIN CATCH\n  IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;\nEND CATCH", true
+	case "made":
+		// REPLACE cuts what is not nvarchar(max) after 8,000 bytes, and compares by the collation.
+		return "REPLACE(CONVERT(nvarchar(max), " + arg + ") COLLATE Latin1_General_100_BIN2, N'" + backend.AttemptNow +
+			"', N'\"at\":' + CONVERT(nvarchar(20), :now))", true
 	case "octets":
 		return "CONVERT(bigint, DATALENGTH(" + arg + "))", true
 	case "convert":

@@ -42,7 +42,7 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, x *sqlstore.Settleme
 func plain(list []sqlstore.Removal) bool {
 	for _, r := range list {
 		m := r.Message
-		if r.Dead || r.Retain || r.Keep > 0 || r.Uniq() != "" || m.Attempts+m.Deaths > 0 || m.Kind <= backend.KindError {
+		if r.Dead || r.Retain || r.Keep > 0 || r.Uniq() != "" || sqlstore.HasFailed(m) || m.Kind <= backend.KindError {
 			return false
 		}
 	}

@@ -155,7 +155,8 @@ func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	po := new(sqlstore.Post)
 	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
-		sqlstore.Text(&po.Headers), &po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Deaths, sqlstore.Text(&po.LastError)}
+		sqlstore.Text(&po.Headers), &po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Deaths, sqlstore.Text(&po.LastError),
+		sqlstore.Attempts(&po.Errors)}
 	return po, rows.Scan(append(columns, more...)...)
 }
 
@@ -403,14 +404,15 @@ type messageRow struct {
 
 func (m *messageRow) columns() []any {
 	return []any{&m.seq, sqlstore.ID(&m.ID), &m.kind, sqlstore.Text(&m.Type), sqlstore.Body(&m.Body), sqlstore.Text(&m.Headers),
-		sqlstore.Int(&m.since), sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError)}
+		sqlstore.Int(&m.since), sqlstore.Text(&m.uniq), sqlstore.Int(&m.Attempts), sqlstore.Int(&m.Deaths), sqlstore.Text(&m.LastError),
+		sqlstore.Attempts(&m.Errors)}
 }
 
 // add completes a message and adds it.
 func (s *stream) add(m messageRow) {
 	whole := s.common
 	whole.ID, whole.Type, whole.Body, whole.Headers = m.ID, m.Type, m.Body, m.Headers
-	whole.Attempts, whole.Deaths, whole.LastError = m.Attempts, m.Deaths, m.LastError
+	whole.Attempts, whole.Deaths, whole.LastError, whole.Errors = m.Attempts, m.Deaths, m.LastError, m.Errors
 	whole.Seq, whole.Kind, whole.Enqueued = m.seq.Int64, backend.Kind(m.kind.Int64), time.UnixMicro(m.since)
 	s.messages = append(s.messages, message{&whole, m.uniq})
 }

@@ -54,6 +54,7 @@ func TestStatements(t *testing.T) {
 			"claim a key by lease":                           3,
 			"claim ten posts by lease":                       3,
 			"settle ten posts held by lease":                 3,
+			"settle a key and a post that failed":            11,
 			"end a hundred tasks":                            2,
 			"claim nothing":                                  1,
 			"a hundred delayed posts become due":             14,

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
@@ -49,6 +50,8 @@ func token(verb, arg string) (string, bool) {
 		return "INSERT IGNORE", true
 	case "otherwise":
 		return "", true
+	case "made":
+		return "replace(" + arg + ", '" + backend.AttemptNow + "', concat('\"at\":', :now))", true
 	case "witness":
 		x := strings.Fields(arg)
 		return fmt.Sprintf("(SELECT 1 FROM %s w WHERE w.%s = %s.%[2]s LIMIT 1)", x[0], x[1], x[2]), true

@@ -142,7 +142,7 @@ var interrupted = []struct {
 
 func maintaining(f *backendtest.Fixture, job backend.Job) func() error {
 	return func() error {
-		_, _, err := f.Backend.Maintain(f.Ctx, job, 100)
+		_, err := f.Backend.Maintain(f.Ctx, job, 100)
 		return err
 	}
 }

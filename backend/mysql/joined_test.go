@@ -69,7 +69,7 @@ func TestEveryStatementRunsWithoutSnapshotIsolation(t *testing.T) {
 		f.Post(backend.Posting{Key: "k", Body: []byte("y")})
 		f.Drain(f.QB)
 		f.Drain(f.QP)
-		if _, _, err := b.Maintain(f.Ctx, backend.JobDelayed, 10); err != nil {
+		if _, err := b.Maintain(f.Ctx, backend.JobDelayed, 10); err != nil {
 			t.Fatal(err)
 		}
 		all, without := count.Take(), 0
@@ -100,7 +100,7 @@ func TestStatementsHaveNoTimeLimit(t *testing.T) {
 		f.Drain(f.QB)
 		f.Drain(f.QP)
 		for job := range backend.Job(backend.JobCount) {
-			if _, _, err := f.Backend.Maintain(f.Ctx, job, 10); err != nil {
+			if _, err := f.Backend.Maintain(f.Ctx, job, 10); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -40,6 +40,7 @@ func TestStatements(t *testing.T) {
 		"claim a key by lease":                           2,
 		"claim ten posts by lease":                       2,
 		"settle ten posts held by lease":                 2,
+		"settle a key and a post that failed":            7,
 		"end a hundred tasks":                            1,
 		"claim nothing":                                  1,
 		"a hundred delayed posts become due":             12,

@@ -167,26 +167,7 @@ func TestJoinedCommitsAreFollowed(t *testing.T) {
 	ctx := t.Context()
 	db := connect(t, "pgx", server(t))
 	name := schema(t, db)
-	listener := open(t, db, postgres.Options{Schema: name})
-	woken := make(chan int64, 100)
-	go listener.Listen(ctx, func(q int64) { woken <- q })
-	hears := func(want int64) {
-		t.Helper()
-		for end := time.After(slow.By(10 * time.Second)); ; {
-			select {
-			case q := <-woken:
-				if q == want {
-					return
-				}
-				if q != 0 {
-					t.Errorf("a listener was woken for queue %d, want %d", q, want)
-				}
-			case <-end:
-				t.Fatalf("no listener was woken for queue %d", want)
-			}
-		}
-	}
-	hears(0)
+	hears := listening(t, open(t, db, postgres.Options{Schema: name}))
 	sender := postgres.New(db, &postgres.Options{Schema: name})
 	notify := func(mine *sql.Tx, queue int64) {
 		t.Helper()
@@ -227,4 +208,65 @@ func TestJoinedCommitsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	hears(4)
+}
+
+// listening listens at a store. It returns a function that waits until a listener is woken for a queue.
+func listening(t *testing.T, store *postgres.Store) (hears func(queue int64)) {
+	t.Helper()
+	woken := make(chan int64, 100)
+	go store.Listen(t.Context(), func(q int64) { woken <- q })
+	hears = func(want int64) {
+		t.Helper()
+		for end := time.After(slow.By(10 * time.Second)); ; {
+			select {
+			case q := <-woken:
+				if q == want {
+					return
+				}
+				if q != 0 {
+					t.Errorf("a listener was woken for queue %d, want %d", q, want)
+				}
+			case <-end:
+				t.Fatalf("no listener was woken for queue %d", want)
+			}
+		}
+	}
+	hears(0)
+	return hears
+}
+
+// TestJoinedOnOneConnection: a joined transaction that holds the pool's only connection goes on and commits while
+// the store wants to ask what became of it. Its receivers hear of it afterwards.
+func TestJoinedOnOneConnection(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, small := connect(t, "pgx", server(t)), connect(t, "postgres", server(t))
+	small.SetMaxOpenConns(1)
+	name := schema(t, db)
+	hears := listening(t, open(t, db, postgres.Options{Schema: name}))
+	sender := postgres.New(small, &postgres.Options{Schema: name})
+	defer sender.Close()
+	mine, err := small.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Rollback()
+	tx, err := sender.Capabilities().Joiner.Join(ctx, mine)
+	if err == nil {
+		err = tx.NotifyAtCommit(ctx, []int64{1})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow.Eventually(t, 10*time.Second, "the store has waited for the connection twice", func() (any, bool) {
+		n := small.Stats().WaitCount
+		return n, n >= 2
+	})
+	if _, err := mine.ExecContext(ctx, "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	hears(1)
 }

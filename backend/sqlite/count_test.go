@@ -68,6 +68,7 @@ func TestStatements(t *testing.T) {
 		"claim a key by lease":                           3,
 		"claim ten posts by lease":                       2,
 		"settle ten posts held by lease":                 2,
+		"settle a key and a post that failed":            8,
 		"end a hundred tasks":                            100,
 		"claim nothing":                                  0, // a reader looks
 		"a hundred delayed posts become due":             14,

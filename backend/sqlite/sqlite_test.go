@@ -187,7 +187,7 @@ func TestWriteInsideTransaction(t *testing.T) {
 	_, err := tx.Post(f.Ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{})})
 	f.OK(err)
 	f.Is(post(inside), backend.ErrWouldDeadlock)
-	_, _, err = f.Backend.Maintain(inside, backend.JobGroups, 1)
+	_, err = f.Backend.Maintain(inside, backend.JobGroups, 1)
 	f.OK(err) // nothing to write
 	f.Is(f.Backend.Migrate(inside), nil)
 	f.Is(f.Backend.Extend(inside, []*backend.Hold{{}}, time.Second), backend.ErrWouldDeadlock)

@@ -167,14 +167,19 @@ func (x *session) openLine(ctx context.Context) error {
 	s.mu.Unlock()
 	line, err := patiently(ctx, s, func(ctx context.Context) (Line, error) { return s.d.OpenLine(ctx, x.owner.id) })
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil {
 		delete(s.lines, x)
 		x.unkept()
+		s.mu.Unlock()
 		return s.fail(ctx, err)
 	}
 	x.line, x.owner.native = line, &nativeLocks{NativeLocks: line}
 	x.watch = time.AfterFunc(x.lease, x.hangUp)
+	s.mu.Unlock()
+	if s.closed.Load() { // meanwhile, and Close may have looked before there was a line
+		x.hangUp()
+		return backend.ErrClosed
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -50,6 +51,13 @@ func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Queues, err = r.queues(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (r run) queues(ctx context.Context) (list []backend.Queue, err error) {
 	err = r.Rows(ctx, func(rows *sql.Rows) error {
 		var q backend.Queue
 		var enabled bool
@@ -59,13 +67,10 @@ func (r run) catalog(ctx context.Context) (*backend.Catalog, error) {
 		}
 		q.Disabled = !enabled
 		q.KeepProcessed = time.Duration(keep) * time.Microsecond
-		c.Queues = append(c.Queues, q)
+		list = append(list, q)
 		return nil
 	}, r.s.q.CatalogQueues)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return list, err
 }
 
 func decodeObject(c *backend.Catalog, kind backend.ObjectKind, spec []byte) error {
@@ -100,10 +105,8 @@ func (t *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version i
 	if _, err := t.Exec(ctx, t.s.q.CatalogBump); err != nil {
 		return 0, err
 	}
-	for _, q := range change.Queues {
-		if err := t.putQueue(ctx, q); err != nil {
-			return 0, err
-		}
+	if err := t.putQueues(ctx, change.Queues); err != nil {
+		return 0, err
 	}
 	for _, v := range change.Types {
 		if err := t.putObject(ctx, backend.ObjectType, v.Name, v); err != nil {
@@ -133,12 +136,11 @@ func (t *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version i
 	if _, err = t.Row(ctx, []any{&version}, t.s.q.CatalogVersion); err != nil {
 		return 0, err
 	}
+	rows := make([][]any, len(change.History))
 	for n, d := range change.History {
-		if _, err := t.Exec(ctx, t.s.q.DefinitionInsert, version, n, string(d.Kind), d.Name, d.Digest); err != nil {
-			return 0, err
-		}
+		rows[n] = []any{version, n, string(d.Kind), d.Name, d.Digest}
 	}
-	return version, nil
+	return version, t.insert(ctx, t.s.q.DefinitionInsert, t.s.q.DefinitionsInsert, rows)
 }
 
 // history reads how objects were defined.
@@ -164,17 +166,53 @@ func (t *Tx) putObject(ctx context.Context, kind backend.ObjectKind, name string
 	return err
 }
 
-func (t *Tx) putQueue(ctx context.Context, q backend.Queue) error {
-	n, err := t.Exec(ctx, t.s.q.QueueUpdate, !q.Disabled, q.Retention, q.KeepProcessed, q.Name)
-	if err != nil || n > 0 {
+// putQueues updates the queues that there are, and numbers and inserts the others.
+func (t *Tx) putQueues(ctx context.Context, queues []backend.Queue) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	known, last := make(map[string]bool), int64(0)
+	err := t.look(ctx, func(r run) error {
+		list, err := r.queues(ctx)
+		for _, q := range list {
+			known[q.Name], last = true, max(last, q.ID)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	var id int64
-	if _, err := t.Row(ctx, []any{&id}, t.s.q.QueueNumber); err != nil {
-		return err
+	var rows [][]any
+	for _, q := range queues {
+		if known[q.Name] {
+			if _, err := t.Exec(ctx, t.s.q.QueueUpdate, !q.Disabled, q.Retention, q.KeepProcessed, q.Name); err != nil {
+				return err
+			}
+			continue
+		}
+		last++
+		rows = append(rows, []any{last, q.Name, !q.Disabled, q.Retention, q.KeepProcessed})
 	}
-	_, err = t.Exec(ctx, t.s.q.QueueInsert, id, q.Name, !q.Disabled, q.Retention, q.KeepProcessed)
-	return err
+	return t.insert(ctx, t.s.q.QueueInsert, t.s.q.QueuesInsert, rows)
+}
+
+// insertedRows is how many rows a statement inserts that inserts many.
+const insertedRows = 20
+
+// insert inserts rows by one, which inserts one, and by many.
+func (t *Tx) insert(ctx context.Context, one, many *Stmt, rows [][]any) error {
+	for len(rows) >= insertedRows {
+		if _, err := t.Exec(ctx, many, slices.Concat(rows[:insertedRows]...)...); err != nil {
+			return err
+		}
+		rows = rows[insertedRows:]
+	}
+	for _, row := range rows {
+		if _, err := t.Exec(ctx, one, row...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // queueState is what sending to a queue and receiving from it depend on.

@@ -122,7 +122,7 @@ type firstMessage struct {
 
 func (m *firstMessage) columns() []any {
 	return []any{&m.Seq, ID(&m.ID), Int(&m.Kind), &m.Type, Body(&m.Body), Text(&m.Headers), &m.since, Text(&m.uniq),
-		Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError)}
+		Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError), Attempts(&m.Errors)}
 }
 
 // readFirst reads messages of groups that have one stream in the order, together, until they are as long as the claim may
@@ -169,7 +169,7 @@ var errDisorder = errors.New("parley: the store returned messages out of order")
 //   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
 //     another group; such streams come without messages) and its id;
 //   - the message: seq, id, kind, type, body, headers, since and unique value, and its
-//     attempts, deaths and last error;
+//     attempts, deaths, last error and errors;
 //   - with the first message of a stream: priority, endpoint, conversation,
 //     initiator, service, far service and contract; and the stream's kind.
 //
@@ -194,7 +194,7 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 		var f backend.Message
 		err := rows.Scan(&n, &fence, &lease, &level, &version, Int(&lasts), &name, &state, ID(&m.Stream), &seq,
 			ID(&m.ID), &kind, Text(&m.Type), Body(&m.Body), Text(&m.Headers), Int(&since), Text(&uniq),
-			Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError),
+			Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError), Attempts(&m.Errors),
 			&priority, ID(&f.Handle), ID(&f.Conversation), Bool(&initiator),
 			Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &streamKind)
 		if err != nil {

@@ -93,7 +93,7 @@ func (t *Tx) claimPost(ctx context.Context, r backend.ClaimRequest, pk pick, byt
 		return nil, errEnough
 	}
 	if p.Lease != 0 {
-		if _, err := t.Exec(ctx, t.s.q.PostFail, p.Attempts, p.Deaths+1, p.LastError, p.ID); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.PostFail, p.Attempts, p.Deaths+1, p.LastError, storedAttempts(p.Errors), p.ID); err != nil {
 			return nil, err
 		}
 	}

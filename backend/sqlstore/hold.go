@@ -278,6 +278,7 @@ type Post struct {
 	Attempts  int
 	Deaths    int
 	LastError string
+	Errors    []backend.FailedAttempt
 
 	Fence   int64
 	Lease   int64
@@ -288,7 +289,7 @@ type Post struct {
 // Scan reads the columns of PostRead.
 func (p *Post) Scan(rows *sql.Rows) error {
 	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), Text(&p.Headers), &p.Uniq,
-		&p.Attempts, &p.Deaths, Text(&p.LastError), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
+		&p.Attempts, &p.Deaths, Text(&p.LastError), Attempts(&p.Errors), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
 }
 
 func (p *Post) leased() bool { return p.Lease > p.Now }
@@ -366,7 +367,7 @@ func (p *Post) message() *backend.Message {
 	m := &backend.Message{
 		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Headers: p.Headers, Group: p.ID,
 		Enqueued: time.UnixMicro(p.Since), Priority: p.Priority,
-		Attempts: p.Attempts, Deaths: p.Deaths, LastError: p.LastError,
+		Attempts: p.Attempts, Deaths: p.Deaths, LastError: p.LastError, Errors: p.Errors,
 	}
 	if p.Lease != 0 {
 		m.Deaths++

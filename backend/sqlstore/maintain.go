@@ -9,43 +9,43 @@ import (
 )
 
 // Maintain implements backend.Backend.
-func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (moved int, next time.Duration, err error) {
+func (s *Store) Maintain(ctx context.Context, job backend.Job, limit int) (done backend.Maintained, err error) {
 	if s.closed.Load() {
-		return 0, 0, backend.ErrClosed
+		return done, backend.ErrClosed
 	}
 	if err := s.admitAgain(ctx); err != nil {
-		return 0, 0, err
+		return done, err
 	}
 	limit = max(limit, 1)
 	switch job {
 	case backend.JobDelayed:
-		moved, next, err = s.maintainFalling(ctx, s.delayed(), limit)
+		done, err = s.maintainFalling(ctx, s.delayed(), limit)
 	case backend.JobTimers:
-		moved, next, err = s.maintainFalling(ctx, s.timers(job, timerDialog), limit)
+		done, err = s.maintainFalling(ctx, s.timers(job, timerDialog), limit)
 	case backend.JobLifetimes:
-		moved, next, err = s.maintainFalling(ctx, s.timers(job, timerLifetime), limit)
+		done, err = s.maintainFalling(ctx, s.timers(job, timerLifetime), limit)
 	case backend.JobDeferred:
-		moved, next, err = s.maintainDeferred(ctx, limit)
+		done, err = s.maintainDeferred(ctx, limit)
 	case backend.JobMarkers:
-		moved, err = s.maintainMarkers(ctx, limit)
+		done.Moved, err = s.maintainMarkers(ctx, limit)
 	case backend.JobClosed:
-		moved, next, err = s.maintainClosed(ctx, limit)
+		done.Moved, done.Next, err = s.maintainClosed(ctx, limit)
 	case backend.JobGroups:
-		moved, next, err = s.maintainGroups(ctx, limit)
+		done.Moved, done.Next, err = s.maintainGroups(ctx, limit)
 	case backend.JobWorkers:
-		moved, err = s.maintainWorkers(ctx)
+		done.Moved, err = s.maintainWorkers(ctx)
 	case backend.JobProcessed:
-		if moved, err = s.maintainProcessed(ctx, limit); err == nil {
-			next, err = s.next(ctx, s.q.NextProcessed)
+		if done.Moved, err = s.maintainProcessed(ctx, limit); err == nil {
+			done.Next, err = s.next(ctx, s.q.NextProcessed)
 		}
 	case backend.JobOnce:
-		moved, err = s.maintainOnce(ctx, limit)
+		done.Moved, err = s.maintainOnce(ctx, limit)
 	case backend.JobCancels:
-		moved, err = s.maintainCancels(ctx, limit)
+		done.Moved, err = s.maintainCancels(ctx, limit)
 	default:
 		err = fmt.Errorf("there is no maintenance job %d", job)
 	}
-	return moved, next, err
+	return done, err
 }
 
 // soon is when to look again at what is due but was locked.

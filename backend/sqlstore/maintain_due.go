@@ -150,26 +150,28 @@ func (t *Tx) expire(ctx context.Context, kind int, handle backend.ID) (told bool
 
 // reopenDue makes groups ready that are due. Those that others have locked do not
 // hide the rest.
-func (s *Store) reopenDue(ctx context.Context, limit int) (moved int, err error) {
+func (s *Store) reopenDue(ctx context.Context, limit int) (done backend.Maintained, err error) {
 	tried := make(map[backend.ID]bool)
 	for n := limit; ; n *= 4 {
 		groups, err := s.due(ctx, s.q.DueGroups, n)
 		if err != nil {
-			return moved, err
+			return done, err
 		}
 		for _, id := range groups {
 			if tried[id] {
 				continue
 			}
 			tried[id] = true
-			m, err := s.reopen(ctx, id)
-			moved += m
-			if err != nil || moved >= limit {
-				return moved, err
+			queue, moved, err := s.reopen(ctx, id)
+			if moved {
+				done.Give(queue)
+			}
+			if err != nil || done.Moved >= limit {
+				return done, err
 			}
 		}
-		if moved > 0 || len(groups) < n || n >= backend.CountLimit {
-			return moved, nil
+		if done.Moved > 0 || len(groups) < n || n >= backend.CountLimit {
+			return done, nil
 		}
 	}
 }
@@ -188,27 +190,32 @@ func (s *Store) posts() falling {
 // maintainDeferred makes deferred groups and posts ready that are due. It also repairs groups that
 // missed a stream when they became ready. Guards are locked for each group, so each group has
 // separate transactions.
-func (s *Store) maintainDeferred(ctx context.Context, limit int) (moved int, next time.Duration, err error) {
+func (s *Store) maintainDeferred(ctx context.Context, limit int) (done backend.Maintained, err error) {
 	groups, err := s.reopenDue(ctx, limit)
 	if err != nil {
-		return groups, 0, err
+		return groups, err
 	}
-	posts, post, err := s.maintainFalling(ctx, s.posts(), limit)
-	moved = groups + posts
+	done, err = s.maintainFalling(ctx, s.posts(), limit)
+	done.Moved += groups.Moved
+	for _, queue := range groups.Queues {
+		done.In(queue)
+	}
 	if err != nil {
-		return moved, 0, err
+		return done, err
 	}
+	var next time.Duration
 	again, err := s.due(ctx, s.q.DueGroups, 1)
 	switch {
 	case err != nil:
-		return moved, 0, err
+		return done, err
 	case len(again) > 0:
-		next = s.stalled(dueGroups, groups == 0)
+		next = s.stalled(dueGroups, groups.Moved == 0)
 	default:
 		s.stalled(dueGroups, false)
 		next, err = s.next(ctx, s.q.NextGroup)
 	}
-	return moved, sooner(next, post), err
+	done.Next = sooner(next, done.Next)
+	return done, err
 }
 
 // sooner returns the shorter of two waits, of which zero is none.

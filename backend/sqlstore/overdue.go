@@ -23,9 +23,10 @@ type falling struct {
 // dueRow is a row that is due: a post, with its key if it has one, or the endpoint of
 // a timer.
 type dueRow struct {
-	id  backend.ID
-	due int64
-	key string
+	id    backend.ID
+	due   int64
+	key   string
+	queue int64
 }
 
 // overdue is a walk through due rows, queue by queue, in the order in which they are due. It
@@ -55,58 +56,64 @@ const (
 	dueAgain = time.Second
 )
 
-// maintainFalling has about limit things happen that are due, and returns in how long to
-// look again.
-func (s *Store) maintainFalling(ctx context.Context, f falling, limit int) (moved int, next time.Duration, err error) {
+// maintainFalling has about limit things happen that are due.
+func (s *Store) maintainFalling(ctx context.Context, f falling, limit int) (done backend.Maintained, err error) {
 	w := s.walkOf(f.job)
 	if w == nil {
-		if w, next, err = s.beginWalk(ctx, f); err != nil {
-			return 0, 0, err
+		if w, done.Next, err = s.beginWalk(ctx, f); err != nil {
+			return done, err
 		}
 		if len(w.queues) == 0 {
 			s.stalled(f.job, false)
-			return 0, next, nil
+			return done, nil
 		}
 	}
 	looks := 0
-	for len(w.queues) > 0 && moved < limit && looks < dueLooks {
+	for len(w.queues) > 0 && done.Moved < limit && looks < dueLooks {
 		q := w.queues[0]
 		w.queues = w.queues[1:]
-		most := min(max(limit/(len(w.queues)+1), 10), limit-moved, duePage)
+		most := min(max(limit/(len(w.queues)+1), 10), limit-done.Moved, duePage)
 		rows, err := s.duePage(ctx, f, q, most)
 		if err != nil {
-			return moved, 0, err
+			return done, err
 		}
 		if len(rows) == 0 {
 			continue
 		}
 		n, err := f.move(ctx, w, q.queue, rows)
-		moved, looks = moved+n, looks+len(rows)
+		done.Moved, looks = done.Moved+n, looks+len(rows)
+		if n > 0 {
+			for _, row := range rows {
+				done.In(row.queue)
+			}
+		}
 		if err != nil {
-			return moved, 0, err
+			return done, err
 		}
 		if len(rows) == most {
 			last := rows[most-1]
 			w.queues = append(w.queues, dueQueue{q.queue, last.due, last.id})
 		}
 	}
-	w.moved = w.moved || moved > 0
+	w.moved = w.moved || done.Moved > 0
 	if len(w.queues) > 0 {
 		if !w.moved || time.Since(w.began) < dueAgain {
 			s.mu.Lock()
 			s.overdue[f.job] = w
 			s.mu.Unlock()
 		}
-		return moved, soon, nil
+		done.Next = soon
+		return done, nil
 	}
 	left, next, err := s.beginWalk(ctx, f)
 	if err != nil {
-		return moved, 0, err
+		return done, err
 	}
 	if pause := s.stalled(f.job, len(left.queues) > 0 && !w.moved); len(left.queues) > 0 && (next == 0 || pause < next) {
 		next = pause
 	}
-	return moved, next, nil
+	done.Next = next
+	return done, nil
 }
 
 // walkOf returns the walk that goes on, if there is one. It is the caller's alone.
@@ -164,7 +171,7 @@ func (s *Store) duePage(ctx context.Context, f falling, q dueQueue, most int) (l
 				return errEnough
 			}
 			var d dueRow
-			err := rows.Scan(ID(&d.id), &d.due, Text(&d.key))
+			err := rows.Scan(ID(&d.id), &d.due, Text(&d.key), &d.queue)
 			list = append(list, d)
 			return err
 		}, f.page, args...)

@@ -260,7 +260,7 @@ func (s *Store) DeadLetters(ctx context.Context, q backend.DeadQuery) (list []ba
 			err := rows.Scan(&d.Queue, ID(&m.ID), ID(&m.Stream), &m.Seq, ID(&m.Group), &m.Kind, &m.Type, Body(&m.Body), &d.Bytes,
 				Text(&m.Headers), &since, Text(&m.Key), ID(&m.Handle), ID(&m.Conversation), Bool(&m.Initiator), Text(&m.Service),
 				Text(&m.FarService), Text(&m.Contract), &m.Priority, &m.Attempts, &m.Deaths, Text(&m.LastError),
-				&d.Reason, &died, &now)
+				Attempts(&m.Errors), &d.Reason, &died, &now)
 			m.Enqueued = time.UnixMicro(since)
 			d.Age = span(died, now)
 			d.Place = backend.Place{Since: -died, ID: m.ID} // the newest first

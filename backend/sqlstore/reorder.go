@@ -77,7 +77,7 @@ func (t *Tx) restore(ctx context.Context, g *group, streams []backend.ID) (rest 
 // reopen makes a due group ready, and puts all its streams in their places, in transactions that
 // each hold the guards of one slice. A receiver that takes the group meanwhile is left alone: the
 // group stays marked for another look.
-func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error) {
+func (s *Store) reopen(ctx context.Context, id backend.ID) (queue int64, moved bool, err error) {
 	var rest []backend.ID
 	busy, again := false, true
 	for again && err == nil {
@@ -88,12 +88,11 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error
 			if err != nil || !due {
 				return err
 			}
+			queue = g.queue
 			if len(rest) == 0 {
 				rest, busy, err = tx.unblock(ctx, g)
 				again = len(rest) > 0
-				if g.blocked != 0 || !busy { // else it is as it was
-					moved = 1
-				}
+				moved = moved || g.blocked != 0 || !busy // else it is as it was
 				return err
 			}
 			var missed bool
@@ -103,7 +102,7 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (moved int, err error
 			return err
 		})
 	}
-	return moved, err
+	return queue, moved, err
 }
 
 // holding does work in a separate transaction that holds a group, unless another

@@ -99,6 +99,21 @@ func (d *textDest) Scan(src any) error {
 	return nil
 }
 
+// Attempts makes failed attempts a destination for Scan from their text; NULL is none.
+func Attempts(list *[]backend.FailedAttempt) any { return (*attemptsDest)(list) }
+
+type attemptsDest []backend.FailedAttempt
+
+func (d *attemptsDest) Scan(src any) error {
+	var text string
+	err := Text(&text).(sql.Scanner).Scan(src)
+	*d = backend.DecodeAttempts(text)
+	return err
+}
+
+// storedAttempts are failed attempts as they are stored.
+func storedAttempts(list []backend.FailedAttempt) any { return NullText(backend.EncodeAttempts(list)) }
+
 // Int makes any integer a destination for Scan that takes NULL as zero.
 func Int[T ~int | ~int64](n *T) any { return intDest[T]{n} }
 

@@ -292,7 +292,7 @@ func (t *Tx) buryRemoval(ctx context.Context, r Removal) error {
 func (t *Tx) bury(ctx context.Context, queue int64, m *backend.Message, since int64, reason string) error {
 	_, err := t.Exec(ctx, t.s.q.DeadInsert, m.ID, queue, m.Stream, m.Seq, m.Group, m.Kind, m.Type, m.Body, NullText(m.Headers), since,
 		m.Key, Null(m.Handle), Null(m.Conversation), m.Initiator, m.Service, m.FarService, m.Contract,
-		m.Priority, m.Attempts, m.Deaths, m.LastError, reason)
+		m.Priority, m.Attempts, m.Deaths, m.LastError, storedAttempts(m.Errors), reason)
 	return err
 }
 
@@ -305,9 +305,12 @@ func (t *Tx) RemoveDead(ctx context.Context, message backend.ID) (bool, error) {
 	return n > 0, err
 }
 
+// HasFailed reports whether there is a row of failures for a message. A deferral makes one, too, without attempts.
+func HasFailed(m *backend.Message) bool { return m.Attempts+m.Deaths > 0 || m.LastError != "" }
+
 // dropBeside removes what is kept beside a message that is removed.
 func (t *Tx) dropBeside(ctx context.Context, r Removal) error {
-	if !isPost(r.Hold) && r.Message.Attempts+r.Message.Deaths > 0 {
+	if !isPost(r.Hold) && HasFailed(r.Message) {
 		if _, err := t.Exec(ctx, t.s.q.FailureDelete, r.Message.ID); err != nil {
 			return err
 		}
@@ -367,12 +370,12 @@ func (t *Tx) CopiesOf(ctx context.Context, s *Settlement) (c Copies, err error) 
 func (t *Tx) LeaveBehind(ctx context.Context, s *Settlement) error {
 	for _, f := range s.Failures {
 		if f.Message.Stream == f.Message.ID && f.Message.Kind == backend.KindUser {
-			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Deaths, f.Error, f.Message.ID); err != nil {
+			if _, err := t.Exec(ctx, t.s.q.PostFail, f.Attempts, f.Deaths, f.Error, storedAttempts(f.Errors), f.Message.ID); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Deaths, f.Error); err != nil {
+		if _, err := t.Exec(ctx, t.s.q.FailurePut, f.Message.ID, f.Attempts, f.Deaths, f.Error, storedAttempts(f.Errors)); err != nil {
 			return err
 		}
 	}

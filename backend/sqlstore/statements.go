@@ -13,7 +13,7 @@ type Statements struct {
 	SchemaTables, // with what the role may not do to each, with commas between
 	SchemaIndexes *Stmt // each with its table, and 1 if it can be used
 	CatalogVersion, CatalogLock, CatalogBump, CatalogObjects, CatalogQueues, ObjectDelete, ObjectInsert,
-	DefinitionsRead, DefinitionInsert, QueueRead, QueueNumber, QueueInsert, QueueUpdate *Stmt
+	DefinitionsRead, DefinitionInsert, DefinitionsInsert, QueueRead, QueueInsert, QueuesInsert, QueueUpdate *Stmt
 
 	// Groups. GroupTry locks one without waiting, GroupFree only if no receiver
 	// has it by lease. GroupReclaim does not wait for a transaction that has the row locked,

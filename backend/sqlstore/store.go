@@ -132,6 +132,10 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	s.mu.Lock()
 	s.open[tx] = struct{}{}
 	s.mu.Unlock()
+	if s.closed.Load() { // meanwhile, and Close may have looked before this one was there
+		tx.abandon()
+		return nil, backend.ErrClosed
+	}
 	return tx, nil
 }
 

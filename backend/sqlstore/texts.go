@@ -9,8 +9,11 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/parleymq/parley/backend"
 )
 
 // Texts are the statements of a folder sql, by their names.
@@ -98,6 +101,11 @@ func (c *compiler) fill(to reflect.Value, otherwise Texts) {
 
 // bind makes a statement, or an array of them with one for each value of the first axis.
 func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, portable bool) {
+	sql = many.ReplaceAllStringFunc(sql, func(s string) string {
+		m := many.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[1])
+		return strings.TrimSuffix(strings.Repeat(m[2]+", ", n), ", ")
+	})
 	if strings.Contains(sql, "{") { // a value may bring tokens with it, but most are seen once
 		sql = c.expand(name, sql)
 	}
@@ -120,6 +128,9 @@ func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, porta
 		c.bind(to.Index(i), name, value.Replace(sql), axes[1:], portable)
 	}
 }
+
+// many is the row of a list, with the number of rows, in double braces.
+var many = regexp.MustCompile(`\{\{(\d+) (.*?)\}\}`)
 
 // token is a verb in braces, with its argument and the space before it.
 var token = regexp.MustCompile(`( ?)\{(\w+) ?([^{}]*)\}`)
@@ -199,6 +210,8 @@ func (d *Dialect) defaultToken(verb, arg string) (text string, ok bool) {
 		return arg + " < ?", true
 	case "convert": // a parameter, whose type the engine may have to be told
 		return arg[:1], true
+	case "made": // the errors of attempts, of which the last one is made now
+		return "replace(" + arg + ", '" + backend.AttemptNow + "', '\"at\":' || :now)", true
 	case "octets": // of a body
 		return "length(" + arg + ")", true
 	case "until": // until when the owner o has its locks

@@ -172,6 +172,6 @@ func (t *Tx) Suspect(ctx context.Context, h *backend.Hold) error {
 	}
 	m := h.Messages[0]
 	m.Deaths++
-	_, err := t.Exec(ctx, t.s.q.FailurePut, m.ID, m.Attempts, m.Deaths, m.LastError)
+	_, err := t.Exec(ctx, t.s.q.FailurePut, m.ID, m.Attempts, m.Deaths, m.LastError, storedAttempts(m.Errors))
 	return err
 }

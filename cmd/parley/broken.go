@@ -259,6 +259,7 @@ func (c *call) showParked(ctx context.Context, b *parley.Broker, found []parkedG
 		for _, m := range g.First {
 			c.printf("  message %s, type %s, %d failed attempts, %d bytes\n", m.ID, m.Type, m.Attempt-1, len(m.Body))
 			c.printHeaders("    ", m.Headers)
+			c.printErrors("    ", m.Errors)
 			c.printf("    %s\n", m.LastError)
 		}
 	}
@@ -269,6 +270,16 @@ func (c *call) showParked(ctx context.Context, b *parley.Broker, found []parkedG
 func (c *call) printHeaders(indent string, headers map[string]string) {
 	if len(headers) > 0 {
 		c.printf(indent+"headers %s\n", backend.EncodeHeaders(headers))
+	}
+}
+
+// printErrors writes which attempts have failed, if there were several: the last error follows in full.
+func (c *call) printErrors(indent string, errors []parley.FailedAttempt) {
+	if len(errors) < 2 {
+		return
+	}
+	for _, a := range errors {
+		c.printf("%sattempt %d, %s: %s\n", indent, a.Attempt, date(a.At), firstLine(a.Error))
 	}
 }
 
@@ -332,6 +343,7 @@ type deadLetter struct {
 	Enqueued  time.Time
 	Attempts  int
 	LastError string
+	Errors    []parley.FailedAttempt
 	Reason    string
 	Age       time.Duration
 
@@ -352,7 +364,7 @@ func deadLetters(ctx context.Context, b *parley.Broker, f *filter) ([]deadLetter
 		if (!f.named || f.ids[d.Message.ID]) && (f.typ == "" || d.Message.Type == f.typ) &&
 			f.err.MatchString(d.Reason+" "+d.Message.LastError) && d.Age >= f.older {
 			m := d.Message
-			found = append(found, deadLetter{m.ID, d.Queue, m.Type, m.Key, m.Group, m.Body, m.Headers, m.Enqueued, d.Attempts, m.LastError, d.Reason, d.Age, d})
+			found = append(found, deadLetter{m.ID, d.Queue, m.Type, m.Key, m.Group, m.Body, m.Headers, m.Enqueued, d.Attempts, m.LastError, m.Errors, d.Reason, d.Age, d})
 			delete(f.ids, m.ID)
 		}
 	}
@@ -366,6 +378,7 @@ func (c *call) showDead(_ context.Context, _ *parley.Broker, found []deadLetter)
 	for _, d := range found {
 		c.printf("message %s of queue %q, type %s, %d attempts, dead for %s: %s\n", d.ID, d.Queue, d.Type, d.Attempts, age(d.Age), d.Reason)
 		c.printHeaders("", d.Headers)
+		c.printErrors("", d.Errors)
 		c.printf("%s\n%s\n", d.LastError, strconv.Quote(string(d.Body)))
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/doctor"
+	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 )
 
@@ -240,6 +242,46 @@ func TestParkedVerbs(t *testing.T) {
 	works(t, "parked", "discard", g.String(), "--yes", "--db", db)
 	if _, err = b.Receive(t.Context(), "work", &parley.ReceiveOptions{Group: g}); !errors.Is(err, parley.ErrNoMessage) {
 		t.Errorf("after discard: %v", err)
+	}
+}
+
+// TestErrorsOfAttempts: what is parked and what is dead says why each attempt has failed.
+func TestErrorsOfAttempts(t *testing.T) {
+	db, b := ward(t)
+	ctx := t.Context()
+	for key, final := range map[string]func(error) error{"tried-park": parley.Park, "tried-dead": parley.DeadLetter} {
+		if _, err := b.Post(ctx, "empty", parley.Payload{Body: []byte("body")}, parley.Key(key)); err != nil {
+			t.Fatal(err)
+		}
+		w := sure.Of(b.NewWorker("empty", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			if err := fmt.Errorf("%s: trouble %d\x1b[2J\nits second line", key, m.Attempt); m.Attempt < 3 {
+				return err
+			} else {
+				return final(err)
+			}
+		}), &parley.WorkerOptions{Backoff: func(int) time.Duration { return 0 }}))
+		slow.Eventually(t, 20*time.Second, "the message has failed for good", func() (any, bool) {
+			if err := w.Drain(ctx); err != nil {
+				return err, false
+			}
+			q := sure.Of(b.Admin().Queues(ctx, "empty"))[0]
+			return q, q.Depth+q.Deferred == 0
+		})
+	}
+	for verb, key := range map[string]string{"parked": "tried-park", "dead": "tried-dead"} {
+		out := works(t, verb, "show", "--queue", "empty", "--db", db)
+		if n := strings.Count(out, "its second line"); n != 1 || strings.Contains(out, "\x1b") {
+			t.Errorf("%s show prints the whole error %d times, want the last one:\n%q", verb, n, out)
+		}
+		for i := range 3 {
+			if !regexp.MustCompile(fmt.Sprintf(`attempt %d, \S.*: %s: trouble %d`, i+1, key, i+1)).MatchString(out) {
+				t.Errorf("%s show does not have attempt %d:\n%s", verb, i+1, out)
+			}
+		}
+		out = works(t, verb, "show", "--queue", "empty", "--json", "--db", db)
+		if n := strings.Count(out, `"attempt":`); n < 3 || !strings.Contains(out, `"at": "20`) {
+			t.Errorf("%s show --json prints\n%s", verb, out)
+		}
 	}
 }
 

@@ -178,6 +178,9 @@ func (d *day) stoppedQueue() {
 func (d *day) delayedAndRecurring() {
 	d.parley("post mail --after 1h --unique digest --body", "x")
 	d.parley("post mail --after 1h --unique digest --json --body", "x")
+	d.parley("post mail --after 10000h --unique digest --per 5000h --body", "x")
+	d.parley("post mail --after 10000h --unique digest --per 5000h --json --body", "x")
+	d.parley("post mail --per 1h --body", "x")
 	d.parley("cancel mail <8>")
 	d.parley("cancel mail <8>")
 

@@ -22,7 +22,7 @@ type posted struct {
 
 func (c *call) post() *cobra.Command {
 	var typ, key, body, file, unique string
-	var after time.Duration
+	var after, per time.Duration
 	var priority int
 	var headers map[string]string
 	cmd := c.command("post QUEUE", "Post a message",
@@ -48,7 +48,12 @@ func (c *call) post() *cobra.Command {
 		if cmd.Flags().Changed("priority") {
 			o = append(o, parley.Priority(priority))
 		}
-		if unique != "" {
+		switch scoped := cmd.Flags().Changed("per"); {
+		case scoped && unique == "":
+			return errors.New("parley: post: --per needs --unique")
+		case scoped:
+			o = append(o, parley.UniquePer(unique, per), parley.Duplicate(&p.Duplicate))
+		case unique != "":
 			o = append(o, parley.Unique(unique), parley.Duplicate(&p.Duplicate))
 		}
 		var err error
@@ -67,6 +72,7 @@ func (c *call) post() *cobra.Command {
 	cmd.Flags().StringToStringVar(&headers, "header", nil, "a header, `name=value`; may be repeated")
 	cmd.Flags().StringVar(&key, "key", "", "handle posts with the same `key` in their order")
 	cmd.Flags().StringVar(&unique, "unique", "", "post it only if no post with this `value` is pending; otherwise print the id of that post")
+	cmd.Flags().DurationVar(&per, "per", 0, "with --unique: post it only if none was due in the same `period`, such as 24h")
 	cmd.Flags().DurationVar(&after, "after", 0, "deliver it after this `time`")
 	cmd.Flags().IntVar(&priority, "priority", 5, "`level` from 1 to 10, 10 first")
 	cmd.MarkFlagsMutuallyExclusive("body", "file")

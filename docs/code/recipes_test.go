@@ -29,6 +29,13 @@ func recipesOfPosts(ctx context.Context, tx *parley.Tx, mail Mail) error {
 	return err
 }
 
+func reminder(ctx context.Context, tx *parley.Tx, mail Mail) error {
+	_, err := SendMail.Post(ctx, tx, "mails", mail,
+		parley.UniquePer("reminder:"+mail.To, 24*time.Hour), // one in each day, whatever becomes of it
+		parley.After(24*time.Hour))                          // in the day in which it is due
+	return err
+}
+
 func urgent(ctx context.Context, b *parley.Broker, customer string) error {
 	return b.PromoteKey(ctx, "mails", customer) // before the rest of the queue, in its own order
 }
@@ -222,6 +229,12 @@ func TestRecipes(t *testing.T) {
 	k.AssertPosted("mails", parleytest.Key("ann"), parleytest.Unique("welcome:ann"), parleytest.After(10*time.Minute))
 	if n := len(k.Posted("mails")); n != 1 {
 		t.Errorf("%d posts, one of them a duplicate", n)
+	}
+	for range 2 {
+		in(func(tx *parley.Tx) error { return reminder(ctx, tx, mail) })
+	}
+	if n := len(k.Posted("mails")); n != 2 {
+		t.Errorf("%d posts after two reminders of one day", n-1)
 	}
 	in(func(tx *parley.Tx) error { return many(ctx, tx, []Mail{{To: "ben"}, {To: "eve"}}) })
 	k.Advance(10 * time.Minute)

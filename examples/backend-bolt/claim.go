@@ -103,7 +103,7 @@ func (c *claim) take(id backend.ID, g group, found []*backend.Message) {
 	if g.Lease != nil { // its receiver died
 		m := found[0]
 		m.Deaths++
-		put(l, failures, key(m.ID), failure{m.Attempts, m.Deaths, m.LastError})
+		put(l, failures, key(m.ID), failure{m.Attempts, m.Deaths, m.LastError, m.Errors})
 		g.Lease = nil
 	}
 	if c.LockOnly {
@@ -238,7 +238,7 @@ func (l *look) heads(id backend.ID, r reading, fill func(*backend.Message)) (all
 		f, _ := get(l, failures, key(row.ID))
 		m := &backend.Message{
 			ID: row.ID, Stream: id, Seq: numberAt(k, 16), Kind: row.Kind, Type: row.Type, Headers: row.Headers, Enqueued: row.Enqueued,
-			Attempts: f.Attempts, Deaths: f.Deaths, LastError: f.Error,
+			Attempts: f.Attempts, Deaths: f.Deaths, LastError: f.Error, Errors: f.Errors,
 		}
 		fill(m)
 		all = append(all, found{Message: m, row: row, stream: row.Arrival})

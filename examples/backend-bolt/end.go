@@ -102,6 +102,7 @@ func (tx *Tx) dropUnread(l *look, e endpoint) (n int) {
 		for _, r := range list(l, messages, key(id)) {
 			k := string(r.key)
 			l.take(messages, r.key)
+			remove(l, failures, key(r.V.ID))
 			if tx != nil && !tx.dropped[k] {
 				if tx.dropped == nil {
 					tx.dropped = make(map[string]bool)

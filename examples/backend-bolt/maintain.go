@@ -26,23 +26,23 @@ func (l *look) notDue(job backend.Job, at time.Time, what []byte) {
 }
 
 // Maintain implements [backend.Backend].
-func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (moved int, next time.Duration, err error) {
+func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (done backend.Maintained, err error) {
 	idle := false
 	err = h.view(ctx, func(l *look) error {
 		if err := l.versions().check(); err != nil {
 			return err
 		}
-		next, idle = l.nothing(job)
+		done.Next, idle = l.nothing(job)
 		return nil
 	})
 	if err != nil || idle {
-		return 0, next, err
+		return done, err
 	}
 	err = h.update(ctx, func(l *look) error {
-		moved, next = l.maintain(job, max(limit, 1))
+		done = l.maintain(job, max(limit, 1))
 		return nil
 	})
-	return moved, next, err
+	return done, err
 }
 
 // nothing reports whether a job has nothing to do now, so that it needs no turn to write.
@@ -58,35 +58,39 @@ func (l *look) nothing(job backend.Job) (next time.Duration, idle bool) {
 	return max(next, time.Millisecond), next > 0
 }
 
-func (l *look) maintain(job backend.Job, limit int) (moved int, next time.Duration) {
+func (l *look) maintain(job backend.Job, limit int) (done backend.Maintained) {
 	switch job {
 	case backend.JobMarkers: // hidden groups leave the ready order at once
-		return 0, 0
+		return done
 	case backend.JobGroups:
-		return l.sweepGroups(limit)
+		done.Moved, done.Next = l.sweepGroups(limit)
+		return done
 	case backend.JobWorkers:
-		return l.sweepReaders(), 0
+		done.Moved = l.sweepReaders()
+		return done
 	}
 	now := l.now().UnixNano()
 	for k := range walk(l, dues, key(byte(job))) {
 		at := numberAt(k, 1)
 		switch {
 		case at > now:
-			return moved, soonest(next, time.Duration(at-now))
-		case moved >= limit:
-			return moved, time.Millisecond
+			done.Next = soonest(done.Next, time.Duration(at-now))
+			return done
+		case done.Moved >= limit:
+			done.Next = time.Millisecond
+			return done
 		}
 		did, later := l.perform(job, at, k[9:])
 		if later { // what hinders it is not ours
-			next = soonest(next, 100*time.Millisecond)
+			done.Next = soonest(done.Next, 100*time.Millisecond)
 			continue
 		}
 		remove(l, dues, k)
 		if did {
-			moved++
+			done.Moved++
 		}
 	}
-	return moved, next
+	return done
 }
 
 func soonest(a, b time.Duration) time.Duration {

@@ -248,6 +248,7 @@ type deadLetter struct {
 }
 
 func (l *look) bury(queue int64, m backend.Message, reason string) {
+	m.Errors = backend.KeepAttempts(m.Errors, l.now())
 	put(l, dead, key(l.next("serial")), deadLetter{queue, m, reason, l.now()})
 }
 

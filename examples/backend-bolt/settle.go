@@ -12,6 +12,7 @@ type failure struct {
 	Attempts int
 	Deaths   int
 	Error    string
+	Errors   []backend.FailedAttempt
 }
 
 // Settle implements [backend.Tx]. The ready order is always right here: again is never true.
@@ -48,7 +49,7 @@ func (tx *Tx) settle(l *look, o backend.Outcome) error {
 		l.bury(o.Hold.Queue, *d.Message, d.Reason)
 	}
 	if f := o.Failure; f != nil {
-		put(l, failures, key(f.Message.ID), failure{f.Attempts, f.Deaths, f.Error})
+		put(l, failures, key(f.Message.ID), failure{f.Attempts, f.Deaths, f.Error, backend.KeepAttempts(f.Errors, l.now())})
 	}
 	if g, ok := get(l, groups, key(o.Hold.Group)); ok {
 		g.Lease = nil

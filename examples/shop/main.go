@@ -16,7 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend/postgres/pgxstore"
 	"github.com/parleymq/parley/backend/sqlite"
@@ -61,12 +60,9 @@ func run(ctx context.Context, name, addr string) error {
 	s := &Shop{B: b, DB: db, Logf: log.Printf, Pay: func(_ context.Context, c Charge, request string) (string, error) {
 		return "P-" + request[:8], nil // a payment service
 	}}
-	if err := errors.Join(s.Setup(ctx), recurring.Start(ctx, b)); err != nil {
-		return err
-	}
 	server := &http.Server{Addr: addr, Handler: s.Routes()}
 	worker, err := b.NewWorker("orders", s.Mux(), &parley.WorkerOptions{Also: []string{"billing", "mail", "reports"}})
-	if err != nil {
+	if err := errors.Join(err, s.Setup(ctx), recurring.Start(ctx, b)); err != nil {
 		return err
 	}
 	work, stop := context.WithCancel(ctx)

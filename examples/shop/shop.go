@@ -34,9 +34,8 @@ var Catalog = parley.Catalog{
 	Types: []parley.MessageType{{Name: "OrderPlaced"}, {Name: "Charge"}, {Name: "Charged"}, {Name: "Receipt"}, {Name: "Report"}},
 	Contracts: []parley.Contract{{Name: "Payment", Messages: []parley.ContractEntry{
 		{Type: "Charge", SentBy: parley.ByInitiator}, {Type: "Charged", SentBy: parley.ByTarget}}}},
-	Queues: []parley.Queue{{Name: "orders"}, {Name: "billing"}, {Name: "mail"}, {Name: "reports"}},
-	Services: []parley.Service{{Name: "Shop", Queue: "orders"},
-		{Name: "Billing", Queue: "billing", Contracts: []string{"Payment"}}},
+	Queues:   []parley.Queue{{Name: "orders"}, {Name: "billing"}, {Name: "mail"}, {Name: "reports"}},
+	Services: []parley.Service{{Name: "Shop", Queue: "orders"}, {Name: "Billing", Queue: "billing", Contracts: []string{"Payment"}}},
 }
 
 // Shop is the service, with what it needs from outside.
@@ -53,8 +52,7 @@ func (s *Shop) Setup(ctx context.Context) error {
 		recurring.Job{Name: "report", Queue: "reports", Type: "Report", Cron: "0 0 6 * * *", Zone: "Europe/Berlin"}))
 }
 
-// tables makes the shop's tables, one replica after the other: PostgreSQL refuses to make a table twice at once, in spite
-// of IF NOT EXISTS.
+// tables makes the shop's tables, one replica after the other: on PostgreSQL, IF NOT EXISTS fails when two run at once.
 func tables(ctx context.Context) func(tx *parley.Tx) error {
 	return func(tx *parley.Tx) error {
 		_, err := applock.In(tx).Lock(ctx, "tables", applock.Exclusive, -1)
@@ -188,10 +186,8 @@ func (s *Shop) charge(ctx context.Context, m *parley.Message, c Charge) error {
 	if err != nil {
 		return err // the message is tried again later
 	}
-	if err := Payments.Reply(ctx, m, Charged{c.Order, c.Customer, number}); err != nil {
-		return err
-	}
-	return m.End(ctx) // the Mux ends the Shop's side when it hears of that
+	// The reply, and the end of this side. The Mux ends the Shop's side when it hears of that.
+	return errors.Join(Payments.Reply(ctx, m, Charged{c.Order, c.Customer, number}), m.End(ctx))
 }
 
 func (s *Shop) charged(ctx context.Context, m *parley.Message, c Charged) error {
@@ -199,11 +195,10 @@ func (s *Shop) charged(ctx context.Context, m *parley.Message, c Charged) error 
 	if err != nil {
 		return err
 	}
-	if err := setState(ctx, tx, c.Order, "paid"); err != nil {
-		return err
+	if err = setState(ctx, tx, c.Order, "paid"); err == nil {
+		r := Receipt{c.Customer, fmt.Sprintf("order %s is paid, %s", c.Order, c.Number)}
+		_, err = Receipts.Post(ctx, tx, "mail", r, parley.Key(c.Customer)) // a customer's mails keep their order
 	}
-	r := Receipt{c.Customer, fmt.Sprintf("order %s is paid, %s", c.Order, c.Number)}
-	_, err = Receipts.Post(ctx, tx, "mail", r, parley.Key(c.Customer)) // a customer's mails keep their order
 	return err
 }
 

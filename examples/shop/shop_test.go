@@ -31,6 +31,51 @@ func TestPlacedAsksBilling(t *testing.T) {
 	}
 }
 
+func TestChargeReplies(t *testing.T) {
+	kit := parleytest.New(t, parleytest.Catalog(Catalog))
+	s := &Shop{Pay: func(context.Context, Charge, string) (string, error) { return "P-1", nil }}
+	m := parleytest.Message(t, Charges, Charge{Order: "7", Customer: "ann"})
+	m.FarService, m.Service, m.Contract = "Shop", "Billing", "Payment"
+	r := kit.Handle(s.Mux(), m)
+	if paid, _ := parleytest.RequirePosted(kit, "orders", Payments); paid != (Charged{"7", "ann", "P-1"}) || len(r.Ended) != 1 {
+		t.Error(paid, r)
+	}
+}
+
+func TestChargeIsTriedAgain(t *testing.T) {
+	kit := parleytest.New(t, parleytest.Catalog(Catalog))
+	s := &Shop{Pay: func(context.Context, Charge, string) (string, error) { return "", errors.New("no answer") }}
+	m := parleytest.Message(t, Charges, Charge{Order: "7"})
+	m.FarService, m.Service, m.Contract = "Shop", "Billing", "Payment"
+	if r := kit.Handle(s.Mux(), m); r.Outcome != parleytest.Retried || r.Attempts != 1 || len(r.Sent) > 0 {
+		t.Error(r)
+	}
+}
+
+func TestChargedSendsReceipt(t *testing.T) {
+	s, kit := newShop(t)
+	m := parleytest.Message(t, Placed, OrderPlaced{ID: "7", Customer: "ann"})
+	m.Queue = "orders"
+	kit.Handle(s.Mux(), m)
+	kit.Work(s.Mux(), "billing")
+	kit.Work(s.Mux(), "orders") // the reply
+	if r, _ := parleytest.RequirePosted(kit, "mail", Receipts, parleytest.Key("ann")); !strings.HasPrefix(r.Text, "order 7 is paid") {
+		t.Error(r)
+	}
+}
+
+func TestMailIsWrittenOnce(t *testing.T) {
+	s, kit := newShop(t)
+	m := parleytest.Message(t, Receipts, Receipt{"ann", "hello"})
+	m.Queue = "mail"
+	kit.FailCommit(errors.New("the disk is full"))
+	kit.Handle(s.Mux(), m)
+	kit.Handle(s.Mux(), m)
+	if n := 0; s.DB.QueryRow("SELECT count(*) FROM mails").Scan(&n) != nil || n != 1 {
+		t.Error(n, "mails")
+	}
+}
+
 // newShop is a shop on SQLite, with a clock that moves on command.
 func newShop(t *testing.T) (*Shop, *parleytest.Kit) {
 	file := filepath.Join(t.TempDir(), "shop.db")

@@ -298,7 +298,10 @@ func (t *batch) dispose(k *call, err error) bool {
 	} else if t.c.slowdown.active.Load() {
 		t.c.did(t.queue.Name, m.Group, nil) // it has decided, so that it works
 	}
-	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.q.traced[m.ID], Error: d.Text}
+	failure := &backend.Failure{Message: m, Attempts: d.Attempts, Deaths: m.Deaths - t.q.traced[m.ID], Error: d.Text, Errors: m.Errors}
+	if d.Attempts > m.Attempts { // deferrals do not count
+		failure.Errors = backend.AddAttempt(m.Errors, m.Attempts+m.Deaths+1, d.Text)
+	}
 	if d.Anew {
 		failure.Deaths = 0
 	}
@@ -320,7 +323,7 @@ func (t *batch) dispose(k *call, err error) bool {
 	case DeadLetter, EndWithError:
 		o.Failure = nil
 		dead := *m
-		dead.Attempts, dead.LastError = d.Attempts, d.Text
+		dead.Attempts, dead.LastError, dead.Errors = d.Attempts, d.Text, failure.Errors
 		o.Dead = append(o.Dead, backend.DeadLetter{Message: &dead, Reason: d.Reason})
 		return true
 	}

@@ -277,7 +277,7 @@ func (w *ward) stranded() {
 		w.finds(id, "group.ready", "worker.none")
 		strand()
 		slow.Eventually(w, 20*time.Second, "stranded messages, with maintenance", func() (any, bool) {
-			_, _, err := w.be.Maintain(w.ctx, backend.JobGroups, 1000)
+			_, err := w.be.Maintain(w.ctx, backend.JobGroups, 1000)
 			w.must(err)
 			left := astray()
 			return left, left == 0
@@ -453,7 +453,7 @@ func (w *ward) late(since time.Time) {
 		w.Errorf("overdue are %v, want timers and delayed posts", overdue)
 	}
 	for _, job := range []backend.Job{backend.JobDelayed, backend.JobTimers} {
-		_, _, err := w.be.Maintain(w.ctx, job, 100)
+		_, err := w.be.Maintain(w.ctx, job, 100)
 		w.must(err)
 	}
 	if overdue, err = w.be.Overdue(w.ctx); err != nil || len(overdue) > 0 {

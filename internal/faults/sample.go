@@ -137,15 +137,15 @@ type sampler struct {
 
 // run looks until the context ends.
 func (s *sampler) run(ctx context.Context) {
-	rhythm := 25 * time.Millisecond
+	rhythm, seldom := 25*time.Millisecond, 4
 	if s.kind == "mysql" || s.kind == "mariadb" {
-		rhythm = 120 * time.Millisecond // a server's picture of its transactions is as old as that, unless it is asked more often
+		rhythm, seldom = 120*time.Millisecond, 1 // a server's picture of its transactions is as old as that, unless it is asked more often
 	}
 	for n := 0; ctx.Err() == nil; n++ {
 		if waits[s.kind] != "" {
 			s.look(ctx, "waits", s.behind)
 		}
-		if n%4 == 0 {
+		if n%seldom == 0 {
 			s.look(ctx, "stranded", s.stranded)
 		}
 		time.Sleep(rhythm)

@@ -100,9 +100,9 @@ func (f *Backend) Begin(ctx context.Context) (backend.Tx, error) {
 	return ft, nil
 }
 
-func (f *Backend) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (f *Backend) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	if f.dead.Load() {
-		return 0, 0, ErrBroken
+		return backend.Maintained{}, ErrBroken
 	}
 	return f.Backend.Maintain(ctx, job, limit)
 }

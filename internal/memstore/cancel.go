@@ -74,7 +74,7 @@ func (d *work) cancels() {
 	s := d.store
 	for _, key := range s.requests.keys(d.tx) {
 		r, _ := s.requests.get(d.tx, key)
-		if d.moved == d.limit {
+		if d.Moved == d.limit {
 			d.again(time.Millisecond)
 			return
 		}
@@ -89,7 +89,7 @@ func (d *work) cancels() {
 			met = !errors.Is(s.cancel(d.tx, r.queue, key.of), backend.ErrGroupBusy)
 		}
 		if met && s.requests.delete(d.tx, key) {
-			d.moved++
+			d.Moved++
 		}
 	}
 }

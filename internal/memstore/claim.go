@@ -167,7 +167,7 @@ func (c *claim) take(id backend.ID, g group, messages []*backend.Message) {
 		if s.seesDeaths() {
 			m.Deaths++
 		}
-		s.failures.put(tx, m.ID, failure{m.Attempts, m.Deaths, m.LastError})
+		s.failures.put(tx, m.ID, failure{m.Attempts, m.Deaths, m.LastError, m.Errors})
 		g.lease = nil
 		s.groups.put(tx, id, g)
 	}
@@ -375,7 +375,7 @@ func (s *Store) readStream(tx *Tx, id backend.ID, r reading) []placed {
 		}
 		found = append(found, placed{stream: m.arrival, Message: &backend.Message{
 			ID: m.ID, Stream: id, Seq: key.n, Kind: m.Kind, Type: m.Type, Body: bytes.Clone(m.Body), Headers: m.Headers, Enqueued: m.Enqueued,
-			Attempts: f.attempts, Deaths: f.deaths, LastError: f.err,
+			Attempts: f.attempts, Deaths: f.deaths, LastError: f.err, Errors: f.errors,
 		}})
 	}
 	for i := range found {

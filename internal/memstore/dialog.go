@@ -280,9 +280,17 @@ func (s *Store) tell(tx *Tx, e endpoint, peer endpoint, m message) int64 {
 func (s *Store) dropUnread(tx *Tx, e endpoint) int {
 	n := 0
 	for _, id := range s.readBy(tx, e) {
-		n += clearRows(&s.messages, tx, id)
+		n += s.clearMessages(tx, id)
 	}
 	return n
+}
+
+// clearMessages removes the messages of a stream and returns how many there were.
+func (s *Store) clearMessages(tx *Tx, stream backend.ID) int {
+	for _, m := range rowsOf(&s.messages, tx, stream) {
+		s.failures.delete(tx, m.ID)
+	}
+	return clearRows(&s.messages, tx, stream)
 }
 
 // dropOwn removes what else a side has that dies with it.
@@ -336,7 +344,7 @@ func (s *Store) removeConversation(tx *Tx, e endpoint) {
 	}
 	s.forget(tx, e)
 	for _, side := range []backend.ID{e.Handle, e.FarHandle} {
-		clearRows(&s.messages, tx, side)
+		s.clearMessages(tx, side)
 		s.removeStream(tx, side)
 		s.closings.delete(tx, side)
 	}

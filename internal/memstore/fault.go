@@ -61,6 +61,7 @@ const (
 	FaultNamedUnlocked         Fault = "named-unlocked"
 	FaultSettleFrees           Fault = "settle-frees"
 	FaultRollbackKeepsLock     Fault = "rollback-keeps-lock"
+	FaultBeginBesideClose      Fault = "begin-beside-close"
 	FaultSavepointFrees        Fault = "savepoint-frees"
 	FaultMoveLoses             Fault = "move-loses"
 	FaultPriorityIgnored       Fault = "priority-ignored"
@@ -89,6 +90,7 @@ const (
 	FaultResendLost            Fault = "resend-lost"
 	FaultOnceForgets           Fault = "once-forgets"
 	FaultOnceUnlocked          Fault = "once-unlocked"
+	FaultOnceAgain             Fault = "once-again"
 	FaultNoMembers             Fault = "no-members"
 	FaultSealedUnlisted        Fault = "sealed-unlisted"
 	FaultSenderTakesGroup      Fault = "sender-takes-group"
@@ -129,6 +131,9 @@ const (
 	FaultHeadersLostWithheld   Fault = "headers-lost-withheld"
 	FaultHeadersBuried         Fault = "headers-buried"
 	FaultBodiesBuried          Fault = "bodies-buried"
+	FaultErrorsForgotten       Fault = "errors-forgotten"
+	FaultErrorsUndated         Fault = "errors-undated"
+	FaultErrorsBuried          Fault = "errors-buried"
 	FaultHeadersCut            Fault = "headers-cut"
 	FaultHeadersUncounted      Fault = "headers-uncounted"
 	FaultTracesStay            Fault = "traces-stay"
@@ -150,6 +155,7 @@ const (
 	FaultGroupsHead            Fault = "groups-head"
 	FaultOrderWindow           Fault = "order-window"
 	FaultPromotionWindow       Fault = "promotion-window"
+	FaultAgeOfBest             Fault = "age-of-best"
 	FaultRankOfHead            Fault = "rank-of-head"
 	FaultRaiseIgnored          Fault = "raise-ignored"
 	FaultRaiseLowers           Fault = "raise-lowers"
@@ -227,6 +233,7 @@ var Faults = []FaultInfo{
 	{FaultNamedUnlocked, "G02", "a claim of a group by its name takes it although it is held"},
 	{FaultSettleFrees, "G07", "a settle frees the group before its transaction ends"},
 	{FaultRollbackKeepsLock, "G07", "a rollback leaves the group locked"},
+	{FaultBeginBesideClose, "G07", "Close leaves transactions open that begin meanwhile"},
 	{FaultSavepointFrees, "G09", "a rollback to a savepoint frees the groups that were locked before it"},
 	{FaultMoveLoses, "G08", "Move loses the messages of the conversation"},
 	{FaultPriorityIgnored, "P04", "the priority of conversations does not count"},
@@ -287,6 +294,9 @@ var Faults = []FaultInfo{
 	{FaultHeadersLostWithheld, "H03", "a message that was withheld is received without its headers"},
 	{FaultHeadersBuried, "H04", "dead letters have no headers"},
 	{FaultBodiesBuried, "X19", "dead letters have another body"},
+	{FaultErrorsForgotten, "X21", "a message has the error of its last attempt alone"},
+	{FaultErrorsUndated, "X21", "the errors of attempts have no times"},
+	{FaultErrorsBuried, "X21", "dead letters have no errors of attempts"},
 	{FaultHeadersCut, "H05", "headers whose text is long are lost"},
 	{FaultHeadersUncounted, "H06", "a claim does not count headers"},
 	{FaultLateAccepted, "F07", "a task of a phase that is over is accepted"},
@@ -299,6 +309,7 @@ var Faults = []FaultInfo{
 	{FaultDeathUnseen, "X09", "the death of a receiver with a message in hand goes unnoticed"},
 	{FaultInHandUnlisted, "X16", "what a receiver had in hand is not listed with its record"},
 	{FaultOnceForgets, "X10", "keys of Once are forgotten before their time"},
+	{FaultOnceAgain, "N09", "a key of Once is new although it is known"},
 	{FaultOnceUnlocked, "X10", "two transactions that record the same key do not wait for each other"},
 	{FaultFinishedTwice, "F13", "a finished task is given to more than one caller"},
 	{FaultNewerAccepted, "M01", "any newer schema is worked with"},
@@ -311,6 +322,7 @@ var Faults = []FaultInfo{
 	{FaultOrderWindow, "A23", "a claim looks at the first hundred streams only"},
 	{FaultPromotionWindow, "A24", "a claim looks at the first hundred promotions only"},
 	{FaultRankOfHead, "P14", "a key has the rank of its first waiting post"},
+	{FaultAgeOfBest, "V05", "the age of a group is that of its best conversation"},
 	{FaultRaiseIgnored, "P17", "a post that raises its key leaves the rank as it is"},
 	{FaultRaiseLowers, "P17", "a post that raises its key gives it a lower rank, too"},
 	{FaultEndOfStreamResent, "C06", "EndOfStream is sent again on the next dialog"},

@@ -31,7 +31,7 @@ func TestFaults(t *testing.T) {
 	}
 
 	described := make(map[Fault]int)
-	rule := regexp.MustCompile(`^(I[1-6]|R[ABC]|[ADOGPTERQXLFJKNBCMH][012][0-9])$`)
+	rule := regexp.MustCompile(`^(I[1-6]|R[ABC]|[ADOGPTERQXLFJKNBCMHV][012][0-9])$`)
 	for _, f := range Faults {
 		described[f.Fault]++
 		if !rule.MatchString(f.Breaks) {

@@ -156,9 +156,9 @@ func (b *bench) maintain(jobs ...backend.Job) int {
 	b.Helper()
 	n := 0
 	for _, d := range jobs {
-		moved, _, err := b.h.Maintain(ctx, d, 100)
+		done, err := b.h.Maintain(ctx, d, 100)
 		b.must(err)
-		n += moved
+		n += done.Moved
 	}
 	return n
 }

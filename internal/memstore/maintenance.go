@@ -13,13 +13,13 @@ import (
 // Maintain implements [backend.Backend]. Each maintenance job is one short transaction here:
 // the mutex is held throughout, so no transaction of another can come between.
 // What other open transactions hold is skipped.
-func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (int, time.Duration, error) {
+func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (backend.Maintained, error) {
 	if err := h.enterMigrated(ctx); err != nil {
-		return 0, 0, err
+		return backend.Maintained{}, err
 	}
 	defer h.leave()
 	if err := h.store.check(); err != nil {
-		return 0, 0, err
+		return backend.Maintained{}, err
 	}
 	if limit < 1 {
 		limit = 100
@@ -51,10 +51,10 @@ func (h *Handle) Maintain(ctx context.Context, job backend.Job, limit int) (int,
 		d.cancels()
 	default:
 		tx.rollback()
-		return 0, 0, fmt.Errorf("there is no maintenance job %d", job)
+		return backend.Maintained{}, fmt.Errorf("there is no maintenance job %d", job)
 	}
 	tx.commit()
-	return d.moved, d.next, nil
+	return d.Maintained, nil
 }
 
 // work is a maintenance job at work.
@@ -63,14 +63,13 @@ type work struct {
 	store *Store
 	limit int
 	now   time.Time
-	moved int
-	next  time.Duration
+	backend.Maintained
 }
 
 // due reports whether something that is to happen at the given time is to
 // happen now, and remembers when the next such thing is.
 func (d *work) due(at time.Time) bool {
-	if !at.After(d.now) && d.moved < d.limit {
+	if !at.After(d.now) && d.Moved < d.limit {
 		return true
 	}
 	d.again(max(at.Sub(d.now), time.Millisecond))
@@ -79,8 +78,8 @@ func (d *work) due(at time.Time) bool {
 
 // again says that there is something to do in so long.
 func (d *work) again(in time.Duration) {
-	if d.next == 0 || in < d.next {
-		d.next = in
+	if d.Next == 0 || in < d.Next {
+		d.Next = in
 	}
 }
 
@@ -119,7 +118,7 @@ func (d *work) delayed() {
 			continue
 		}
 		s.join(d.tx, p)
-		d.moved++
+		d.Give(p.Queue)
 	}
 }
 
@@ -147,7 +146,7 @@ func (d *work) timers() {
 				e, _ = s.endpoints.get(d.tx, e.FarHandle)
 			}
 			s.notify(d.tx, e, message{ID: backend.NewID(), Kind: backend.KindTimer})
-			d.moved++
+			d.Give(e.Queue)
 		}
 	}
 }
@@ -172,7 +171,7 @@ func (d *work) lifetimes() {
 		err := backend.DialogError{Code: backend.CodeLifetime, Text: "the conversation's lifetime is over"}
 		s.inError(d.tx, handle, err)
 		s.notify(d.tx, e, message{ID: backend.NewID(), Kind: backend.KindError, Body: err.Body()})
-		d.moved++
+		d.Give(e.Queue)
 	}
 }
 
@@ -188,14 +187,14 @@ func (d *work) deferred() {
 		if !g.deferred.IsZero() && !d.due(g.deferred) {
 			continue
 		}
-		if d.moved >= d.limit || !d.tx.tryGroup(id) {
+		if d.Moved >= d.limit || !d.tx.tryGroup(id) {
 			d.later()
 			continue
 		}
 		if !s.unblock(d.tx, id) {
 			d.later()
 		}
-		d.moved++
+		d.Give(g.queue)
 	}
 }
 
@@ -205,7 +204,7 @@ func (d *work) deferred() {
 func (d *work) markers() {
 	s, tx := d.store, d.tx
 	for _, id := range s.markers.keys(tx) {
-		if d.moved >= d.limit {
+		if d.Moved >= d.limit {
 			d.later()
 			return
 		}
@@ -220,19 +219,19 @@ func (d *work) markers() {
 			d.later() // its sender may rely on the marker
 		case !known:
 			// The side that would receive has been cleaned up.
-			clearRows(&s.messages, tx, id)
+			s.clearMessages(tx, id)
 			s.unmark(tx, id)
-			d.moved++
+			d.Moved++
 		case s.blocked(g):
 			// The group, so that it is not made ready meanwhile.
 			if !tx.tryGroup(home) {
 				continue
 			}
 			s.unmark(tx, id)
-			d.moved++
+			d.Moved++
 		default:
 			s.remark(tx, id)
-			d.moved++
+			d.Moved++
 		}
 	}
 }
@@ -257,7 +256,7 @@ func (d *work) closed() {
 			d.later()
 			continue
 		}
-		d.moved++
+		d.Moved++
 	}
 }
 
@@ -278,7 +277,7 @@ func (d *work) groups() {
 		if inUse[id] || len(second(&s.members, tx, id)) > 0 {
 			continue
 		}
-		if d.moved >= d.limit || s.groups.busy(tx, id) || !tx.tryGroup(id) {
+		if d.Moved >= d.limit || s.groups.busy(tx, id) || !tx.tryGroup(id) {
 			d.later()
 			continue
 		}
@@ -291,7 +290,7 @@ func (d *work) groups() {
 			s.removeStream(tx, id)
 		}
 		s.removeGroup(tx, id)
-		d.moved++
+		d.Moved++
 	}
 }
 
@@ -301,7 +300,7 @@ func (d *work) processed() {
 	for _, id := range s.posts.keys(d.tx) {
 		p, _ := s.posts.get(d.tx, id)
 		if p.state == "processed" && d.due(p.until) && s.posts.delete(d.tx, id) {
-			d.moved++
+			d.Moved++
 		}
 	}
 }
@@ -311,7 +310,7 @@ func (d *work) once() {
 	for _, key := range s.once.keys(d.tx) {
 		until, _ := s.once.get(d.tx, key)
 		if (d.due(until) || s.fault == FaultOnceForgets) && d.tx.tryLock(lock{kind: lockOnce, name: key}) && s.once.delete(d.tx, key) {
-			d.moved++
+			d.Moved++
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (s *Store) groupStatus(id backend.ID, g group) (status backend.GroupStatus)
 		if !g.parked && g.deferred.IsZero() && !s.markers.has(nil, stream) {
 			status.Stranded = min(status.Stranded+count(&s.messages, stream), backend.CountLimit)
 		}
-		if first.IsZero() || oldest.Enqueued.Before(first) {
+		if first.IsZero() || oldest.Enqueued.Before(first) || s.fault == FaultAgeOfBest && st.priority == status.Priority {
 			first = oldest.Enqueued
 		}
 	}

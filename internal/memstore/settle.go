@@ -14,6 +14,7 @@ type failure struct {
 	attempts int
 	deaths   int
 	err      string
+	errors   []backend.FailedAttempt
 }
 
 type deadLetter struct {
@@ -73,7 +74,7 @@ func (tx *Tx) settle(o backend.Outcome, touched map[backend.ID]bool) error {
 		}
 	}
 	if f := o.Failure; f != nil {
-		s.failures.put(tx, f.Message.ID, failure{f.Attempts, f.Deaths, f.Error})
+		s.fail(tx, *f)
 	}
 
 	if g, ok := s.groups.get(tx, hold.Group); ok {
@@ -94,6 +95,18 @@ func (tx *Tx) settle(o backend.Outcome, touched map[backend.ID]bool) error {
 		tx.unlock(groupLock(hold.Group))
 	}
 	return nil
+}
+
+// fail notes what is known of a message that stays.
+func (s *Store) fail(tx *Tx, f backend.Failure) {
+	kept := backend.KeepAttempts(f.Errors, s.now())
+	if s.fault == FaultErrorsForgotten {
+		kept = kept[max(len(kept)-1, 0):]
+	}
+	if s.fault == FaultErrorsUndated {
+		kept = f.Errors
+	}
+	s.failures.put(tx, f.Message.ID, failure{f.Attempts, f.Deaths, f.Error, kept})
 }
 
 // acknowledge removes a message that was delivered and reports whether it was
@@ -137,6 +150,10 @@ func (s *Store) acknowledge(tx *Tx, hold *backend.Hold, m *backend.Message, reta
 func (s *Store) bury(tx *Tx, queue int64, m backend.Message, reason string) {
 	s.serial++
 	m.Body = bytes.Clone(m.Body)
+	m.Errors = backend.KeepAttempts(m.Errors, s.now())
+	if s.fault == FaultErrorsBuried {
+		m.Errors = nil
+	}
 	if s.fault == FaultHeadersBuried {
 		m.Headers = ""
 	}

@@ -338,7 +338,7 @@ func (st *stress) operator() {
 			tx.Unpark(ctx, keyID(queueB, fmt.Sprint("key ", at)))
 		case 3:
 			for d := range backend.JobCount {
-				if _, _, err := h.Maintain(ctx, backend.Job(d), 50); err != nil {
+				if _, err := h.Maintain(ctx, backend.Job(d), 50); err != nil {
 					st.problem("%v: %v", backend.Job(d), err)
 				}
 			}

@@ -46,6 +46,9 @@ func (h *Handle) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := h.enterMigrated(ctx); err != nil {
 		return nil, err
 	}
+	if h.store.fault == FaultBeginBesideClose {
+		h.store.pause()
+	}
 	tx := h.begin()
 	tx.connected = true
 	h.store.mu.Unlock() // and the connection is the transaction's
@@ -212,7 +215,7 @@ func (tx *Tx) Once(ctx context.Context, key string, keep time.Duration) (bool, e
 		}
 	}
 	if tx.store.once.has(tx, key) {
-		return false, nil
+		return tx.store.fault == FaultOnceAgain, nil
 	}
 	tx.store.once.put(tx, key, tx.store.now().Add(keep))
 	return true, nil

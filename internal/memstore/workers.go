@@ -133,7 +133,7 @@ func (d *work) workers() {
 		dead := d.now.Sub(a.until)
 		if dead > traceFor || dead > emptyFor && len(a.InHand) == 0 {
 			d.store.readers.delete(d.tx, id)
-			d.moved++
+			d.Moved++
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (c *cast) worker(site Site) {
 	c.recurring()
 	c.cancels()
 	for range 2 {
-		_, _, err := c.b.Backend().Maintain(c.ctx, backend.JobCancels, 100)
+		_, err := c.b.Backend().Maintain(c.ctx, backend.JobCancels, 100)
 		c.must(err)
 	}
 	_, err := c.b.Admin().DeadLetters(c.ctx, "", parley.Place{}, 10)
@@ -300,7 +300,7 @@ func (c *cast) drain(make func() *parley.Worker) {
 
 func (c *cast) jobs() {
 	for job := range backend.Job(backend.JobCount) {
-		if _, _, err := c.b.Backend().Maintain(c.ctx, job, 100); err != nil {
+		if _, err := c.b.Backend().Maintain(c.ctx, job, 100); err != nil {
 			c.Errorf("job %s: %v", job, err)
 		}
 	}

@@ -44,7 +44,7 @@ func (p *Peers) Start(l backend.Listener, start func(func(context.Context)) bool
 func (p *Peers) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := p.l.Listen(ctx, p.Hub.Wake)
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) {
 			return
 		}
 		if err != nil && !p.Expected(err) {

@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -47,7 +48,7 @@ func (w *Watch) Run(ctx context.Context) {
 			}
 		}
 		err := w.look(ctx, queues)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, backend.ErrClosed) {
 			return
 		}
 		if err != nil && !failed && !w.Expected(err) {

@@ -43,6 +43,7 @@ var tests = []struct {
 	{"many new keys", testManyKeys},
 	{"fence", testFence},
 	{"settle fails", testSettleFails},
+	{"failures go", testFailuresGo},
 	{"messages without a marker", testStranded},
 	{"tasks", testFinishTasks},
 	{"disabled", testDisabled},
@@ -330,9 +331,9 @@ func (f *Fixture) Drain(queue int64) (all []string) {
 
 func (f *Fixture) Maintain(d backend.Job) (int, time.Duration) {
 	f.Helper()
-	n, next, err := f.Backend.Maintain(f.Ctx, d, 100)
+	done, err := f.Backend.Maintain(f.Ctx, d, 100)
 	f.OK(err)
-	return n, next
+	return done.Moved, done.Next
 }
 
 // MaintainUntil works until n items have been moved.

@@ -98,10 +98,11 @@ func (d *dialogs) OK(err error) {
 	}
 }
 
-// own leaves out what frames a transaction, and what tells other processes, which is done beside it.
+// own leaves out what frames a transaction, and what is done beside it: telling other processes, and looking for
+// requests to cancel.
 func (d *dialogs) own(texts []string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool {
-		return slices.Contains(d.frame, text) || strings.Contains(text, "NOTIFY ")
+		return slices.Contains(d.frame, text) || strings.Contains(text, "NOTIFY ") || strings.Contains(text, "FROM parley_cancel")
 	})
 }
 

@@ -16,6 +16,7 @@ type falling struct {
 	job  backend.Job
 	fall func(f *Fixture) (id backend.ID)
 	lock func(f *Fixture, tx backend.Tx, id backend.ID) error
+	in   func(f *Fixture) (queue int64)
 }
 
 const inAMoment = time.Microsecond
@@ -23,14 +24,16 @@ const inAMoment = time.Microsecond
 var fallings = []falling{
 	{"delayed posts", backend.JobDelayed,
 		func(f *Fixture) backend.ID { return f.Post(backend.Posting{Delay: inAMoment}) },
-		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.Cancel(f.Ctx, f.QP, id) }},
+		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.Cancel(f.Ctx, f.QP, id) },
+		func(f *Fixture) int64 { return f.QP }},
 	{"timers", backend.JobTimers,
 		func(f *Fixture) backend.ID {
 			d := f.Open()
 			f.Do(func(tx backend.Tx) error { return tx.SetTimer(f.Ctx, d.A.Handle, inAMoment) })
 			return d.A.Handle
 		},
-		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.SetTimer(f.Ctx, id, time.Hour) }},
+		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.SetTimer(f.Ctx, id, time.Hour) },
+		func(f *Fixture) int64 { return f.QA }},
 	{"deferred groups", backend.JobDeferred,
 		func(f *Fixture) backend.ID {
 			d := f.Open()
@@ -38,14 +41,16 @@ var fallings = []falling{
 			f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QB)), Defer: inAMoment})
 			return d.B.Group
 		},
-		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.LockGroup(f.Ctx, id) }},
+		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.LockGroup(f.Ctx, id) },
+		func(f *Fixture) int64 { return f.QB }},
 	{"deferred posts", backend.JobDeferred,
 		func(f *Fixture) backend.ID {
 			id := f.Post(backend.Posting{})
 			f.Settle(backend.Outcome{Hold: f.One(f.Request(f.QP)), Defer: inAMoment})
 			return id
 		},
-		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.Unpark(f.Ctx, id) }},
+		func(f *Fixture, tx backend.Tx, id backend.ID) error { return tx.Unpark(f.Ctx, id) },
+		func(f *Fixture) int64 { return f.QP }},
 }
 
 // lockedDueRows: what is due and locked hides nothing that is free, and is looked at
@@ -64,23 +69,24 @@ func lockedDueRows(t *testing.T, fresh func(*testing.T) *interleaving) {
 			for _, id := range due[:all-1] {
 				f.OK(x.lock(f.Fixture, holder, id))
 			}
-			maintain := func() (moved int, next time.Duration) {
+			maintain := func() (done backend.Maintained) {
 				f.soon("maintain", func(ctx context.Context) (err error) {
-					moved, next, err = f.Backend.Maintain(ctx, x.job, limit)
+					done, err = f.Backend.Maintain(ctx, x.job, limit)
 					return err
 				})
-				return moved, next
+				return done
 			}
-			n, _ := maintain()
-			f.Equal("moved", n, 1)
-			_, first := maintain()
-			_, second := maintain()
-			if second <= first {
-				t.Errorf("what is locked is looked at in %v and then in %v", first, second)
+			done := maintain()
+			f.Equal("moved", done.Moved, 1)
+			f.Equal("queues with new messages", done.Queues, []int64{x.in(f.Fixture)})
+			first, second := maintain(), maintain()
+			if second.Next <= first.Next {
+				t.Errorf("what is locked is looked at in %v and then in %v", first.Next, second.Next)
 			}
+			f.Equal("queues with new messages while all is locked", first.Queues, []int64(nil))
 			f.OK(holder.Rollback(f.Ctx))
-			for moved := n; moved < all; moved += n {
-				if n, _ = maintain(); n == 0 {
+			for moved := 1; moved < all; moved += done.Moved {
+				if done = maintain(); done.Moved == 0 {
 					t.Fatalf("%d of %d became messages", moved, all)
 				}
 			}
@@ -116,9 +122,9 @@ func dueInQueues(f *Fixture, s Site) {
 	f.Post(backend.Posting{Queue: f.QB, Delay: inAMoment})
 	s.Exec(f.T, fmt.Sprintf("UPDATE parley_queue SET enabled = 0 WHERE queue_id = %d", f.QA))
 	time.Sleep(2 * time.Millisecond)
-	n, _, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
+	done, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
 	f.OK(err)
-	f.Equal("moved", n, 20)
+	f.Equal("moved", done.Moved, 20)
 	f.Equal("posts of the short queue", len(f.Drain(f.QB)), 1)
 	f.Equal("posts of the long queue", len(f.Drain(f.QP)), 19)
 	f.MaintainUntil(backend.JobDelayed, 21)
@@ -131,11 +137,11 @@ func dueWhenDisabled(f *Fixture, s Site) {
 		f.Post(backend.Posting{Delay: inAMoment})
 	}
 	time.Sleep(2 * time.Millisecond)
-	n, _, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
+	done, err := f.Backend.Maintain(f.Ctx, backend.JobDelayed, 20)
 	f.OK(err)
-	f.Equal("moved", n, 20)
+	f.Equal("moved", done.Moved, 20)
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 0")
-	n, _ = f.Maintain(backend.JobDelayed)
+	n, _ := f.Maintain(backend.JobDelayed)
 	f.Equal("moved into a queue that is disabled", n, 0)
 	s.Exec(f.T, "UPDATE parley_queue SET enabled = 1")
 	f.MaintainUntil(backend.JobDelayed, 20)
@@ -212,9 +218,9 @@ func walkInTurn(f *Fixture, s Site) {
 	pages, dead := walked(f, s)
 	one, two := f.Backend, backend.Backend(s.Open(f.T))
 	maintain := func(b backend.Backend) bool {
-		_, next, err := b.Maintain(f.Ctx, backend.JobGroups, 100)
+		done, err := b.Maintain(f.Ctx, backend.JobGroups, 100)
 		f.OK(err)
-		return next > 0
+		return done.Next > 0
 	}
 	f.Equal("the first goes on", maintain(one), true)
 	f.Equal("and so does the second", maintain(two), false)

@@ -193,8 +193,8 @@ func takeOutBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 	f.Send(d.A.Handle, "2") // makes a marker
 	s := f.sending(d.A.Handle, "3")
 	f.soon("take out", func(ctx context.Context) error {
-		n, _, err := f.Backend.Maintain(ctx, backend.JobMarkers, 100)
-		f.Equal("taken out", n, 0)
+		done, err := f.Backend.Maintain(ctx, backend.JobMarkers, 100)
+		f.Equal("taken out", done.Moved, 0)
 		return err
 	})
 	f.soon("unpark", func(ctx context.Context) error {

@@ -141,6 +141,27 @@ func (s *statements) leases() {
 		postTen()
 		s.Do(s.take(s.QP, 10, time.Minute))
 	}, s.settled(func(tx backend.Tx) error { return tx.Reclaim(s.Ctx, s.claim.Holds) }))
+	var held []*backend.Hold
+	s.measure("settle a key and a post that failed", func() {
+		n++
+		s.Drain(s.QP)
+		s.Post(backend.Posting{Key: fmt.Sprint("failed", n)})
+		held = []*backend.Hold{s.One(s.Request(s.QP))}
+		s.Post(backend.Posting{})
+		held = append(held, s.One(s.Request(s.QP)))
+	}, func(tx backend.Tx) error {
+		err := tx.Reclaim(s.Ctx, held)
+		var failed []backend.Outcome
+		for _, h := range held {
+			m := h.Messages[0]
+			failed = append(failed, backend.Outcome{Hold: h, Defer: time.Hour, Failure: &backend.Failure{
+				Message: m, Attempts: 1, Error: "failed", Errors: backend.AddAttempt(m.Errors, 1, "failed")}})
+		}
+		if err == nil {
+			_, err = tx.Settle(s.Ctx, failed)
+		}
+		return err
+	})
 }
 
 func (s *statements) others() {
@@ -184,9 +205,9 @@ func (s *statements) joins(name string) {
 	s.count.Take()
 	moved := 0
 	slow.Eventually(s.T, 10*time.Second, "delayed posts join their queue", func() (any, bool) {
-		n, _, err := s.Backend.Maintain(s.Ctx, backend.JobDelayed, due)
+		done, err := s.Backend.Maintain(s.Ctx, backend.JobDelayed, due)
 		s.OK(err)
-		moved += n
+		moved += done.Moved
 		return moved, moved >= due
 	})
 	n := 0

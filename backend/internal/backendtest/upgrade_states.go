@@ -29,7 +29,7 @@ type state struct {
 }
 
 // since are the first schemas that have rows of a state, where it is not the oldest with a dump.
-var since = map[string]int{"recurring": 6, "headers": 7, "cancels": 8}
+var since = map[string]int{"recurring": 6, "headers": 7, "cancels": 8, "attempts": 9}
 
 // states are all states that a program leaves to the next one. The last one changes the catalog.
 var states = []state{
@@ -57,6 +57,7 @@ var states = []state{
 	{"recurring", putRecurring, checkRecurring},
 	{"headers", putHeaders, checkHeaders},
 	{"cancels", putCancels, checkCancels},
+	{"attempts", putAttempts, checkAttempts},
 	{"catalog", putCatalog, checkCatalog},
 }
 

@@ -212,6 +212,26 @@ func checkCancels(p *place) {
 	p.Is(err, backend.ErrNotPending)
 }
 
+// putAttempts leaves the errors of two attempts with a message of each kind.
+func putAttempts(p *place) {
+	p.settled(backend.Outcome{Failure: &backend.Failure{
+		Attempts: 2, Error: "oops", Errors: backend.AddAttempt(backend.AddAttempt(nil, 1, "first"), 2, "oops"),
+	}, Defer: years})
+}
+
+func checkAttempts(p *place) {
+	for _, group := range []backend.ID{p.sides("d").B.Group, p.id("post")} {
+		p.Do(func(tx backend.Tx) error { return tx.Unpark(p.Ctx, group) })
+		h := p.One(p.Request(p.q))
+		var errors []any
+		for _, a := range h.Messages[0].Errors {
+			errors = append(errors, a.Attempt, a.Error, a.At.IsZero())
+		}
+		p.is("errors of "+string(h.Messages[0].Body), errors, []any{1, "first", false, 2, "oops", false})
+		p.Ack(h)
+	}
+}
+
 // putCatalog leaves a queue that is disabled while a message waits in it, objects with all their fields,
 // and a history.
 func putCatalog(p *place) {

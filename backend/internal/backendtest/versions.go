@@ -158,7 +158,7 @@ func testOddVersions(t *testing.T, s Site) {
 		for what, err := range map[string]error{
 			"check":    b.Check(f.Ctx),
 			"begin":    func() error { _, err := b.Begin(f.Ctx); return err }(),
-			"maintain": func() error { _, _, err := b.Maintain(f.Ctx, backend.JobDelayed, 1); return err }(),
+			"maintain": func() error { _, err := b.Maintain(f.Ctx, backend.JobDelayed, 1); return err }(),
 			"read":     func() error { _, err := b.Groups(f.Ctx, backend.GroupQuery{Queue: 1}); return err }(),
 		} {
 			if !errors.Is(err, v.want) {
@@ -229,7 +229,7 @@ func (h *inHand) refused() {
 		_, err := tx.ClaimTasks(h.Ctx, backend.TaskClaim{Max: 1, Lease: time.Minute})
 		return err
 	}), backend.ErrNewerSchema)
-	_, _, err := h.Backend.Maintain(h.Ctx, backend.JobDelayed, 1)
+	_, err := h.Backend.Maintain(h.Ctx, backend.JobDelayed, 1)
 	h.Is(err, backend.ErrNewerSchema)
 }
 
@@ -349,17 +349,17 @@ func testContractBounded(t *testing.T, s Site) {
 	h.OK(newest.Check(h.Ctx))
 }
 
-// testFinish has the first program with headers migrate a store that programs of the version before have used. These
-// programs know fewer files; the older one only looks at versions here.
+// testFinish migrates a store that a program without headers has made. A program of the version before this one only
+// looks at versions here.
 func testFinish(t *testing.T, s Site) {
-	before, b := s.Open(t), s.Open(t)
-	for i, p := range []interface {
-		SetMigrations(func([]string) []string) error
-		Migrate(context.Context) error
-	}{before, b} {
-		if err := p.SetMigrations(func(files []string) []string { return files[:6+i] }); err != nil {
-			t.Fatal(err)
-		}
+	first, before, b := s.Open(t), s.Open(t), s.Open(t)
+	if err := first.SetMigrations(func(files []string) []string { return files[:6] }); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.SetMigrations(func(files []string) []string { return files[:len(files)-1] }); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []Versioned{first, before, b} {
 		if err := p.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ SELECT 1
     OR EXISTS (SELECT 1 FROM parley_post p WITH (READUNCOMMITTED)
                 WHERE p.queue_id = @p2 AND p.blocked = 0)
 -- name: FailurePut
-UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4 WHERE message_id = @p1;
+UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4, errors = {made @p5} WHERE message_id = @p1;
 IF @@ROWCOUNT = 0
-  INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (@p1, @p2, @p3, @p4)
+  INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (@p1, @p2, @p3, @p4, {made @p5})
 -- name: PromotionPut
 -- Promotions. A promotion that is being replaced is skipped: it stays, as its version
 -- will be another.
@@ -182,7 +182,7 @@ SELECT @first, k.id, 1, CASE WHEN l.lease <> 0 THEN 1 ELSE 0 END
 --
 -- @p1 posts
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
-       p.last_error, p.fence, 0, p.blocked, :now
+       p.last_error, p.errors, p.fence, 0, p.blocked, :now
   FROM @p1 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
  ORDER BY k.n
@@ -217,7 +217,7 @@ IF @p5 = 0
    INNER LOOP JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = r.stream_id
     LEFT LOOP JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = x.endpoint;
 SELECT k.n, g.fence - @p6, k.num, p.level, p.version, p.sticky, g.name, t.state, t.stream_id, t.seq, t.message_id,
-       t.message_kind, t.type, t.body, t.headers, t.since, t.uniq, f.attempts, f.suspicion, f.last_error,
+       t.message_kind, t.type, t.body, t.headers, t.since, t.uniq, f.attempts, f.suspicion, f.last_error, f.errors,
        CASE WHEN t.first = 1 THEN t.priority END, t.endpoint, t.conversation, t.initiator, t.service, t.far,
        t.contract, t.kind
   FROM @p1 k

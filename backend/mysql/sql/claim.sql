@@ -8,9 +8,9 @@ ON DUPLICATE KEY UPDATE due = VALUES(due), queue_id = VALUES(queue_id)
 -- name: TimerQueue
 UPDATE parley_timer SET queue_id = ? WHERE handle = ? AND kind = ?
 -- name: FailurePut
-INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (?, ?, ?, ?, {made ?})
 ON DUPLICATE KEY UPDATE attempts = VALUES(attempts), suspicion = VALUES(suspicion),
-       last_error = VALUES(last_error)
+       last_error = VALUES(last_error), errors = VALUES(errors)
 -- name: PromotionPut
 INSERT INTO parley_promotion (group_id, queue_id, level, since, version, sticky)
 VALUES (?, ?, ?, :now, :now, ?)
@@ -122,7 +122,7 @@ SELECT r.group_id,
 --
 -- queue, place, at most
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
-       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors
   FROM parley_post p FORCE INDEX (place)
  WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
    AND CASE WHEN p.lease_until < :now
@@ -140,7 +140,7 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
 --
 -- queue, queue, queue, queue, at most
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
-       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error,
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors,
        (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
        (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
   FROM parley_post p FORCE INDEX (place)
@@ -214,7 +214,8 @@ SELECT {ReadColumns}
 --
 -- group
 SELECT {ReadColumns},
-       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error
+       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error,
+       h.errors
 {ReadTables}
   LEFT JOIN parley_message n FORCE INDEX (PRIMARY)
     ON n.stream_id = m.stream_id AND n.seq = m.seq + 1
@@ -227,7 +228,7 @@ g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > :now,
        o.level, o.version, o.sticky,
        r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
        e.far, e.contract, e.closed_at, s.next_seq,
-       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error, f.errors
 
 -- name: ReadTables
 FROM parley_grp g
@@ -247,7 +248,7 @@ FROM parley_grp g
 --
 -- streams and numbers
 SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM parley_message m FORCE INDEX (PRIMARY)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE ?

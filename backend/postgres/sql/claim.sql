@@ -117,7 +117,7 @@ entries_end AS MATERIALIZED (
   SELECT {rank e.priority} AS place FROM entries e OFFSET :window - 1),
 posts AS MATERIALIZED (
   SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.fence, x.lease_until
+         x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
      AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
@@ -144,16 +144,17 @@ found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
          NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
-         NULL::bigint AS fence, NULL::bigint AS lease_until
+         NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, fence, lease_until
+  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+         lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
                  row_number() OVER w AS n
@@ -268,7 +269,7 @@ WITH other AS MATERIALIZED (
            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
 posts AS MATERIALIZED (
   SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.fence, x.lease_until
+         x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT :now)
      AND NOT (SELECT yes FROM other)
@@ -282,7 +283,7 @@ SELECT v.catalog_version, q.enabled,
                                   ORDER BY x.queue_id, x.priority DESC, x.since
                                   LIMIT 1) w) IS NOT NULL END,
        p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts,
-       p.suspicion, p.last_error, p.fence, p.lease_until
+       p.suspicion, p.last_error, p.errors, p.fence, p.lease_until
   FROM parley_meta v
   LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
   LEFT JOIN (SELECT p.*,
@@ -488,25 +489,25 @@ held AS (
               AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
 SELECT t.n, t.fence, t.lease_until, t.level, t.version, t.sticky, t.name, t.state, t.stream_id,
        t.seq, t.message_id, t.message_kind, t.type, t.body, t.headers, t.since, t.uniq,
-       f.attempts, f.suspicion, f.last_error,
+       f.attempts, f.suspicion, f.last_error, f.errors,
        CASE WHEN t.first THEN t.priority END, CASE WHEN t.first THEN t.endpoint END,
        CASE WHEN t.first THEN t.conversation END, CASE WHEN t.first THEN t.initiator END,
        CASE WHEN t.first THEN t.service END, CASE WHEN t.first THEN t.far END,
        CASE WHEN t.first THEN t.contract END, t.kind
   FROM taken t
   LEFT JOIN LATERAL (
-         SELECT y.attempts, y.suspicion, y.last_error FROM parley_failure y
+         SELECT y.attempts, y.suspicion, y.last_error, y.errors FROM parley_failure y
           WHERE y.message_id = t.message_id LIMIT 1) f ON true
  UNION ALL
 SELECT s.n, s.fence, s.lease_until, s.level, s.version, s.sticky, s.name, s.state, s.stream_id,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL,
        s.priority, s.endpoint, NULL, NULL, NULL, NULL, NULL, s.kind
   FROM s WHERE s.state <> 0
  UNION ALL
 SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM g WHERE $7::int = 1
 

@@ -42,7 +42,7 @@ SELECT v.catalog_version, q.enabled,
 --
 -- streams, how many numbers of each
 SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM json_each(?1) k
  CROSS JOIN parley_message m ON m.stream_id = unhex(k.value)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
@@ -71,7 +71,7 @@ UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
  WHERE queue_id = ? AND held_until > 0 AND held_until < :now
 -- name: TakePosts
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, :now
+       last_error, errors, fence, lease_until, blocked, :now
   FROM parley_post
  WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
  ORDER BY queue_id, priority DESC, since, post_id
@@ -85,7 +85,7 @@ UPDATE parley_post
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
                     LIMIT ?2)
 RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-          last_error, fence - 1, 0, blocked, :now
+          last_error, errors, fence - 1, 0, blocked, :now
 -- name: Claimable
 SELECT 1
  WHERE EXISTS (SELECT 1

@@ -20,6 +20,9 @@ SELECT owner, due - :now FROM parley_task {read dirty} WHERE live = 1 AND state 
 SELECT kind, name, version, digest FROM parley_definition {read wait} ORDER BY version, n
 -- name: DefinitionInsert
 INSERT INTO parley_definition (version, n, kind, name, digest) VALUES (?, ?, ?, ?, ?)
+-- name: DefinitionsInsert
+INSERT INTO parley_definition (version, n, kind, name, digest)
+VALUES {{20 (?, ?, ?, ?, ?)}}
 -- name: CatalogLock
 SELECT 1 FROM parley_meta {lock wait}
 -- name: CatalogVersion
@@ -39,10 +42,11 @@ INSERT INTO parley_object (kind, name{bytes bytes}, spec) VALUES (?, ?{bytes ?},
 SELECT v.catalog_version, q.enabled
   FROM parley_meta v {read wait}
   LEFT JOIN parley_queue q {read wait} ON q.queue_id = ?
--- name: QueueNumber
-SELECT coalesce(max(queue_id), 0) + 1 FROM parley_queue {read wait}
 -- name: QueueInsert
 INSERT INTO parley_queue (queue_id, name{bytes bytes}, enabled, retention, keep_processed)
 VALUES (?, ?{bytes ?}, ?, ?, ?)
+-- name: QueuesInsert
+INSERT INTO parley_queue (queue_id, name{bytes bytes}, enabled, retention, keep_processed)
+VALUES {{20 (?, ?{bytes ?}, ?, ?, ?)}}
 -- name: QueueUpdate
 UPDATE parley_queue SET enabled = ?, retention = ?, keep_processed = ? WHERE name = ?{exact}

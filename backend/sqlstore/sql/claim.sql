@@ -21,9 +21,11 @@ SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
   LEFT JOIN parley_endpoint e {read dirty} ON e.handle = s.endpoint
  WHERE r.group_id = ?
 -- name: FailurePut
-INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+-- The errors of attempts are JSON, in which the last one has no time yet: see backend.AttemptNow.
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (?, ?, ?, ?, {made ?})
 ON CONFLICT (message_id) DO UPDATE
-   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error
+   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error,
+       errors = excluded.errors
 -- name: FailureDelete
 DELETE FROM parley_failure WHERE message_id = ?
 -- name: DeadDelete
@@ -31,8 +33,8 @@ DELETE FROM parley_dead_letter WHERE message_id = ?
 -- name: DeadInsert
 INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
        body, headers, since, name, handle, conversation, initiator, service, far, contract,
-       priority, attempts, suspicion, last_error, reason, died)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, :now)
+       priority, attempts, suspicion, last_error, errors, reason, died)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {made ?}, ?, :now)
 -- name: RetainedInsert
 INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, type, body,
        headers, since, kept)

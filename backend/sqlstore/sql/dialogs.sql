@@ -117,7 +117,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, :now, ?)
 DELETE FROM parley_message WHERE stream_id = ? AND seq = ?
 -- name: MessageRead
 SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM parley_message m
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE m.stream_id = ? AND m.seq > ?

@@ -2,7 +2,7 @@
 -- A page goes on behind the last row of the one before. Its limit is a literal: for
 -- a parameter some planners expect a tenth of all rows, and sort them.
 -- Maintenance skips what is locked and come again.
-SELECT d.post_id, {due d.due}, d.name
+SELECT d.post_id, {due d.due}, d.name, d.queue_id
   FROM parley_delayed d {order delayed} {read dirty}
  WHERE d.queue_id = ? AND (SELECT q.enabled FROM parley_queue q {read wait} WHERE q.queue_id = ?) = 1
    AND {due d.due} <= {once} AND {behind d.due d.post_id}
@@ -10,7 +10,7 @@ SELECT d.post_id, {due d.due}, d.name
  {limit 100}
 -- name: DueTimers
 -- Queue 0 has the timers that older programs have set.
-SELECT t.handle, {due t.due}, ''
+SELECT t.handle, {due t.due}, '', t.queue_id
   FROM parley_timer t {order timer} {read dirty}
  WHERE t.kind = ? AND t.queue_id = ?
    AND coalesce((SELECT q.enabled FROM parley_queue q {read wait} WHERE q.queue_id = ?), 1) = 1
@@ -46,7 +46,7 @@ SELECT blocked_until - :now FROM parley_grp {read dirty}
 SELECT 1 FROM parley_grp {read dirty}
  WHERE group_id = ? AND (blocked = 1 AND blocked_until <= :now OR blocked = 0 AND resweep = 1)
 -- name: DuePosts
-SELECT post_id, blocked_until, '' FROM parley_post {order post} {read dirty}
+SELECT post_id, blocked_until, '', queue_id FROM parley_post {order post} {read dirty}
  WHERE blocked = 1 AND blocked_until <= {once} AND {after blocked_until post_id}
  ORDER BY blocked_until, post_id
  {limit 100}

@@ -23,7 +23,7 @@ INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers
 VALUES (?, ?, ?, :now, ?, ?, ?, ?)
 -- name: PostRead
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, :now
+       last_error, errors, fence, lease_until, blocked, :now
   FROM parley_post {read dirty} WHERE post_id = ?
 -- name: PostLease
 UPDATE parley_post
@@ -48,7 +48,7 @@ UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id
 UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
  WHERE post_id = ? AND blocked = 1 AND blocked_until <= :now
 -- name: PostFail
-UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ? WHERE post_id = ?
+UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ?, errors = {made ?} WHERE post_id = ?
 -- name: PostDelete
 DELETE FROM parley_post WHERE post_id = ?
 -- name: DelayedTry

@@ -263,7 +263,7 @@ SELECT stream_id, seq, sent, message_id, kind, type, body, headers, since
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, :now
+       suspicion, last_error, errors, reason, died, :now
   FROM parley_dead_letter {read skip}
  WHERE died <= ? AND (died < ? OR message_id < ?)
  ORDER BY died DESC, message_id DESC
@@ -272,7 +272,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN {convert ? smallint} = 1 THEN body END, coalesce({octets body}, 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, :now
+       suspicion, last_error, errors, reason, died, :now
   FROM parley_dead_letter {read skip}
  WHERE queue_id = ? AND died <= ? AND (died < ? OR message_id < ?)
  ORDER BY queue_id, died DESC, message_id DESC

@@ -145,6 +145,17 @@ func skewed(lease time.Duration) time.Duration {
 			old: "	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})\n",
 			new: "	return nil\n"},
 	}},
+	// On MySQL, whose transactions the sampler sees in other tables than PostgreSQL's.
+	{name: "read with guards", server: "mysql", flags: calmly, changes: []change{
+		{file: "backend/mysql/sql/claim.sql",
+			old: "SELECT {ReadColumns}\n{ReadTables}\n WHERE g.group_id IN (?)\n\n-- name: ReadTwo",
+			new: "SELECT {ReadColumns}\n{ReadTables}\n WHERE g.group_id IN (?) FOR UPDATE OF s\n\n-- name: ReadTwo"},
+	}},
+	{name: "finish without guard", server: "mysql", flags: []string{"--only", "kill"}, changes: append([]change{
+		{file: "backend/mysql/sql/settle.sql",
+			old: " WHERE stream_id IN (?) ORDER BY stream_id\n   FOR UPDATE SKIP LOCKED\n\n-- name: Look",
+			new: " WHERE stream_id IN (?) ORDER BY stream_id\n\n-- name: Look"},
+	}, slowly...)},
 	{name: "unlocked count", server: "sqlite", flags: calmly, race: true, changes: []change{
 		// Claims are counted without the lock.
 		{file: "broker.go",

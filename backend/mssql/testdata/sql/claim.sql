@@ -4,16 +4,16 @@ DELETE FROM parley_dead_letter WHERE message_id = @p1
 -- name: DeadInsert
 INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
        body, headers, since, name, handle, conversation, initiator, service, far, contract,
-       priority, attempts, suspicion, last_error, reason, died)
-VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))
+       priority, attempts, suspicion, last_error, errors, reason, died)
+VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, REPLACE(CONVERT(nvarchar(max), @p22) COLLATE Latin1_General_100_BIN2, N'"at":null', N'"at":' + CONVERT(nvarchar(20), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))), @p23, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))
 
 -- name: FailureDelete
 DELETE FROM parley_failure WHERE message_id = @p1
 
 -- name: FailurePut
-UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4 WHERE message_id = @p1;
+UPDATE parley_failure SET attempts = @p2, suspicion = @p3, last_error = @p4, errors = REPLACE(CONVERT(nvarchar(max), @p5) COLLATE Latin1_General_100_BIN2, N'"at":null', N'"at":' + CONVERT(nvarchar(20), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))) WHERE message_id = @p1;
 IF @@ROWCOUNT = 0
-  INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (@p1, @p2, @p3, @p4)
+  INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (@p1, @p2, @p3, @p4, REPLACE(CONVERT(nvarchar(max), @p5) COLLATE Latin1_General_100_BIN2, N'"at":null', N'"at":' + CONVERT(nvarchar(20), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))))
 
 -- name: GroupStreams
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
@@ -39,7 +39,7 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) W
 
 -- name: Held
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
-       p.last_error, p.fence, 0, p.blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+       p.last_error, p.errors, p.fence, 0, p.blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM @p1 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id
  ORDER BY k.n
@@ -147,7 +147,7 @@ IF @p5 = 0
    INNER LOOP JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = r.stream_id
     LEFT LOOP JOIN parley_endpoint e WITH (READUNCOMMITTED) ON e.handle = x.endpoint;
 SELECT k.n, g.fence - @p6, k.num, p.level, p.version, p.sticky, g.name, t.state, t.stream_id, t.seq, t.message_id,
-       t.message_kind, t.type, t.body, t.headers, t.since, t.uniq, f.attempts, f.suspicion, f.last_error,
+       t.message_kind, t.type, t.body, t.headers, t.since, t.uniq, f.attempts, f.suspicion, f.last_error, f.errors,
        CASE WHEN t.first = 1 THEN t.priority END, t.endpoint, t.conversation, t.initiator, t.service, t.far,
        t.contract, t.kind
   FROM @p1 k

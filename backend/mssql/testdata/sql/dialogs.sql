@@ -164,7 +164,7 @@ SELECT seq, message_id FROM parley_message WITH (READCOMMITTEDLOCK, ROWLOCK, REA
 DECLARE @last bigint = (
   SELECT max(m.seq) FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = @p1);
 SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK)
   LEFT JOIN parley_failure f WITH (READCOMMITTEDLOCK, ROWLOCK) ON f.message_id = m.message_id
  WHERE m.stream_id = @p1 AND m.seq > @p2 AND m.seq <= @last

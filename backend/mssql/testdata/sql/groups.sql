@@ -39,12 +39,12 @@ SELECT queue_id, service, name, fence, lease_until, blocked, resweep, DATEDIFF_B
 -- name: GroupReclaim
 UPDATE parley_grp WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
 
 -- name: GroupTry
 SELECT 1 FROM parley_grp WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1

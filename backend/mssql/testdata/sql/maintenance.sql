@@ -7,7 +7,7 @@ SELECT q.queue_id,
  WHERE q.enabled = 1
 
 -- name: DueDelayed
-SELECT d.post_id, d.due, d.name
+SELECT d.post_id, d.due, d.name, d.queue_id
   FROM parley_delayed d WITH (READUNCOMMITTED)
  WHERE d.queue_id = @p1 AND (SELECT q.enabled FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE q.queue_id = @p2) = 1
    AND d.due <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AND d.due >= @p3 AND (d.due > @p4 OR d.post_id > @p5)
@@ -22,7 +22,7 @@ SELECT TOP (@p1) x.group_id
          WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AND resweep = 0) x
 
 -- name: DuePosts
-SELECT post_id, blocked_until, '' FROM parley_post WITH (READUNCOMMITTED)
+SELECT post_id, blocked_until, '', queue_id FROM parley_post WITH (READUNCOMMITTED)
  WHERE blocked = 1 AND blocked_until <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AND blocked_until >= @p1 AND (blocked_until > @p2 OR post_id > @p3)
  ORDER BY blocked_until, post_id
  OFFSET 0 ROWS FETCH NEXT 100 ROWS ONLY
@@ -31,7 +31,7 @@ SELECT post_id, blocked_until, '' FROM parley_post WITH (READUNCOMMITTED)
 SELECT post_id FROM parley_processed WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE keep_until <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) ORDER BY keep_until OFFSET 0 ROWS FETCH NEXT @p1 ROWS ONLY
 
 -- name: DueTimers
-SELECT t.handle, t.due, ''
+SELECT t.handle, t.due, '', t.queue_id
   FROM parley_timer t WITH (READUNCOMMITTED)
  WHERE t.kind = @p1 AND t.queue_id = @p2
    AND coalesce((SELECT q.enabled FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE q.queue_id = @p3), 1) = 1

@@ -45,7 +45,7 @@ UPDATE parley_post SET lease_until = DATEDIFF_BIG(microsecond, '19700101', SYSUT
  WHERE post_id = @p2 AND fence = @p3 AND lease_until <> 0
 
 -- name: PostFail
-UPDATE parley_post SET attempts = @p1, suspicion = @p2, last_error = @p3 WHERE post_id = @p4
+UPDATE parley_post SET attempts = @p1, suspicion = @p2, last_error = @p3, errors = REPLACE(CONVERT(nvarchar(max), @p4) COLLATE Latin1_General_100_BIN2, N'"at":null', N'"at":' + CONVERT(nvarchar(20), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()))) WHERE post_id = @p5
 
 -- name: PostFree
 SELECT 1 FROM parley_post WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE post_id = @p1 AND lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
@@ -68,18 +68,18 @@ SELECT @p1, q.queue_id, @p2, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIM
 
 -- name: PostRead
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+       last_error, errors, fence, lease_until, blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_post WITH (READUNCOMMITTED) WHERE post_id = @p1
 
 -- name: PostReclaim
 UPDATE parley_post WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
  WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
 
 -- name: PostTry
 SELECT 1 FROM parley_post WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE post_id = @p1

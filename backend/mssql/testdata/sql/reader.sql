@@ -89,7 +89,7 @@ SELECT handle, conversation FROM parley_endpoint WITH (READUNCOMMITTED)
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+       suspicion, last_error, errors, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
  WHERE died <= @p2 AND (died < @p3 OR message_id < @p4)
  ORDER BY died DESC, message_id DESC
@@ -99,7 +99,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN CONVERT(smallint, @p1) = 1 THEN body END, coalesce(CONVERT(bigint, DATALENGTH(body)), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+       suspicion, last_error, errors, reason, died, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_dead_letter WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
  WHERE queue_id = @p2 AND died <= @p3 AND (died < @p4 OR message_id < @p5)
  ORDER BY queue_id, died DESC, message_id DESC

@@ -20,8 +20,8 @@ DELETE FROM parley_dead_letter WHERE message_id = ?
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
        body, headers, since, name, handle, conversation, initiator, service, far, contract,
-       priority, attempts, suspicion, last_error, reason, died)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+       priority, attempts, suspicion, last_error, errors, reason, died)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, replace(?, '"at":null', concat('"at":', TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 
 -- name: FailureDelete
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -29,9 +29,9 @@ DELETE FROM parley_failure WHERE message_id = ?
 
 -- name: FailurePut
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?, ?, ?, ?)
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (?, ?, ?, ?, replace(?, '"at":null', concat('"at":', TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))))
 ON DUPLICATE KEY UPDATE attempts = VALUES(attempts), suspicion = VALUES(suspicion),
-       last_error = VALUES(last_error)
+       last_error = VALUES(last_error), errors = VALUES(errors)
 
 -- name: Flow
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -126,7 +126,7 @@ SELECT group_id FROM parley_grp
 -- name: Messages
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM parley_message m FORCE INDEX (PRIMARY)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE ?
@@ -160,7 +160,7 @@ SELECT p.urgency * 10000000000000000 + p.since
 -- name: Posts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors
   FROM parley_post p FORCE INDEX (place)
  WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
    AND CASE WHEN p.lease_until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
@@ -175,7 +175,7 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
 -- name: PostsOnly
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error,
+       p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors,
        (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
        (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)
   FROM parley_post p FORCE INDEX (place)
@@ -243,7 +243,7 @@ SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > TI
        o.level, o.version, o.sticky,
        r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
        e.far, e.contract, e.closed_at, s.next_seq,
-       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error, f.errors
 FROM parley_grp g
   LEFT JOIN parley_promotion o ON o.group_id = g.group_id
   LEFT JOIN parley_ready r ON r.group_id = g.group_id
@@ -263,8 +263,9 @@ SELECT g.group_id, g.name, g.fence, g.lease_until, g.blocked, g.lease_until > TI
        o.level, o.version, o.sticky,
        r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation, e.initiator, e.service,
        e.far, e.contract, e.closed_at, s.next_seq,
-       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error,
-       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, f.attempts, f.suspicion, f.last_error, f.errors,
+       n.seq, n.message_id, n.kind, n.type, n.body, n.headers, n.since, n.uniq, h.attempts, h.suspicion, h.last_error,
+       h.errors
 FROM parley_grp g
   LEFT JOIN parley_promotion o ON o.group_id = g.group_id
   LEFT JOIN parley_ready r ON r.group_id = g.group_id

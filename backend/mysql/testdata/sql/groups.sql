@@ -42,7 +42,7 @@ SELECT queue_id, service, name, fence, lease_until, blocked, resweep, TIMESTAMPD
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v) <= 10
 
 -- name: GroupTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */

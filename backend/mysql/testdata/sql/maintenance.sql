@@ -9,7 +9,7 @@ SELECT q.queue_id,
 
 -- name: DueDelayed
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT d.post_id, d.due, d.name
+SELECT d.post_id, d.due, d.name, d.queue_id
   FROM parley_delayed d FORCE INDEX (place)
  WHERE d.queue_id = ? AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?) = 1
    AND d.due <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND d.due >= ? AND (d.due > ? OR d.post_id > ?)
@@ -26,7 +26,7 @@ SELECT group_id FROM parley_grp
 
 -- name: DuePosts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT post_id, blocked_until, '' FROM parley_post FORCE INDEX (blocked)
+SELECT post_id, blocked_until, '', queue_id FROM parley_post FORCE INDEX (blocked)
  WHERE blocked = 1 AND blocked_until <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND blocked_until >= ? AND (blocked_until > ? OR post_id > ?)
  ORDER BY blocked_until, post_id
  LIMIT 100
@@ -37,7 +37,7 @@ SELECT post_id FROM parley_processed WHERE keep_until <= TIMESTAMPDIFF(MICROSECO
 
 -- name: DueTimers
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT t.handle, t.due, ''
+SELECT t.handle, t.due, '', t.queue_id
   FROM parley_timer t FORCE INDEX (place)
  WHERE t.kind = ? AND t.queue_id = ?
    AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?), 1) = 1

@@ -74,7 +74,7 @@ UPDATE parley_post SET lease_until = greatest(TIMESTAMPDIFF(MICROSECOND, TIMESTA
 
 -- name: PostFail
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ? WHERE post_id = ?
+UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ?, errors = replace(?, '"at":null', concat('"at":', TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))) WHERE post_id = ?
 
 -- name: PostFree
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -103,14 +103,14 @@ SELECT ?, q.queue_id, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:0
 -- name: PostRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+       last_error, errors, fence, lease_until, blocked, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_post WHERE post_id = ?
 
 -- name: PostReclaimWait
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v) <= 10
 
 -- name: PostTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */

@@ -97,7 +97,7 @@ SELECT handle, conversation FROM parley_endpoint
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+       suspicion, last_error, errors, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter
  WHERE died <= ? AND (died < ? OR message_id < ?)
  ORDER BY died DESC, message_id DESC
@@ -108,7 +108,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN ? = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+       suspicion, last_error, errors, reason, died, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_dead_letter
  WHERE queue_id = ? AND died <= ? AND (died < ? OR message_id < ?)
  ORDER BY queue_id, died DESC, message_id DESC

@@ -96,7 +96,7 @@ entries_end AS MATERIALIZED (
   SELECT (-e.priority::bigint * 10000000000000000 + e.since) AS place FROM entries e OFFSET 58 - 1),
 posts AS MATERIALIZED (
   SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.fence, x.lease_until
+         x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
      AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
@@ -123,16 +123,17 @@ found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
          NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
-         NULL::bigint AS fence, NULL::bigint AS lease_until
+         NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, fence, lease_until
+  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+         lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
                  row_number() OVER w AS n
@@ -161,34 +162,34 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN found f ON true
 
 -- name: Claims[0][10]
--- a5e5642ec0320790
+-- 983d2db928f494a0
 
 -- name: Claims[0][1]
--- 3cb79efad39148a1
+-- 7e388c895980a36b
 
 -- name: Claims[0][2]
--- 3f060150143afb26
+-- c4e1c95cdaa5d68b
 
 -- name: Claims[0][3]
--- 8323dd1df1708a3d
+-- f8b6e2b4d9d8e7a3
 
 -- name: Claims[0][4]
--- 7f36f703f78dfa07
+-- d0ecb670cc7b5ef9
 
 -- name: Claims[0][5]
--- 7b2f9a5ca6083079
+-- a7567b34703d4612
 
 -- name: Claims[0][6]
--- a7e2f50df6d19aa4
+-- c7f2bd8cc2ecb83f
 
 -- name: Claims[0][7]
--- e5b54581cd5709a1
+-- 425f303d6d30a3f2
 
 -- name: Claims[0][8]
--- 361eb9b74bc3984d
+-- 925178d2e87cc5ec
 
 -- name: Claims[0][9]
--- af5f003bd0cb9e92
+-- d83c74d73f4a69d3
 
 -- name: Claims[1][0]
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now),
@@ -273,7 +274,7 @@ entries_end AS MATERIALIZED (
   SELECT (-e.priority::bigint * 10000000000000000 + e.since) AS place FROM entries e OFFSET 5000 - 1),
 posts AS MATERIALIZED (
   SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.fence, x.lease_until
+         x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
      AND (SELECT count(*) FROM post_head) > 0 AND (SELECT count(*) FROM ready_first) = 0
@@ -300,16 +301,17 @@ found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
          NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
-         NULL::bigint AS fence, NULL::bigint AS lease_until
+         NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, fence, lease_until
+  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+         lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
                  row_number() OVER w AS n
@@ -338,34 +340,34 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN found f ON true
 
 -- name: Claims[1][10]
--- f5c1ffc39e575385
+-- 6738226ac8b86a18
 
 -- name: Claims[1][1]
--- e94a88d8d4bbd268
+-- bb249e0c022741c6
 
 -- name: Claims[1][2]
--- e14be3fd876c7deb
+-- 0cfbc2a070976591
 
 -- name: Claims[1][3]
--- cfa5b3b5f38c5049
+-- d64188b215aa7b7b
 
 -- name: Claims[1][4]
--- a29fa88c52d96095
+-- 25a00659127b52ee
 
 -- name: Claims[1][5]
--- 2b3fc78c8b66e4eb
+-- afe7f3e1b091b56a
 
 -- name: Claims[1][6]
--- 5753f872fb22aa6e
+-- c59a9245909b14fb
 
 -- name: Claims[1][7]
--- d1afcf60de80170b
+-- cef10d2a9b879174
 
 -- name: Claims[1][8]
--- 2408214545bbc835
+-- 0492af7be1fb10af
 
 -- name: Claims[1][9]
--- e2864eebe1ff8f14
+-- 90e187a59729dc39
 
 -- name: DeadDelete
 DELETE FROM parley_dead_letter WHERE message_id = $1
@@ -373,16 +375,17 @@ DELETE FROM parley_dead_letter WHERE message_id = $1
 -- name: DeadInsert
 INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
        body, headers, since, name, handle, conversation, initiator, service, far, contract,
-       priority, attempts, suspicion, last_error, reason, died)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+       priority, attempts, suspicion, last_error, errors, reason, died)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, replace($22, '"at":null', '"at":' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), $23, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 
 -- name: FailureDelete
 DELETE FROM parley_failure WHERE message_id = $1
 
 -- name: FailurePut
-INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES ($1, $2, $3, $4)
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES ($1, $2, $3, $4, replace($5, '"at":null', '"at":' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
 ON CONFLICT (message_id) DO UPDATE
-   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error
+   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error,
+       errors = excluded.errors
 
 -- name: GroupStreams
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
@@ -503,7 +506,7 @@ WITH other AS MATERIALIZED (
            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
 posts AS MATERIALIZED (
   SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.fence, x.lease_until
+         x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
      AND NOT (SELECT yes FROM other)
@@ -517,7 +520,7 @@ SELECT v.catalog_version, q.enabled,
                                   ORDER BY x.queue_id, x.priority DESC, x.since
                                   LIMIT 1) w) IS NOT NULL END,
        p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts,
-       p.suspicion, p.last_error, p.fence, p.lease_until
+       p.suspicion, p.last_error, p.errors, p.fence, p.lease_until
   FROM parley_meta v
   LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
   LEFT JOIN (SELECT p.*,
@@ -528,34 +531,34 @@ SELECT v.catalog_version, q.enabled,
  WHERE NOT (SELECT yes FROM other)
 
 -- name: PostClaims[10]
--- 3c465f40c6704622
+-- 2d7448e2fb0d55c2
 
 -- name: PostClaims[1]
--- 197daa5fb44c6bd8
+-- f7f515d2bdef6321
 
 -- name: PostClaims[2]
--- fdc4a06be3bf0894
+-- bf6aa77540e04b82
 
 -- name: PostClaims[3]
--- 0232698ae2b90034
+-- 431c981d48ebbc06
 
 -- name: PostClaims[4]
--- 534f6270870e6a86
+-- 75dea555aaa1305b
 
 -- name: PostClaims[5]
--- 83c344832cab10c6
+-- 424edcbdf792c399
 
 -- name: PostClaims[6]
--- 334e57e26782af9a
+-- 83e7b7fd8036f253
 
 -- name: PostClaims[7]
--- fddd603e38e75235
+-- 5edd3b596bffdc6c
 
 -- name: PostClaims[8]
--- c7702453f57db3d4
+-- 659a3df83be3269a
 
 -- name: PostClaims[9]
--- 28aadf388797a7a0
+-- 0fd58c008a83bc45
 
 -- name: PromotionDelete
 DELETE FROM parley_promotion WHERE group_id = $1 AND version = $2
@@ -690,30 +693,30 @@ held AS (
               AND ($7::int = 1 OR g.n IN (SELECT taken.n FROM taken)))))
 SELECT t.n, t.fence, t.lease_until, t.level, t.version, t.sticky, t.name, t.state, t.stream_id,
        t.seq, t.message_id, t.message_kind, t.type, t.body, t.headers, t.since, t.uniq,
-       f.attempts, f.suspicion, f.last_error,
+       f.attempts, f.suspicion, f.last_error, f.errors,
        CASE WHEN t.first THEN t.priority END, CASE WHEN t.first THEN t.endpoint END,
        CASE WHEN t.first THEN t.conversation END, CASE WHEN t.first THEN t.initiator END,
        CASE WHEN t.first THEN t.service END, CASE WHEN t.first THEN t.far END,
        CASE WHEN t.first THEN t.contract END, t.kind
   FROM taken t
   LEFT JOIN LATERAL (
-         SELECT y.attempts, y.suspicion, y.last_error FROM parley_failure y
+         SELECT y.attempts, y.suspicion, y.last_error, y.errors FROM parley_failure y
           WHERE y.message_id = t.message_id LIMIT 1) f ON true
  UNION ALL
 SELECT s.n, s.fence, s.lease_until, s.level, s.version, s.sticky, s.name, s.state, s.stream_id,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL,
        s.priority, s.endpoint, NULL, NULL, NULL, NULL, NULL, s.kind
   FROM s WHERE s.state <> 0
  UNION ALL
 SELECT g.n, g.fence, g.lease_until, g.level, g.version, g.sticky, g.name, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM g WHERE $7::int = 1
 
 -- name: Read[1]
--- 59cadcede5f7000e
+-- 18e64dd8e3141e65
 
 -- name: RetainedDelete
 DELETE FROM parley_retained WHERE handle = $1

@@ -366,7 +366,7 @@ SELECT seq, message_id FROM parley_message WHERE stream_id = $1 ORDER BY seq
 
 -- name: MessageRead
 SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM parley_message m
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE m.stream_id = $1 AND m.seq > $2

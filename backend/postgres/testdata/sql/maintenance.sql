@@ -7,7 +7,7 @@ SELECT q.queue_id,
  WHERE q.enabled = 1
 
 -- name: DueDelayed
-SELECT d.post_id, (d.due + 0), d.name
+SELECT d.post_id, (d.due + 0), d.name, d.queue_id
   FROM parley_delayed d
  WHERE d.queue_id = $1 AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $2) = 1
    AND (d.due + 0) <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND ((d.due + 0), d.post_id) > (greatest($3::bigint, $4::bigint), $5)
@@ -22,7 +22,7 @@ SELECT group_id FROM parley_grp
  LIMIT $1
 
 -- name: DuePosts
-SELECT post_id, blocked_until, '' FROM parley_post
+SELECT post_id, blocked_until, '', queue_id FROM parley_post
  WHERE blocked = 1 AND blocked_until <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND (blocked_until, post_id) > (greatest($1::bigint, $2::bigint), $3)
  ORDER BY blocked_until, post_id
  LIMIT 100
@@ -31,7 +31,7 @@ SELECT post_id, blocked_until, '' FROM parley_post
 SELECT post_id FROM parley_processed WHERE keep_until <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ORDER BY keep_until LIMIT $1
 
 -- name: DueTimers
-SELECT t.handle, (t.due + 0), ''
+SELECT t.handle, (t.due + 0), '', t.queue_id
   FROM parley_timer t
  WHERE t.kind = $1 AND t.queue_id = $2
    AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = $3), 1) = 1

@@ -39,7 +39,7 @@ UPDATE parley_post SET lease_until = (extract(epoch FROM clock_timestamp()) * 10
  WHERE post_id = $2 AND fence = $3 AND lease_until <> 0
 
 -- name: PostFail
-UPDATE parley_post SET attempts = $1, suspicion = $2, last_error = $3 WHERE post_id = $4
+UPDATE parley_post SET attempts = $1, suspicion = $2, last_error = $3, errors = replace($4, '"at":null', '"at":' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) WHERE post_id = $5
 
 -- name: PostFree
 SELECT 1 FROM parley_post WHERE post_id = $1 AND lease_until < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -63,20 +63,20 @@ SELECT $1, q.queue_id, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bi
 
 -- name: PostRead
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       last_error, errors, fence, lease_until, blocked, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM parley_post WHERE post_id = $1
 
 -- name: PostReclaim
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = (SELECT p.post_id FROM parley_post p
                    WHERE p.post_id = $1 AND p.fence = $2 AND p.lease_until <> 0
-                     AND (SELECT v.schema_version FROM parley_meta v) <= 9
+                     AND (SELECT v.schema_version FROM parley_meta v) <= 10
                      FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = $1 AND fence = $2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v) <= 10
 
 -- name: PostTry
 SELECT 1 FROM parley_post WHERE post_id = $1

@@ -17,6 +17,10 @@ SELECT catalog_version FROM parley_meta
 -- name: DefinitionInsert
 INSERT INTO parley_definition (version, n, kind, name, digest) VALUES (?1, ?2, ?3, ?4, ?5)
 
+-- name: DefinitionsInsert
+INSERT INTO parley_definition (version, n, kind, name, digest)
+VALUES (?1, ?2, ?3, ?4, ?5), (?6, ?7, ?8, ?9, ?10), (?11, ?12, ?13, ?14, ?15), (?16, ?17, ?18, ?19, ?20), (?21, ?22, ?23, ?24, ?25), (?26, ?27, ?28, ?29, ?30), (?31, ?32, ?33, ?34, ?35), (?36, ?37, ?38, ?39, ?40), (?41, ?42, ?43, ?44, ?45), (?46, ?47, ?48, ?49, ?50), (?51, ?52, ?53, ?54, ?55), (?56, ?57, ?58, ?59, ?60), (?61, ?62, ?63, ?64, ?65), (?66, ?67, ?68, ?69, ?70), (?71, ?72, ?73, ?74, ?75), (?76, ?77, ?78, ?79, ?80), (?81, ?82, ?83, ?84, ?85), (?86, ?87, ?88, ?89, ?90), (?91, ?92, ?93, ?94, ?95), (?96, ?97, ?98, ?99, ?100)
+
 -- name: DefinitionsRead
 SELECT kind, name, version, digest FROM parley_definition ORDER BY version, n
 
@@ -30,9 +34,6 @@ INSERT INTO parley_object (kind, name, spec) VALUES (?1, ?2, ?3)
 INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
 VALUES (?1, ?2, ?3, ?4, ?5)
 
--- name: QueueNumber
-SELECT coalesce(max(queue_id), 0) + 1 FROM parley_queue
-
 -- name: QueueRead
 SELECT v.catalog_version, q.enabled
   FROM parley_meta v
@@ -40,6 +41,10 @@ SELECT v.catalog_version, q.enabled
 
 -- name: QueueUpdate
 UPDATE parley_queue SET enabled = ?1, retention = ?2, keep_processed = ?3 WHERE name = ?4
+
+-- name: QueuesInsert
+INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
+VALUES (?1, ?2, ?3, ?4, ?5), (?6, ?7, ?8, ?9, ?10), (?11, ?12, ?13, ?14, ?15), (?16, ?17, ?18, ?19, ?20), (?21, ?22, ?23, ?24, ?25), (?26, ?27, ?28, ?29, ?30), (?31, ?32, ?33, ?34, ?35), (?36, ?37, ?38, ?39, ?40), (?41, ?42, ?43, ?44, ?45), (?46, ?47, ?48, ?49, ?50), (?51, ?52, ?53, ?54, ?55), (?56, ?57, ?58, ?59, ?60), (?61, ?62, ?63, ?64, ?65), (?66, ?67, ?68, ?69, ?70), (?71, ?72, ?73, ?74, ?75), (?76, ?77, ?78, ?79, ?80), (?81, ?82, ?83, ?84, ?85), (?86, ?87, ?88, ?89, ?90), (?91, ?92, ?93, ?94, ?95), (?96, ?97, ?98, ?99, ?100)
 
 -- name: SchemaAnnounce
 UPDATE parley_meta SET min_program = ?1, catalog_version = catalog_version + 1

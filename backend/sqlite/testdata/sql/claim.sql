@@ -44,20 +44,21 @@ DELETE FROM parley_dead_letter WHERE message_id = ?1
 -- name: DeadInsert
 INSERT INTO parley_dead_letter (message_id, queue_id, stream_id, seq, group_id, kind, type,
        body, headers, since, name, handle, conversation, initiator, service, far, contract,
-       priority, attempts, suspicion, last_error, reason, died)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
+       priority, attempts, suspicion, last_error, errors, reason, died)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, replace(?22, '"at":null', '"at":' || ?24), ?23, ?24)
 
 -- name: FailureDelete
 DELETE FROM parley_failure WHERE message_id = ?1
 
 -- name: FailurePut
-INSERT INTO parley_failure (message_id, attempts, suspicion, last_error) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO parley_failure (message_id, attempts, suspicion, last_error, errors) VALUES (?1, ?2, ?3, ?4, replace(?5, '"at":null', '"at":' || ?6))
 ON CONFLICT (message_id) DO UPDATE
-   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error
+   SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error,
+       errors = excluded.errors
 
 -- name: FirstMessages
 SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
-       f.attempts, f.suspicion, f.last_error
+       f.attempts, f.suspicion, f.last_error, f.errors
   FROM json_each(?1) k
  CROSS JOIN parley_message m ON m.stream_id = unhex(k.value)
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
@@ -103,7 +104,7 @@ UPDATE parley_post
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
                     LIMIT ?2)
 RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-          last_error, fence - 1, 0, blocked, ?5
+          last_error, errors, fence - 1, 0, blocked, ?5
 
 -- name: OnceInsert
 INSERT INTO parley_once (name, keep_until) VALUES (?1, ?3 + ?2) ON CONFLICT DO NOTHING
@@ -137,7 +138,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, ?11), ?11)
 
 -- name: TakePosts
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, ?3
+       last_error, errors, fence, lease_until, blocked, ?3
   FROM parley_post
  WHERE queue_id = ?1 AND blocked = 0 AND lease_until < ?3
  ORDER BY queue_id, priority DESC, since, post_id

@@ -7,7 +7,7 @@ SELECT q.queue_id,
  WHERE q.enabled = 1
 
 -- name: DueDelayed
-SELECT d.post_id, d.due, d.name
+SELECT d.post_id, d.due, d.name, d.queue_id
   FROM parley_delayed d INDEXED BY parley_delayed_order
  WHERE d.queue_id = ?1 AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?2) = 1
    AND d.due <= ?6 AND d.due >= ?3 AND (d.due > ?4 OR d.post_id > ?5)
@@ -22,7 +22,7 @@ SELECT group_id FROM parley_grp
  LIMIT ?1
 
 -- name: DuePosts
-SELECT post_id, blocked_until, '' FROM parley_post INDEXED BY parley_post_due
+SELECT post_id, blocked_until, '', queue_id FROM parley_post INDEXED BY parley_post_due
  WHERE blocked = 1 AND blocked_until <= ?4 AND blocked_until >= ?1 AND (blocked_until > ?2 OR post_id > ?3)
  ORDER BY blocked_until, post_id
  LIMIT 100
@@ -31,7 +31,7 @@ SELECT post_id, blocked_until, '' FROM parley_post INDEXED BY parley_post_due
 SELECT post_id FROM parley_processed WHERE keep_until <= ?2 ORDER BY keep_until LIMIT ?1
 
 -- name: DueTimers
-SELECT t.handle, t.due, ''
+SELECT t.handle, t.due, '', t.queue_id
   FROM parley_timer t INDEXED BY parley_timer_order
  WHERE t.kind = ?1 AND t.queue_id = ?2
    AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?3), 1) = 1

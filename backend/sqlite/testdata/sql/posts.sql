@@ -59,7 +59,7 @@ UPDATE parley_post SET lease_until = ?4 + ?1
  WHERE post_id = ?2 AND fence = ?3 AND lease_until <> 0
 
 -- name: PostFail
-UPDATE parley_post SET attempts = ?1, suspicion = ?2, last_error = ?3 WHERE post_id = ?4
+UPDATE parley_post SET attempts = ?1, suspicion = ?2, last_error = ?3, errors = replace(?4, '"at":null', '"at":' || ?6) WHERE post_id = ?5
 
 -- name: PostInsert
 INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers, uniq)
@@ -79,18 +79,18 @@ SELECT ?1, q.queue_id, ?2, ?8, ?3, ?4, ?5
 
 -- name: PostRead
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
-       last_error, fence, lease_until, blocked, ?2
+       last_error, errors, fence, lease_until, blocked, ?2
   FROM parley_post WHERE post_id = ?1
 
 -- name: PostReclaim
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v) <= 10
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 9
+   AND (SELECT v.schema_version FROM parley_meta v) <= 10
 
 -- name: PostUnblock
 UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id = ?1

@@ -89,7 +89,7 @@ SELECT handle, conversation FROM parley_endpoint
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN ?1 = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, ?6
+       suspicion, last_error, errors, reason, died, ?6
   FROM parley_dead_letter
  WHERE died <= ?2 AND (died < ?3 OR message_id < ?4)
  ORDER BY died DESC, message_id DESC
@@ -99,7 +99,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        CASE WHEN ?1 = 1 THEN body END, coalesce(length(body), 0), headers, since, name,
        handle, conversation, initiator, service, far, contract, priority, attempts,
-       suspicion, last_error, reason, died, ?7
+       suspicion, last_error, errors, reason, died, ?7
   FROM parley_dead_letter
  WHERE queue_id = ?2 AND died <= ?3 AND (died < ?4 OR message_id < ?5)
  ORDER BY queue_id, died DESC, message_id DESC

@@ -1,0 +1,7 @@
+-- The errors of the last attempts: a JSON array of attempt, at (microseconds) and error, the oldest first.
+-- It is NULL if no attempt has failed.
+ALTER TABLE parley_failure ADD errors nvarchar(max) NULL;
+ALTER TABLE parley_post ADD errors nvarchar(max) NULL;
+ALTER TABLE parley_dead_letter ADD errors nvarchar(max) NULL;
+
+UPDATE parley_meta SET schema_version = 9;
