@@ -29,12 +29,9 @@ import (
 // is killed to another one.
 func TestGalera(t *testing.T) {
 	t.Parallel()
-	addresses := os.Getenv("PARLEY_TEST_GALERA")
-	if addresses == "" {
-		t.Skip("PARLEY_TEST_GALERA is not set: make verify-galera starts a cluster")
-	}
-	nodes := strings.Split(addresses, ",")
+	nodes := galeraNodes(t)
 	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
+	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
 	db := connect(t, nodes[0], "parley", nil)
 	store := open(t, db, nil)
 	info, err := store.Info(t.Context())
@@ -110,6 +107,45 @@ func TestGalera(t *testing.T) {
 		t.Errorf("%d handled, %d handles have moved: that is no test", total, c.moved)
 	}
 	t.Logf("%d handled", total)
+}
+
+// galeraNodes are the addresses of a cluster.
+func galeraNodes(t *testing.T) []string {
+	addresses := os.Getenv("PARLEY_TEST_GALERA")
+	if addresses == "" {
+		t.Skip("PARLEY_TEST_GALERA is not set: make verify-galera starts a cluster")
+	}
+	return strings.Split(addresses, ",")
+}
+
+// testUndone compares the nodes after rollbacks to savepoints. Without a binary log the others had what is undone.
+func testUndone(t *testing.T, nodes []string) {
+	one, two := connect(t, nodes[0], "parley", nil), connect(t, nodes[1], "parley", nil)
+	do := func(db interface {
+		ExecContext(context.Context, string, ...any) (sql.Result, error)
+	}, texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			if _, err := db.ExecContext(t.Context(), text); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+	}
+	do(one, "CREATE TABLE undone (id INT PRIMARY KEY) ENGINE = InnoDB")
+	conn, err := one.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	do(conn, "START TRANSACTION", "SELECT count(*) FROM undone", "SAVEPOINT a", "INSERT INTO undone VALUES (1)", "ROLLBACK TO SAVEPOINT a",
+		"INSERT INTO undone VALUES (2)", "COMMIT",
+		"START TRANSACTION", "SAVEPOINT a", "INSERT INTO undone VALUES (3)", "ROLLBACK TO SAVEPOINT a", "ROLLBACK TO SAVEPOINT a",
+		"INSERT INTO undone VALUES (4)", "COMMIT")
+	slow.Eventually(t, 20*time.Second, "the other node has the rows 2 and 4 alone", func() (any, bool) {
+		var ids string
+		err := two.QueryRowContext(t.Context(), "SELECT coalesce(group_concat(id ORDER BY id), '') FROM undone").Scan(&ids)
+		return fmt.Sprint(ids, err), err == nil && ids == "2,4"
+	})
 }
 
 // testTurns migrates on all nodes concurrently without GET_LOCK, which Percona XtraDB Cluster

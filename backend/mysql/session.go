@@ -37,20 +37,34 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 		}
 		s.snapshots = false
 	}
+	s.refused = refusal(server, v)
+	return s, nil
+}
+
+// ErrNoBinaryLog is the error of Open, or of the first use of New's store, on a MariaDB node of a Galera cluster whose
+// log_bin is off. Such a node sends to the other nodes what a transaction has undone by ROLLBACK TO SAVEPOINT. They
+// keep it, although this node does not have it.
+var ErrNoBinaryLog = errors.New("parley: mysql: log_bin is off on a node of Galera, so the other nodes get what a rollback to a savepoint" +
+	" has undone: set log_bin and log_slave_updates on all nodes")
+
+// refusal is why a session cannot be used, nil if it can.
+func refusal(server *server, v map[string]string) error {
 	switch {
 	case server.sharded:
-		s.refused = ErrSharded
-	case s.id == 0 && !server.vitess:
-		s.refused = errors.New("parley: mysql: the server does not report the connection's id")
+		return ErrSharded
+	case server.cluster && !on(v["log_bin"]) && strings.Contains(v["version"], "MariaDB"):
+		return ErrNoBinaryLog
+	case (v["pseudo_thread_id"] == "" || v["pseudo_thread_id"] == "0") && !server.vitess:
+		return errors.New("parley: mysql: the server does not report the connection's id")
 	case !on(v["autocommit"]):
-		s.refused = errors.New("parley: mysql: autocommit is off in sessions of this handle: remove that setting from the data source name or init_connect")
+		return errors.New("parley: mysql: autocommit is off in sessions of this handle: remove that setting from the data source name or init_connect")
 	}
 	for mode := range strings.SplitSeq(v["sql_mode"], ",") {
 		if mode == "EMPTY_STRING_IS_NULL" || mode == "PAD_CHAR_TO_FULL_LENGTH" {
-			s.refused = fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: remove it", mode)
+			return fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: remove it", mode)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // sessionVariables returns the variables that a session's statements depend on. SHOW VARIABLES
@@ -65,7 +79,7 @@ func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]st
 		}
 	}
 	v, err := variables(ctx, c, "version", "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
-		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on")
+		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on", "log_bin")
 	if err == nil {
 		names := slices.Sorted(maps.Keys(v))
 		p.has.Store(&names)

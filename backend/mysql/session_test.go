@@ -46,3 +46,26 @@ func TestSessionVariables(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusal: sessions on which the store would not keep what it promises are refused.
+func TestRefusal(t *testing.T) {
+	for name, x := range map[string]struct {
+		change  map[string]string
+		refused bool
+	}{
+		"a server":                              {nil, false},
+		"a node of Galera with a binary log":    {map[string]string{"wsrep_on": "ON", "log_bin": "ON"}, false},
+		"a node of Galera, by SELECT":           {map[string]string{"wsrep_on": "1", "log_bin": "1"}, false},
+		"a node of Galera without a binary log": {map[string]string{"wsrep_on": "ON", "log_bin": "OFF"}, true},
+		"a node of XtraDB Cluster without one":  {map[string]string{"wsrep_on": "ON", "log_bin": "OFF", "version": "8.0.36-28.1"}, false},
+		"no number of the connection":           {map[string]string{"pseudo_thread_id": "0"}, true},
+		"autocommit is off":                     {map[string]string{"autocommit": "OFF"}, true},
+		"empty texts are NULL":                  {map[string]string{"sql_mode": "ANSI_QUOTES,EMPTY_STRING_IS_NULL"}, true},
+	} {
+		v := map[string]string{"version": "10.11.18-MariaDB", "pseudo_thread_id": "7", "autocommit": "ON", "log_bin": "OFF", "sql_mode": "STRICT_TRANS_TABLES"}
+		maps.Copy(v, x.change)
+		if err := refusal(serverOf(v), v); (err != nil) != x.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -24,6 +25,49 @@ func TestDoctor(t *testing.T) {
 		t.Cleanup(func() { b.Close() })
 		return b
 	})
+}
+
+// TestInfoTakesNoTurn: what people look at waits for no writer, and no writer waits for it.
+func TestInfoTakesNoTurn(t *testing.T) {
+	file := path(t)
+	b := open(t, file)
+	defer b.Close()
+	tx, err := b.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Once(t.Context(), "the writer", time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	begun := time.Now()
+	const times = 5
+	for range times {
+		if _, err := b.Info(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It had waited for a second.
+	if took := time.Since(begun); took > times*time.Second/2 {
+		t.Errorf("%d looks beside a writer took %v", times, took)
+	}
+}
+
+// TestReadOnlyFile: a file that the program's user must not write to is found.
+func TestReadOnlyFile(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write to everything")
+	}
+	file := path(t)
+	open(t, file).Close()
+	if err := os.Chmod(file, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	b, err := sqlite.Open(t.Context(), "sqlite:"+file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doctortest.Finds(t, b, backend.WarnReadOnly, "sqlite")
 }
 
 // TestSetUp damages a store and looks whether doctor says so.

@@ -1,25 +1,23 @@
 package sqlite
 
 import (
-	"context"
-	"time"
-
-	"github.com/parleymq/parley/backend"
+	"fmt"
+	"path/filepath"
 )
 
-// writable says why nothing can be written, if so: it makes a table and undoes
-// that. BEGIN IMMEDIATE alone would find nothing, since it only reads "if the
-// database is read-only". Another writer is as good an answer.
-func (p *pool) writable(ctx context.Context) (why string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	tx, err := p.begin(ctx)
-	if err == nil {
-		_, err = tx.SQL().ExecContext(ctx, "CREATE TABLE parley_writable (x)")
-		tx.Rollback(context.WithoutCancel(ctx))
+// readOnly says why nothing can be written, if so. It asks the system, since a write on trial would hold up the writers
+// of all processes. Nor does it open the file: to close it would release this process's locks on it.
+func (p *pool) readOnly() (why string) {
+	if p.params.Get("mode") == "ro" || p.params.Get("immutable") == "1" {
+		return "the file is opened for reading only"
 	}
-	if err != nil && classify(err) == backend.ErrReadOnly {
-		return err.Error()
+	if p.params.Has("vfs") { // of a database in memory
+		return ""
+	}
+	for _, path := range []string{p.path, filepath.Dir(p.path)} {
+		if err := mayWrite(path); err != nil {
+			return fmt.Sprintf("%s: %v", path, err)
+		}
 	}
 	return ""
 }

@@ -228,7 +228,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		Text: "the journal mode is " + mode + ": readers and the writer wait for each other", Hint: "WAL mode needs a file on a local disk"})
 	sqlstore.Warn(&i, p.synchronous == "OFF", backend.Warning{Code: backend.WarnDurability,
 		Text: "synchronous is OFF: a power loss may corrupt the database", Hint: "Options.Synchronous"})
-	why := p.writable(ctx)
+	why := p.readOnly()
 	sqlstore.Warn(&i, why != "", backend.Warning{Code: backend.WarnReadOnly, Bad: true, Text: why,
 		Hint: "the file and its folder must be writable for the program's user"})
 	return i, nil

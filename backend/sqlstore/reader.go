@@ -93,10 +93,8 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 		found, err = r.Row(ctx, append(state, &oldest), r.s.q.PostDetail, x.ID)
 		g.Messages = 1
 	} else {
-		found, err = r.Row(ctx, append([]any{&g.Service, &g.Key}, state...), r.s.q.GroupDetail, x.ID)
-		if err == nil && found {
-			_, err = r.Row(ctx, []any{&g.Messages, Int(&oldest), &g.Stranded}, r.s.q.GroupCount, x.ID)
-		}
+		state = append([]any{&g.Service, &g.Key}, append(state, &g.Messages, Int(&oldest), &g.Stranded)...)
+		found, err = r.Row(ctx, state, r.s.q.GroupDetail, x.ID, x.ID)
 	}
 	if err != nil || !found {
 		return nil, err

@@ -140,7 +140,7 @@ type Statements struct {
 	// For operators.
 	ListLocks, ListSchedules, ScheduleCounts, ScheduleError, ListTasks, ListRunning, OneTask, QueueStatus,
 	ListPromoted, ListPromotedAfter, ListPromotions, ListAstray, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetail,
-	PostDetail, GroupCount, ListConversations, ListConversation, ListConversationsOfGroup,
+	PostDetail, ListConversations, ListConversation, ListConversationsOfGroup,
 	ConversationCounts, ListWithheld, ListRetained, ListDead, ListDeadOf, FindMessage, PostStatusPost,
 	PostStatusKeyed, PostStatusProcessed *Stmt
 }

@@ -45,8 +45,7 @@ func behindProxy(s *suite) bool   { return s.proxy != nil }
 func hasInterrupts(s *suite) bool { return mayKill(s) && s.engine() != "sqlserver" } // it ends sessions only
 func ownServer(s *suite) bool     { return s.own != nil && !s.own.standsBy() }
 
-// mayKill leaves out Galera, whose nodes have disagreed after sessions were killed. The other nodes had a row that
-// the node in charge did not have, and voted it out of the cluster.
+// mayKill leaves out Galera, on which MariaDB has crashed at KILL and KILL QUERY (signal 11 in wsrep_kill_thd).
 func mayKill(s *suite) bool { return behindProxy(s) && !s.own.galera() }
 
 // possible are the kinds that this run can inject.

@@ -126,6 +126,8 @@ func (g galera) node(in *instance, k int, p nodePorts, cluster string, options .
 	}
 	in.path = own + ":" + filepath.Join(g.root(), "usr/bin") + ":" + filepath.Join(g.root(), "usr/sbin")
 	return g.server().run(in, nodeName(k), filepath.Join(in.home(), "data", nodeName(k)), p.sql, append([]string{
+		// Without a binary log the other nodes get what ROLLBACK TO SAVEPOINT has undone.
+		"--log-bin=binlog", "--log-slave-updates=ON",
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
 		"--wsrep-cluster-name=parley", "--wsrep-cluster-address=" + cluster, "--wsrep-node-name=" + nodeName(k),
 		"--wsrep-node-address=" + peer(p), "--wsrep-sst-method=rsync",

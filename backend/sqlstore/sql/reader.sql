@@ -189,12 +189,24 @@ SELECT post_id, blocked_until FROM parley_post {read dirty}
  ORDER BY blocked, blocked_until, post_id
  {limit ?}
 -- name: GroupDetail
+-- A group with the number of its messages, the first of them, and how many no marker leads to. A marker that is being
+-- written is one, so that a group in use does not look stranded.
+--
+-- group, group
 SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, :now, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r {read skip}
-         WHERE r.group_id = g.group_id)
+         WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
   FROM parley_grp g {read dirty}
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = g.group_id
+ CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s {read dirty}
+                       LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
+                      WHERE s.group_id = ?
+                      {some 10000}) x) c
  WHERE g.group_id = ?
 -- name: PostDetail
 SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
@@ -202,16 +214,6 @@ SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_si
   FROM parley_post o {read dirty}
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
  WHERE o.post_id = ?
--- name: GroupCount
--- Messages of a group, the first of them, and how many no marker leads to. A marker that is being
--- written is one, so that a group in use does not look stranded.
-SELECT count(*), min(x.since), count(x.astray)
-  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-          FROM parley_stream s {read dirty}
-          LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
-         WHERE s.group_id = ?
-         {some 10000}) x
 -- name: ListConversations
 SELECT handle, conversation FROM parley_endpoint {read dirty}
  WHERE conversation > ? AND queue_id > 0

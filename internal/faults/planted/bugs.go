@@ -151,7 +151,7 @@ func skewed(lease time.Duration) time.Duration {
 			old: "SELECT {ReadColumns}\n{ReadTables}\n WHERE g.group_id IN (?)\n\n-- name: ReadTwo",
 			new: "SELECT {ReadColumns}\n{ReadTables}\n WHERE g.group_id IN (?) FOR UPDATE OF s\n\n-- name: ReadTwo"},
 	}},
-	{name: "finish without guard", server: "mysql", flags: []string{"--only", "kill"}, changes: append([]change{
+	{name: "finish without guard", server: "mysql", flags: []string{"--only", "kill", "--drain", "10s"}, changes: append([]change{
 		{file: "backend/mysql/sql/settle.sql",
 			old: " WHERE stream_id IN (?) ORDER BY stream_id\n   FOR UPDATE SKIP LOCKED\n\n-- name: Look",
 			new: " WHERE stream_id IN (?) ORDER BY stream_id\n\n-- name: Look"},

@@ -23,23 +23,22 @@ SELECT h.stream_id FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST
  UNION ALL
 SELECT o.post_id FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = @p3
 
--- name: GroupCount
-SELECT count(*), min(x.since), count(x.astray)
-  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-          FROM parley_stream s WITH (READUNCOMMITTED)
-          LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON m.stream_id = s.stream_id
-         WHERE s.group_id = @p1
-         ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x
-
 -- name: GroupDetail
 SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-         WHERE r.group_id = g.group_id)
+         WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
   FROM parley_grp g WITH (READUNCOMMITTED)
   LEFT JOIN parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.group_id = g.group_id
- WHERE g.group_id = @p1
+ CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s WITH (READUNCOMMITTED)
+                       LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON m.stream_id = s.stream_id
+                      WHERE s.group_id = @p1
+                      ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x) c
+ WHERE g.group_id = @p2
 
 -- name: ListAstray
 SELECT m.stream_id, s.stream_id, s.group_id,

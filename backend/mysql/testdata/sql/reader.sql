@@ -22,24 +22,22 @@ SELECT h.stream_id FROM parley_held h WHERE h.message_id = ?
  UNION ALL
 SELECT o.post_id FROM parley_post o WHERE o.post_id = ?
 
--- name: GroupCount
-/*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT count(*), min(x.since), count(x.astray)
-  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-          FROM parley_stream s
-          LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          JOIN parley_message m ON m.stream_id = s.stream_id
-         WHERE s.group_id = ?
-         LIMIT 10000) x
-
 -- name: GroupDetail
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r
-         WHERE r.group_id = g.group_id)
+         WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
   FROM parley_grp g
   LEFT JOIN parley_promotion p ON p.group_id = g.group_id
+ CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s
+                       LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       JOIN parley_message m ON m.stream_id = s.stream_id
+                      WHERE s.group_id = ?
+                      LIMIT 10000) x) c
  WHERE g.group_id = ?
 
 -- name: ListAstray

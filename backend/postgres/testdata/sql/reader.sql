@@ -23,23 +23,22 @@ SELECT h.stream_id FROM parley_held h WHERE h.message_id = $2
  UNION ALL
 SELECT o.post_id FROM parley_post o WHERE o.post_id = $3
 
--- name: GroupCount
-SELECT count(*), min(x.since), count(x.astray)
-  FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-          FROM parley_stream s
-          LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          JOIN parley_message m ON m.stream_id = s.stream_id
-         WHERE s.group_id = $1
-         LIMIT 10000) x
-
 -- name: GroupDetail
 SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r
-         WHERE r.group_id = g.group_id)
+         WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
   FROM parley_grp g
   LEFT JOIN parley_promotion p ON p.group_id = g.group_id
- WHERE g.group_id = $1
+ CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s
+                       LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       JOIN parley_message m ON m.stream_id = s.stream_id
+                      WHERE s.group_id = $1
+                      LIMIT 10000) x) c
+ WHERE g.group_id = $2
 
 -- name: ListAstray
 SELECT m.stream_id, s.stream_id, s.group_id,
