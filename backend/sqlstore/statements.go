@@ -133,8 +133,8 @@ type Statements struct {
 
 	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
-	// WorkerInsert and WorkerOthers.
-	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
+	// WorkerInsert and WorkerOthers or WorkerOther.
+	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerOther, WorkerPutDown, WorkerLock, WorkerInHand,
 	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 
 	// For operators.
