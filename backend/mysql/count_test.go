@@ -294,8 +294,10 @@ func TestDueBatches(t *testing.T) {
 		}
 		run(`INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
 		     VALUES (1, 'q', 1, 0, 0), (2, 'r', 0, 0, 0)`)
-		const numbers = ` FROM (SELECT row_number() OVER () AS n
-		                          FROM information_schema.columns a, information_schema.tables b LIMIT 5000) x`
+		const tens = `(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4
+		               UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)`
+		const numbers = ` FROM (SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n
+		                          FROM ` + tens + ` a, ` + tens + ` b, ` + tens + ` c, ` + tens + ` e WHERE e.d < 5) x`
 		for _, queue := range []string{"1", "2"} {
 			run(`INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
 			     SELECT RANDOM_BYTES(16), ` + queue + `, '', 5, 'm', 0, 1 + n * 7919 % 5000` + numbers)
