@@ -2,6 +2,7 @@ package parley_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,5 +64,45 @@ func TestNoLooksForCancels(t *testing.T) {
 	})
 	if took < (looks-1)*800*time.Millisecond {
 		t.Errorf("%d looks in %v, want about one a second", looks, took)
+	}
+}
+
+// cancelling is a store that counts tries to cancel posts.
+type cancelling struct {
+	backend.Backend
+	tries int
+}
+
+func (c *cancelling) Begin(ctx context.Context) (backend.Tx, error) {
+	tx, err := c.Backend.Begin(ctx)
+	return &cancellingTx{tx, c}, err
+}
+
+type cancellingTx struct {
+	backend.Tx
+	c *cancelling
+}
+
+func (tx *cancellingTx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
+	tx.c.tries++
+	return tx.Tx.Cancel(ctx, queue, id)
+}
+
+// TestCancelKeepsNoTurn: on a single writer CancelPost does not wait for a receiver, as all other writers would wait for it.
+func TestCancelKeepsNoTurn(t *testing.T) {
+	ctx := t.Context()
+	first, cleanup := shop()
+	defer cleanup()
+	store := &cancelling{Backend: first.Backend()}
+	b, err := parley.New(ctx, store, nil)
+	must(err)
+	defer b.Close()
+	id, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("x")})
+	must(err)
+	d, err := b.Receive(ctx, "mail", nil)
+	must(err)
+	defer d.Close()
+	if err := b.CancelPost(ctx, "mail", id); !errors.Is(err, parley.ErrNotPending) || store.tries != 1 {
+		t.Errorf("a post in hand: %v after %d tries, want ErrNotPending after one", err, store.tries)
 	}
 }

@@ -387,6 +387,9 @@ func (c *Conversation) endAs(ctx context.Context, end backend.End) error {
 	if c.tx.remains = c.tx.remains || ended.Remains; c.tx.remains && c.tx.joined {
 		c.tx.b.jobs.closedSoon()
 	}
+	if ended.Later != nil {
+		c.tx.undecided = append(c.tx.undecided, ended.Later)
+	}
 	if ended.Queue != 0 {
 		c.tx.touch(ended.Queue)
 		err = c.tx.told(ctx)

@@ -151,7 +151,7 @@ func (k work) Merge(part consumer.Work) (ended []ID) {
 	if tx.sooner > 0 {
 		k.tx.soon(tx.sooner)
 	}
-	k.tx.remains = k.tx.remains || tx.remains
+	k.tx.remains, k.tx.undecided = k.tx.remains || tx.remains, append(k.tx.undecided, tx.undecided...)
 	if tx.cat != nil {
 		k.tx.cat = tx.cat
 	}

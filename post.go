@@ -309,6 +309,9 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 			return ErrUnknownQueue
 		}
 		err := tx.be.Cancel(ctx, q.ID, id)
+		if tx.b.caps.SingleWriter {
+			return err // no other transaction can write while this one is open
+		}
 		// A background job may be moving it, or have it locked until it has committed.
 		pause := 5 * time.Millisecond
 		for try := 1; errors.Is(err, ErrNotPending) && (try <= 3 || try <= 7 && errors.Is(err, ErrGroupBusy)); try++ {

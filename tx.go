@@ -29,6 +29,7 @@ type Tx struct {
 	ended     []ID           // conversations that were ended in it
 	sooner    time.Duration  // when a timer or delayed post is due, from now
 	remains   bool           // of a conversation that is over, for the job to remove
+	undecided []*bool        // what remains will be by the commit, of ends that are decided by then
 	txDialogs map[txDialogKey]*txDialog
 	seq       int64 // of the message that was sent last
 }
@@ -279,7 +280,7 @@ func (tx *Tx) commit(ctx context.Context) error {
 	if tx.sooner > 0 {
 		tx.b.jobs.within(tx.sooner)
 	}
-	if tx.remains {
+	if tx.remains || slices.ContainsFunc(tx.undecided, func(remains *bool) bool { return *remains }) {
 		tx.b.jobs.closedSoon()
 	}
 	return nil

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,61 @@ type Catalog struct {
 	History []Definition `json:"-"`
 	// Removed names, in a change, what Tx.PutCatalog removes. Queues are not removed.
 	Removed []Object `json:"-"`
+}
+
+// Clone makes a copy that shares nothing with c.
+func (c *Catalog) Clone() *Catalog {
+	k := *c
+	k.Types, k.Contracts, k.Queues = slices.Clone(c.Types), slices.Clone(c.Contracts), slices.Clone(c.Queues)
+	k.Services, k.Priorities, k.History = slices.Clone(c.Services), slices.Clone(c.Priorities), slices.Clone(c.History)
+	k.Removed = slices.Clone(c.Removed)
+	for i := range k.Contracts {
+		k.Contracts[i].Messages = slices.Clone(k.Contracts[i].Messages)
+	}
+	for i := range k.Services {
+		s := &k.Services[i]
+		s.Contracts, s.Recycles = slices.Clone(s.Contracts), slices.Clone(s.Recycles)
+	}
+	return &k
+}
+
+// With returns the catalog as [TxCatalog.PutCatalog] leaves it, for stores that keep it as one value. A queue
+// that is there keeps its ID. New ones have none yet.
+func (c *Catalog) With(change *Catalog) *Catalog {
+	c, change = c.Clone(), change.Clone()
+	c.Version++
+	for i, q := range change.Queues {
+		change.Queues[i].ID = 0
+		if known := slices.IndexFunc(c.Queues, func(k Queue) bool { return k.Name == q.Name }); known >= 0 {
+			change.Queues[i].ID = c.Queues[known].ID
+		}
+	}
+	removed := func(kind ObjectKind) func(string) bool {
+		return func(name string) bool { return slices.Contains(change.Removed, Object{kind, name}) }
+	}
+	c.Types = with(c.Types, change.Types, removed(ObjectType), func(t MessageType) string { return t.Name })
+	c.Contracts = with(c.Contracts, change.Contracts, removed(ObjectContract), func(k Contract) string { return k.Name })
+	c.Queues = with(c.Queues, change.Queues, removed(ObjectQueue), func(q Queue) string { return q.Name })
+	c.Services = with(c.Services, change.Services, removed(ObjectService), func(s Service) string { return s.Name })
+	c.Priorities = with(c.Priorities, change.Priorities, removed(ObjectPriority), func(r PriorityRule) string { return r.Name })
+	for _, d := range change.History {
+		d.Version = c.Version
+		c.History = append(c.History, d)
+	}
+	return c
+}
+
+// with puts changed objects in the places of those with the same names, and leaves out what is removed.
+func with[O any](objects, changed []O, removed func(string) bool, name func(O) string) []O {
+	for _, o := range changed {
+		i := slices.IndexFunc(objects, func(known O) bool { return name(known) == name(o) })
+		if i < 0 {
+			objects = append(objects, o)
+		} else {
+			objects[i] = o
+		}
+	}
+	return slices.DeleteFunc(objects, func(o O) bool { return removed(name(o)) })
 }
 
 // ObjectKind is a kind of objects in the catalog.

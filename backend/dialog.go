@@ -305,6 +305,9 @@ type Ended struct {
 	FarEnded bool  // the peer had ended or was cleaned up before: an error does not reach it
 	FarGone  bool  // both sides have ended now
 	Remains  bool  // they have, but it is locked: JobClosed has to remove it
+	// Later, unless nil, says Remains when the transaction has settled or committed: a backend may decide the
+	// end of a side then whose group the transaction holds. Dropped is zero meanwhile.
+	Later *bool
 }
 
 // Posting is a post to be added.

@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/parleymq/parley/backend/sqlstore"
 )
@@ -68,4 +71,106 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 		}
 		return res, false, err
 	})
+}
+
+// A post with a key is three statements. Where the connection takes several in one text, they come with the beginning
+// of their transaction, and the commit is the second trip. Nothing has happened if one of them fails or the connection
+// breaks. It is not the application's transaction that such a text begins, so nothing else can be in it.
+
+// call is a statement with its arguments.
+type call struct {
+	q    *sqlstore.Stmt
+	args []any
+}
+
+// change is what a statement has changed.
+type change struct{ rows, id int64 }
+
+// beginWith begins a transaction that was put off, and carries out statements in it, all in one trip. The
+// LAST_INSERT_ID is 0 before them. If ok is false, nothing has been done.
+func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...call) (done []change, ok bool, err error) {
+	if t.p.single.Load() || !t.Unbegun() {
+		return nil, false, nil
+	}
+	texts := []string{"START TRANSACTION", "DO LAST_INSERT_ID(0)"}
+	if !t.s.committed {
+		texts = slices.Insert(texts, 0, setLevel)
+	}
+	first := len(texts)
+	for _, c := range calls {
+		text, args, err := t.s.text(c.q, tx.Args(c.q, c.args...))
+		if err != nil || len(args) > 0 { // a long value
+			return nil, false, err
+		}
+		texts = append(texts, text)
+	}
+	err = tx.Do(ctx, func(ctx context.Context) error {
+		return t.Enter(func() (err error) {
+			if done, err = t.runTexts(ctx, texts); err != nil {
+				done = nil
+				return t.undo(ctx, err)
+			}
+			done = done[first:]
+			return nil
+		})
+	})
+	if errors.Is(err, errSingle) {
+		t.p.single.Store(true)
+		return nil, false, nil
+	}
+	return done, done != nil, err
+}
+
+// undo sees to it that nothing is left of a transaction whose first statements have failed.
+func (t *transaction) undo(ctx context.Context, failed error) error {
+	switch {
+	case failed == errSingle:
+	case errors.Is(failed, driver.ErrBadConn): // the driver has noticed it before it sent anything
+		return t.replace(ctx)
+	default:
+		if _, err := t.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
+			t.discard()
+		}
+	}
+	return failed
+}
+
+// errSingle: the connection takes one statement in a text.
+var errSingle = errors.New("the connection takes one statement at a time")
+
+// results are what go-sql-driver tells of several statements.
+type results interface {
+	AllRowsAffected() []int64
+	AllLastInsertIds() []int64
+}
+
+// runTexts carries out several statements in one text.
+func (t *transaction) runTexts(ctx context.Context, texts []string) (done []change, err error) {
+	_, err = t.p.change(ctx, t.s, func(ctx context.Context) (res sql.Result, err error) {
+		err = t.conn.Raw(func(c any) error {
+			x, ok := c.(driver.ExecerContext)
+			if !ok { // the program has wrapped the connection, which can do less now
+				return errSingle
+			}
+			r, err := x.ExecContext(ctx, strings.Join(texts, ";\n"), nil)
+			const syntaxError = 1064 // ER_PARSE_ERROR: nothing has been carried out, as the server parses all of it first
+			if number(err) == syntaxError {
+				return errSingle
+			}
+			if err != nil {
+				return err
+			}
+			all, ok := r.(results)
+			if !ok || len(all.AllRowsAffected()) != len(texts) {
+				return fmt.Errorf("parley: mysql: %d statements have had other results: %v", len(texts), r)
+			}
+			for i, n := range all.AllRowsAffected() {
+				done = append(done, change{n, all.AllLastInsertIds()[i]})
+			}
+			res = driver.RowsAffected(1)
+			return nil
+		})
+		return res, err
+	})
+	return done, err
 }

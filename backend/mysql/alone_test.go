@@ -1,12 +1,19 @@
 package mysql_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
 )
 
 func TestAlone(t *testing.T) {
@@ -30,5 +37,110 @@ func TestAlone(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// TestKeyedAlone posts with a key by Broker.Post, in two round trips, while connections break and callers give up.
+func TestKeyedAlone(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		own := database(t, server)
+		direct := connect(t, server, own, nil)
+		p, through := backendtest.Through(t, server)
+		db := connect(t, through, own, func(c *driver.Config) { c.Logger, c.MultiStatements = &driver.NopLogger{}, true })
+		b, err := parley.New(t.Context(), open(t, db, nil), &parley.Options{NoMaintenance: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+		post := func(ctx context.Context, body string) error {
+			_, err := b.Post(ctx, "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
+			return err
+		}
+		must(post(t.Context(), "first"))
+		for _, answered := range []bool{false, true} {
+			body := fmt.Sprintf("lost %t", answered)
+			must(post(t.Context(), "before"))
+			p.CutAt(answered, body, fmt.Sprintf("%x", body))
+			if err := post(t.Context(), body); !errors.Is(err, parley.ErrConnection) {
+				t.Errorf("cut, answered %t: %v, want ErrConnection", answered, err)
+			}
+		}
+
+		tx, err := direct.Begin()
+		must(err)
+		defer tx.Rollback()
+		_, err = tx.Exec("UPDATE parley_stream SET touched = touched + 1")
+		must(err)
+		brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := post(brief, "given up"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("given up while it waited for the guard: %v", err)
+		}
+		must(tx.Rollback())
+		must(post(t.Context(), "last"))
+
+		d, err := b.Receive(t.Context(), "q", nil)
+		must(err)
+		var got []string
+		for i, m := range d.Messages {
+			if got = append(got, string(m.Body)); m.Seq != int64(i) {
+				t.Errorf("message %d has number %d", i, m.Seq)
+			}
+		}
+		if want := []string{"first", "before", "before", "last"}; !slices.Equal(got, want) {
+			t.Errorf("stored are %q, want %q", got, want)
+		}
+		must(d.Ack(t.Context()))
+	})
+}
+
+// TestOneStatement: connections of Open take several statements in a text, but not from the application.
+func TestOneStatement(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		own := database(t, server)
+		direct := connect(t, server, own, nil)
+		if _, err := direct.Exec("CREATE TABLE pets (name VARCHAR(99))"); err != nil {
+			t.Fatal(err)
+		}
+		for _, several := range []bool{false, true} {
+			b, err := mysql.Open(t.Context(), fmt.Sprintf("%s?multiStatements=%t", in(t, server, own), several), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.Close() })
+			if err := b.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for text, is := range map[string]struct{ one bool }{
+				"INSERT INTO pets VALUES ('a;b');":                                                {true},
+				"INSERT INTO pets VALUES ('a') -- one;":                                           {true},
+				"INSERT INTO pets VALUES ('a'); DELETE FROM pets":                                 {false},
+				"CREATE PROCEDURE parade() BEGIN DELETE FROM pets; DELETE FROM pets; END":         {true},
+				"SELECT name FROM pets WHERE name = '' OR '' = ''; DROP TABLE pets; SELECT '' ''": {false},
+			} {
+				if _, err := direct.Exec("DROP PROCEDURE IF EXISTS parade"); err != nil {
+					t.Fatal(err)
+				}
+				tx, err := b.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = tx.SQL().ExecContext(t.Context(), text)
+				if want := is.one || several; (err == nil) != want {
+					t.Errorf("multiStatements=%t: %q: %v", several, text, err)
+				}
+				tx.Rollback(t.Context())
+				if _, err := direct.Exec("CREATE TABLE IF NOT EXISTS pets (name VARCHAR(99))"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	})
 }

@@ -23,6 +23,8 @@ type pool struct {
 	store       *sqlstore.Store
 	hot         hot
 	newKeyTurns keyInsertLimiter
+	single      atomic.Bool // connections take one statement in a text
+	guards      bool        // they take several, but not from the application
 
 	mu    sync.Mutex
 	known map[any]*session // by the driver's connections

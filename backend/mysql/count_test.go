@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -65,18 +66,20 @@ func TestStatements(t *testing.T) {
 // TestDialogStatements holds the number of statements of new dialogs.
 func TestDialogStatements(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		db, count := counted(t, server, nil)
 		frame := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", "COMMIT"}
-		backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
-			"begin and send":                                     5,
-			"receive, reply and end":                             13,
-			"receive the reply and end":                          6,
-			"a post by itself, with BEGIN and COMMIT":            1,
-			"a post by itself with a key, with BEGIN and COMMIT": 6,
-			"begin and send on twenty dialogs":                   7,
-			"a worker's batch of requests":                       108,
-			"a worker's batch of replies and ends":               65,
-		})
+		for several, keyed := range map[bool]int{false: 6, true: 2} {
+			db, count := counted(t, server, func(c *driver.Config) { c.MultiStatements = several })
+			backendtest.Dialogs(t, open(t, db, nil), count, frame, map[string]int{
+				"begin and send":                                     5,
+				"receive, reply and end":                             13,
+				"receive the reply and end":                          6,
+				"a post by itself, with BEGIN and COMMIT":            1,
+				"a post by itself with a key, with BEGIN and COMMIT": keyed,
+				"begin and send on twenty dialogs":                   7,
+				"a worker's batch of requests":                       89,
+				"a worker's batch of replies and ends":               7,
+			})
+		}
 	})
 }
 
@@ -96,10 +99,16 @@ func TestResave(t *testing.T) {
 			post(tx, "first")
 			count.Take()
 			f.OK(tx.Resave(f.Ctx, "work"))
-			if list := count.Take(); len(list) != 1 {
-				t.Errorf("to set a savepoint anew took %q", list)
+			post(tx, "second") // sets it
+			points := 0
+			for _, text := range count.Take() {
+				if strings.Contains(text, "SAVEPOINT") {
+					points++
+				}
 			}
-			post(tx, "second")
+			if points != 1 {
+				t.Errorf("to set a savepoint anew took %d statements", points)
+			}
 			f.OK(tx.RollbackTo(f.Ctx, "work"))
 			post(tx, "third")
 			return nil
@@ -285,8 +294,10 @@ func TestDueBatches(t *testing.T) {
 		}
 		run(`INSERT INTO parley_queue (queue_id, name, enabled, retention, keep_processed)
 		     VALUES (1, 'q', 1, 0, 0), (2, 'r', 0, 0, 0)`)
-		const numbers = ` FROM (SELECT row_number() OVER () AS n
-		                          FROM information_schema.columns a, information_schema.tables b LIMIT 5000) x`
+		const tens = `(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4
+		               UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)`
+		const numbers = ` FROM (SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n
+		                          FROM ` + tens + ` a, ` + tens + ` b, ` + tens + ` c, ` + tens + ` e WHERE e.d < 5) x`
 		for _, queue := range []string{"1", "2"} {
 			run(`INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, begun, due)
 			     SELECT RANDOM_BYTES(16), ` + queue + `, '', 5, 'm', 0, 1 + n * 7919 % 5000` + numbers)

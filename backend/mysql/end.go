@@ -14,6 +14,13 @@ func (p *pool) endGuards(ctx context.Context, tx *sqlstore.Tx, handle, far backe
 	return other == far, err
 }
 
+// endMany decides ends together.
+func (p *pool) endMany(ctx context.Context, tx *sqlstore.Tx, list []sqlstore.LateEnd) ([]sqlstore.LateEnd, error) {
+	return tx.EndMany(ctx, list, func(ctx context.Context, guards []backend.ID) ([]backend.ID, error) {
+		return tx.IDs(ctx, p.hot.Guards, ids(guards))
+	})
+}
+
 // endSides writes the ends of sides in three statements, and one for the markers that are not there.
 func (p *pool) endSides(ctx context.Context, tx *sqlstore.Tx, list []sqlstore.SideEnd) error {
 	var closings, messages, marks tuples
@@ -39,7 +46,7 @@ func (p *pool) endSides(ctx context.Context, tx *sqlstore.Tx, list []sqlstore.Si
 	return err
 }
 
-// removeQuiet removes what is left of a conversation in one statement.
+// removeQuiet removes what is left of conversations in one statement.
 func (p *pool) removeQuiet(ctx context.Context, tx *sqlstore.Tx, r *sqlstore.Remainder) error {
 	var keys clearing
 	for _, m := range r.Messages {

@@ -28,6 +28,9 @@
 // innodb_snapshot_isolation of MariaDB, a statement fails if it locks a row that has changed
 // meanwhile. The store turns that off for each of its statements.
 //
+// A post with a key is one round trip and its commit if the connection takes several statements in a text. Those of
+// Open do, but they refuse such texts of the application. For New the application sets multiStatements.
+//
 // When its context ends, a waiting statement is ended by KILL QUERY on another connection of the
 // pool. If none is free, its own connection is closed.
 //
@@ -96,6 +99,8 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	several := config.MultiStatements
+	config.MultiStatements = true
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("parley: mysql: %w", err)
@@ -103,6 +108,7 @@ func Open(ctx context.Context, dsn string, o *Options) (*Store, error) {
 	s := newStore(sqlstore.OpenPool(committed{connector}, opt.MaxConns), opt)
 	s.pool.side = sql.OpenDB(sqlstore.Bounded(connector))
 	s.pool.side.SetMaxIdleConns(1)
+	s.pool.guards = !several
 	conn, _, err := s.pool.conn(ctx)
 	if err != nil {
 		err = s.Late(ctx, err)
@@ -206,6 +212,8 @@ func newStore(db *sql.DB, o Options) *Store {
 		BeginDialogs: p.beginDialogs,
 		EndGuards:    p.endGuards,
 		EndSides:     p.endSides,
+		EndMany:      p.endMany,
+		List:         func(list []backend.ID) any { return ids(list) },
 		RemoveQuiet:  p.removeQuiet,
 		SettleBatch:  p.settle,
 		Drop:         p.drop,

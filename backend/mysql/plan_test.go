@@ -85,7 +85,7 @@ func planned(b *Store) []statement {
 		{"RemoveQuiet", h.RemoveQuiet.Text, []any{c.table()}, []string{"k"}},
 		{"CloseSides", h.CloseSides.Text, []any{tableOf("handle", []backend.ID{id, other})}, []string{"k"}},
 		{"EndGuards", h.EndGuards.Text, []any{other[:], id[:]}, nil},
-		{"EndUnread", b.Q().EndUnread.Text, []any{1, id[:]}, nil},
+		{"EndUnread", b.Q().EndUnread.Text, []any{1, ids{id, other}}, nil},
 		{"Look", h.Look.Text, []any{gone, ids{id, other}}, nil},
 		{"AdvanceKey", h.AdvanceKey.Text, []any{5, 1, "k1"}, nil},
 		{"InsertKeyed", h.InsertKeyed.Text, []any{1, id[:], 4, "t", []byte("b"), nil, 1, "k1", 1}, []string{"message"}},

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -211,27 +212,51 @@ func (p *pool) postKeyed(ctx context.Context, tx *sqlstore.Tx, version int64, x 
 	if tx.Joined() {
 		return false, nil
 	}
-	n, err := tx.Exec(ctx, p.hot.AdvanceKey, x.Rank, x.Queue, x.Key)
-	if err != nil {
-		return false, err
-	}
-	if n == 0 {
-		return p.postNewKey(ctx, tx, version, x)
-	}
-	seq := inserted(tx) - 1
-	n, err = tx.Exec(ctx, p.hot.InsertKeyed, seq, x.ID, sqlstore.KindKeyed, x.Type, x.Body, sqlstore.NullText(x.Headers), x.Queue, x.Key, version)
+	n, seq, err := p.addToKey(ctx, tx, version, x)
 	switch {
-	case err != nil:
-	case n == 0:
+	case err != nil || n == 1:
+	case seq < 0:
+		return p.postNewKey(ctx, tx, version, x)
+	default:
 		var found map[sqlstore.Key]backend.ID
 		k := sqlstore.Key{Queue: x.Queue, Name: x.Key}
 		if found, err = p.findKeys(ctx, tx, []sqlstore.Key{k}); err == nil {
 			_, err = tx.Exec(ctx, tx.Q().StreamAdvance, seq, found[k])
 		}
-	default:
-		_, err = tx.Exec(ctx, p.hot.PlaceKey, x.Queue, x.Key)
 	}
-	return n > 0 && err == nil, err
+	return n == 1 && err == nil, err
+}
+
+// addToKey adds a post to a key and returns how many it has added, and its number. The number is below zero if the
+// key is new.
+func (p *pool) addToKey(ctx context.Context, tx *sqlstore.Tx, version int64, x backend.Posting) (n, seq int64, err error) {
+	insert := func(seq, version any) []any {
+		return []any{seq, x.ID, sqlstore.KindKeyed, x.Type, x.Body, sqlstore.NullText(x.Headers), x.Queue, x.Key, version}
+	}
+	advance, place := []any{x.Rank, x.Queue, x.Key}, []any{x.Queue, x.Key}
+	if t, ours := tx.Session().(*transaction); ours {
+		// If the first statement finds no key, the second adds nothing, although the key may be there by then.
+		number, found := expression("LAST_INSERT_ID() - 1"), expression(fmt.Sprintf("IF(LAST_INSERT_ID() > 0, %d, -1)", version))
+		done, ok, err := t.beginWith(ctx, tx, call{p.hot.AdvanceKey, advance}, call{p.hot.InsertKeyed, insert(number, found)}, call{p.hot.PlaceKey, place})
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case ok && done[0].rows == 0:
+			return 0, -1, nil
+		case ok:
+			return done[1].rows, done[0].id - 1, nil
+		}
+	}
+	n, err = tx.Exec(ctx, p.hot.AdvanceKey, advance...)
+	if err != nil || n == 0 {
+		return 0, -1, err
+	}
+	seq = inserted(tx) - 1
+	n, err = tx.Exec(ctx, p.hot.InsertKeyed, insert(seq, version)...)
+	if err == nil && n == 1 {
+		_, err = tx.Exec(ctx, p.hot.PlaceKey, place...)
+	}
+	return n, seq, err
 }
 
 // postNewKey adds a post with a key that is new. It does nothing if another transaction has just made it.

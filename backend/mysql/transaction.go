@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/parleymq/parley/backend"
@@ -198,6 +199,21 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	return rows, err
 }
 
+// Point implements sqlstore.Pointing.
+func (t *transaction) Point(ctx context.Context, text string) error {
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	t.ending.RLock()
+	defer t.ending.RUnlock()
+	if err := t.check(ctx); err != nil {
+		return err
+	}
+	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), text)
+	t.saw(err)
+	return err
+}
+
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
 	if t.Unbegun() {
@@ -267,9 +283,30 @@ func (t *transaction) SQL() backend.Execer {
 // application runs the application's statements.
 type application struct{ t *transaction }
 
+// one refuses a text of several statements, which an application that builds texts of what its users write does not
+// mean to send. The server tells: it prepares one statement only.
+func (a application) one(ctx context.Context, query string) error {
+	if !a.t.p.guards || !strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";") {
+		return nil
+	}
+	s, err := a.t.conn.PrepareContext(ctx, query)
+	if err == nil {
+		return s.Close()
+	}
+	const cannotPrepare = 1295 // ER_UNSUPPORTED_PS: it is one, such as the definition of a procedure
+	if number(err) == cannotPrepare {
+		return nil
+	}
+	a.t.saw(err)
+	return err
+}
+
 // start is called before each of them.
 func (a application) start(ctx context.Context, query string) error {
 	may, err := sqlstore.CheckEnding(query)
+	if err == nil {
+		err = a.one(ctx, query)
+	}
 	if err != nil {
 		return err
 	}
@@ -306,6 +343,9 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 	a.t.ending.RLock()
 	defer a.t.ending.RUnlock()
 	if a.fresh(query) {
+		if err := a.one(ctx, query); err != nil {
+			return nil, err
+		}
 		res, err := a.t.conn.ExecContext(ctx, query, args...)
 		if err == nil {
 			err = a.t.start(ctx)

@@ -123,11 +123,11 @@ func TestDialogStatements(t *testing.T) {
 	backendtest.Dialogs(t, open(t, db, postgres.Options{}), count, []string{"BEGIN", "COMMIT"}, map[string]int{
 		"begin and send":                                     1,
 		"receive, reply and end":                             7,
-		"receive the reply and end":                          8,
+		"receive the reply and end":                          5,
 		"a post by itself, with BEGIN and COMMIT":            1,
 		"a post by itself with a key, with BEGIN and COMMIT": 1,
 		"begin and send on twenty dialogs":                   3,
-		"a worker's batch of requests":                       66,
-		"a worker's batch of replies and ends":               55,
+		"a worker's batch of requests":                       47,
+		"a worker's batch of replies and ends":               5,
 	})
 }

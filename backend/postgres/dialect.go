@@ -73,7 +73,8 @@ func (p *pool) token(verb, arg string) (string, bool) {
 type hot struct {
 	Send                                         [2]*sqlstore.Stmt // the second keeps a copy
 	BeginDialogs, SendState, Append, KeyState    *sqlstore.Stmt
-	EndFirst, EndGuards, DropUnread, RemoveSides *sqlstore.Stmt
+	EndFirst, EndLast, EndGuards                 *sqlstore.Stmt
+	DropUnread, RemoveSides                      *sqlstore.Stmt
 	PostMany, PostKeyed, PostNewKey, NewKeys     *sqlstore.Stmt
 	Claims, StreamClaims                         walks
 	PostClaims                                   [len(limits)]*sqlstore.Stmt

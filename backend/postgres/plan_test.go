@@ -268,13 +268,15 @@ func dialogs(s *Store, one string) []execution {
 		}
 		return uuids(list)
 	}
+	some := "{" + one + "," + strings.TrimPrefix(ids(), "{")
 	zeros, ones := ints(make([]int, 10)), texts(slices.Repeat([]string{"1"}, 10))
 	return []execution{
 		{h.BeginDialogs, []any{0, ids(), ids(), ids(), ones, ones, ones, ones, ones, zeros, ones, zeros,
 			ids(), zeros, ids(), ones, ones, ones, ones}},
 		{q.MessagesOfEndpoint, []any{one, one}},
 		{q.EndRead, []any{one}},
-		{h.EndFirst, []any{one, backend.NewID().String(), "end"}},
+		{h.EndFirst, []any{some, ids(), "end"}},
+		{h.EndLast, []any{some}},
 		{h.EndGuards, []any{one, one}},
 		{h.DropUnread, []any{one, one}},
 		{h.RemoveSides, []any{one, backend.NewID().String()}},

@@ -262,6 +262,7 @@ func newStore(db *sql.DB, o Options) *Store {
 		ClaimBatch:   p.claim,
 		BeginDialogs: p.beginDialogs,
 		EndFirst:     p.endFirst,
+		EndMany:      p.endMany,
 		EndGuards:    p.endGuards,
 		DropUnread:   p.dropUnread,
 		RemoveSides:  p.removeSides,

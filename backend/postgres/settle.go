@@ -39,6 +39,9 @@ func (p *pool) settle(ctx context.Context, tx *sqlstore.Tx, s *sqlstore.Settleme
 	if tx.Joined() || s.Consumed {
 		guards = nil // user code follows
 	}
+	if want == 0 && len(guards) == 0 && !tx.Returned() {
+		return nil
+	}
 	removed := 0
 	var locked []backend.ID
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {

@@ -62,17 +62,17 @@ func TestStatements(t *testing.T) {
 		"post a hundred with ten keys": 501,
 		"post one with a new key":      6,
 		"post a hundred with new keys": 701,
-		"claim and settle a group, in one transaction":   6,
-		"claim and settle ten keys, in one transaction":  24,
-		"claim and settle ten posts, in one transaction": 4,
-		"claim a key by lease":                           5,
-		"claim ten posts by lease":                       3,
+		"claim and settle a group, in one transaction":   4,
+		"claim and settle ten keys, in one transaction":  4,
+		"claim and settle ten posts, in one transaction": 3,
+		"claim a key by lease":                           3,
+		"claim ten posts by lease":                       2,
 		"settle ten posts held by lease":                 2,
 		"settle a key and a post that failed":            8,
 		"end a hundred tasks":                            100,
 		"claim nothing":                                  0, // a reader looks
 		"a hundred delayed posts become due":             14,
-		"claim nothing where posts have been":            3,
+		"claim nothing where posts have been":            2,
 	})
 }
 
@@ -81,12 +81,12 @@ func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
 		"begin and send":                                     5,
-		"receive, reply and end":                             16,
-		"receive the reply and end":                          12,
+		"receive, reply and end":                             14,
+		"receive the reply and end":                          10,
 		"a post by itself, with BEGIN and COMMIT":            3,
 		"a post by itself with a key, with BEGIN and COMMIT": 5,
 		"begin and send on twenty dialogs":                   26,
-		"a worker's batch of requests":                       127,
-		"a worker's batch of replies and ends":               129,
+		"a worker's batch of requests":                       108,
+		"a worker's batch of replies and ends":               7,
 	})
 }

@@ -31,7 +31,7 @@ type many struct {
 	JoinPosts, JoinDelete                               *sqlstore.Stmt
 	BeginGroups, NewEndpoints, NewDialogs, Mark         *sqlstore.Stmt
 	Advance, AdvanceKey, NewKey                         *sqlstore.Stmt
-	MarkersDelete, StreamsOf                            *sqlstore.Stmt
+	MarkersDelete, StreamsOf, ClosingsOf, EndpointsOf   *sqlstore.Stmt
 	Closings, Ends, CloseStreams, CloseEndpoints        *sqlstore.Stmt
 	Remove, DropMarkers, Restand                        *sqlstore.Stmt
 }

@@ -171,7 +171,7 @@ func (m *many) endSides(ctx context.Context, tx *sqlstore.Tx, list []sqlstore.Si
 	return err
 }
 
-// removeQuiet removes what is left of a conversation.
+// removeQuiet removes what is left of conversations.
 func (m *many) removeQuiet(ctx context.Context, tx *sqlstore.Tx, r *sqlstore.Remainder) error {
 	var messages, markers [][]any
 	for _, u := range r.Messages {
@@ -191,8 +191,8 @@ func (m *many) removeQuiet(ctx context.Context, tx *sqlstore.Tx, r *sqlstore.Rem
 	if _, err := tx.Exec(ctx, m.StreamsOf, ids(r.Streams)); err != nil {
 		return err
 	}
-	for _, q := range []*sqlstore.Stmt{tx.Q().ClosingsDelete, tx.Q().EndpointsDelete} {
-		if _, err := tx.Exec(ctx, q, r.Handles[0], r.Handles[1]); err != nil {
+	for _, q := range []*sqlstore.Stmt{m.ClosingsOf, m.EndpointsOf} {
+		if _, err := tx.Exec(ctx, q, ids(r.Handles)); err != nil {
 			return err
 		}
 	}

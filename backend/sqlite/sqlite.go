@@ -183,6 +183,10 @@ func newStore(p *pool, o Options, now func() int64) *Store {
 		BeginDialogs: m.beginDialogs,
 		EndGuards:    func(context.Context, *sqlstore.Tx, backend.ID, backend.ID) (bool, error) { return true, nil },
 		EndSides:     m.endSides,
+		EndMany: func(ctx context.Context, tx *sqlstore.Tx, list []sqlstore.LateEnd) ([]sqlstore.LateEnd, error) {
+			return tx.EndMany(ctx, list, func(_ context.Context, guards []backend.ID) ([]backend.ID, error) { return guards, nil })
+		},
+		List:         func(list []backend.ID) any { return ids(list) },
 		RemoveQuiet:  m.removeQuiet,
 		Drop:         m.drop,
 		Finish:       m.finish,

@@ -188,7 +188,10 @@ func (b beforeSQL) Direct() { b.t.direct, b.t.sent = true, nil }
 // first is called before each statement, which may roll back to a savepoint.
 func (b beforeSQL) first(ctx context.Context) error {
 	b.t.returned, b.t.sent = true, nil
-	return b.t.write(ctx)
+	if err := b.t.write(ctx); err != nil {
+		return err
+	}
+	return b.t.reach(ctx)
 }
 
 // ExecContext implements backend.Execer, as the following do.

@@ -95,7 +95,10 @@ func claimRows(ctx context.Context, t *Tx, r backend.ClaimRequest) (c backend.Cl
 	} else {
 		err = t.walk(ctx, r, claim)
 	}
-	if err != nil && err != errEnough {
+	if err == nil || err == errEnough {
+		err = t.leaseGroups(ctx, r, c.Holds)
+	}
+	if err != nil {
 		return c, err
 	}
 	if len(c.Holds) > 0 {
@@ -108,6 +111,26 @@ func claimRows(ctx context.Context, t *Tx, r backend.ClaimRequest) (c backend.Cl
 		return c, err
 	}
 	return c, nil
+}
+
+// leaseGroups writes the leases of groups among the holds.
+func (t *Tx) leaseGroups(ctx context.Context, r backend.ClaimRequest, holds []*backend.Hold) (err error) {
+	if r.Lease <= 0 {
+		return nil
+	}
+	groups, _ := SplitHolds(holds)
+	ids := make([]backend.ID, len(groups))
+	for i, h := range groups {
+		ids[i] = h.Group
+	}
+	switch len(ids) {
+	case 0:
+	case 1:
+		_, err = t.Exec(ctx, t.s.q.GroupLease, r.Lease, r.Owner, ids[0])
+	default:
+		_, err = t.Exec(ctx, t.s.q.LeaseGroups, t.s.d.List(ids), r.Lease, r.Owner)
+	}
+	return err
 }
 
 // claimOne claims the group that the request names.

@@ -24,32 +24,23 @@ type Source struct {
 	common   backend.Message
 }
 
+// receivedBy sets by which endpoint the stream is received, from the group of that and whether it has ended.
+func (s *Source) receivedBy(home backend.ID, ended bool) {
+	if !s.Handle.IsZero() {
+		s.Ended, s.moved = home.IsZero() || ended, home != s.Group
+	}
+}
+
 // read reads messages of a group that is locked, in the order in which they are
 // received, beyond those that the hold has had. Messages for endpoints that have
 // ended are removed and counted.
-func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend.ID, limit int, bytes *budget) (messages []*backend.Message, discarded int, err error) {
-	private := heldOf(h)
-	var sources []Source
-	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		s := Source{Group: g.id}
-		var at backend.ID // the group of the endpoint
-		var closed, since sql.NullInt64
-		f := &s.common
-		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&at), ID(&f.Conversation),
-			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed, &since)
-		if s.since = since.Int64; !since.Valid {
-			s.since = math.MaxInt64 // it has none, and makes no conversation older
-		}
-		if !s.Handle.IsZero() {
-			s.Ended, s.moved = at.IsZero() || closed.Valid, at != g.id
-		}
-		sources = append(sources, s)
-		return err
-	}, t.s.q.GroupStreams, g.id)
+func (t *Tx) read(ctx context.Context, p pick, h *backend.Hold, handle backend.ID, limit int, bytes *budget) (messages []*backend.Message, discarded int, err error) {
+	g := p.group
+	sources, err := t.sources(ctx, p)
 	if err != nil {
 		return nil, 0, err
 	}
-	SortByTurn(sources, func(s Source) Turn { return Turn{s.priority, s.since, s.Handle, s.Kind, s.ID} })
+	private := heldOf(h)
 	var astray []Source
 	full := false
 	for _, s := range sources {
@@ -60,38 +51,111 @@ func (t *Tx) read(ctx context.Context, g *group, h *backend.Hold, handle backend
 		case full || len(messages) >= limit || !handle.IsZero() && s.Handle != handle:
 			continue
 		}
-		after, seen := private.last[s.ID]
-		if !seen {
-			after = -1
-		}
-		n := len(messages)
-		err := t.Rows(ctx, func(rows *sql.Rows) error {
-			m := s.common
-			var since int64
-			var kind int
-			var uniq string
-			err := rows.Scan(&m.Seq, ID(&m.ID), &kind, &m.Type, Body(&m.Body), Text(&m.Headers), &since, Text(&uniq),
-				Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError), Attempts(&m.Errors))
-			if err != nil {
-				return err
-			}
+		add := func(m *firstMessage) error {
 			if !bytes.take(len(m.Body) + len(m.Headers)) {
 				full = true
 				return errEnough
 			}
-			m.Kind = backend.Kind(kind)
-			m.Stream, m.Handle, m.Group, m.Priority = s.ID, s.Handle, g.id, s.priority
-			m.Enqueued = time.UnixMicro(since)
-			AddMessage(h, &m, g.name, uniq)
-			messages = append(messages, &m)
+			m.Stream, m.Handle, m.Group, m.Priority, m.Enqueued = s.ID, s.Handle, g.id, s.priority, time.UnixMicro(m.since)
+			m.Conversation, m.Initiator, m.Service, m.FarService, m.Contract = s.common.Conversation, s.common.Initiator,
+				s.common.Service, s.common.FarService, s.common.Contract
+			AddMessage(h, &m.Message, g.name, m.uniq)
+			messages = append(messages, &m.Message)
 			return nil
-		}, t.s.q.MessageRead, s.ID, after, limit-n)
+		}
+		if p.read {
+			for i := range p.messages {
+				if add(&p.messages[i]) != nil {
+					break
+				}
+			}
+			continue
+		}
+		after, seen := private.last[s.ID]
+		if !seen {
+			after = -1
+		}
+		err := t.Rows(ctx, func(rows *sql.Rows) error {
+			m := new(firstMessage)
+			if err := rows.Scan(m.columns()...); err != nil {
+				return err
+			}
+			return add(m)
+		}, t.s.q.MessageRead, s.ID, after, limit-len(messages))
 		if err != nil {
 			return nil, 0, err
 		}
 	}
 	discarded, err = t.ClearAstray(ctx, astray)
 	return messages, discarded, err
+}
+
+// sources are the streams of a group that is ours, in the order in which they are received.
+func (t *Tx) sources(ctx context.Context, p pick) (sources []Source, err error) {
+	if p.source != nil {
+		return []Source{*p.source}, nil
+	}
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		s := Source{Group: p.group.id}
+		var home backend.ID
+		var closed, since sql.NullInt64
+		f := &s.common
+		err := rows.Scan(ID(&s.ID), &s.Kind, &s.priority, ID(&s.Handle), ID(&home), ID(&f.Conversation),
+			Bool(&f.Initiator), Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed, &since)
+		if s.since = since.Int64; !since.Valid {
+			s.since = math.MaxInt64 // it has none, and makes no conversation older
+		}
+		s.receivedBy(home, closed.Valid)
+		sources = append(sources, s)
+		return err
+	}, t.s.q.GroupStreams, p.group.id)
+	SortByTurn(sources, func(s Source) Turn { return Turn{s.priority, s.since, s.Handle, s.Kind, s.ID} })
+	return sources, err
+}
+
+// firstMessage is a message as it stands in its stream.
+type firstMessage struct {
+	backend.Message
+	since int64
+	uniq  string
+}
+
+func (m *firstMessage) columns() []any {
+	return []any{&m.Seq, ID(&m.ID), Int(&m.Kind), &m.Type, Body(&m.Body), Text(&m.Headers), &m.since, Text(&m.uniq),
+		Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError), Attempts(&m.Errors)}
+}
+
+// readFirst reads messages of groups that have one stream in the order, together, until they are as long as the claim may
+// be. The rest is read group by group.
+func (t *Tx) readFirst(ctx context.Context, r backend.ClaimRequest, picks []pick) error {
+	var streams []backend.ID
+	of := make(map[backend.ID]*pick)
+	for i := range picks {
+		if p := &picks[i]; p.source != nil && !p.source.Ended && !p.source.moved {
+			streams, of[p.source.ID] = append(streams, p.source.ID), p
+		}
+	}
+	if r.LockOnly || len(streams) == 0 {
+		return nil
+	}
+	size := 0
+	return t.Rows(ctx, func(rows *sql.Rows) error {
+		var stream backend.ID
+		var m firstMessage
+		if err := rows.Scan(append([]any{ID(&stream)}, m.columns()...)...); err != nil {
+			return err
+		}
+		p := of[stream]
+		if n := len(p.messages); n > 0 && p.messages[n-1].Seq >= m.Seq {
+			return errDisorder
+		}
+		if size > r.MaxBytes {
+			return errEnough
+		}
+		size += len(m.Body) + len(m.Headers)
+		p.messages, p.read = append(p.messages, m), true
+		return nil
+	}, t.s.q.FirstMessages, t.s.d.List(streams), r.MaxMessages)
 }
 
 var errDisorder = errors.New("parley: the store returned messages out of order")
@@ -274,6 +338,6 @@ func (t *Tx) More(ctx context.Context, h *backend.Hold, maxMessages, maxBytes in
 		return nil, err
 	}
 	heldOf(h).since(h.Messages)
-	messages, _, err := t.read(ctx, g, h, heldOf(h).handle, maxMessages, &budget{left: maxBytes})
+	messages, _, err := t.read(ctx, pick{id: g.id, group: g}, h, heldOf(h).handle, maxMessages, &budget{left: maxBytes})
 	return messages, err
 }

@@ -34,6 +34,7 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 	if g == nil {
 		g, err = t.group(ctx, p.id)
 	}
+	p.group = g
 	if err != nil || g == nil || g.blocked != 0 || g.leased() {
 		return nil, 0, err
 	}
@@ -45,7 +46,7 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 	}
 	discarded := 0
 	if !r.LockOnly {
-		_, discarded, err = t.read(ctx, g, h, r.Handle, r.MaxMessages, bytes)
+		_, discarded, err = t.read(ctx, p, h, r.Handle, r.MaxMessages, bytes)
 		if err != nil {
 			return nil, discarded, err
 		}
@@ -59,10 +60,7 @@ func (t *Tx) claimPick(ctx context.Context, r backend.ClaimRequest, p pick, byte
 		}
 	}
 	switch {
-	case r.Lease > 0:
-		if _, err := t.Exec(ctx, t.s.q.GroupLease, r.Lease, r.Owner, p.id); err != nil {
-			return nil, discarded, err
-		}
+	case r.Lease > 0: // claimRows writes it
 		h.Fence = g.fence + 1
 	case g.lease != 0:
 		if _, err := t.Exec(ctx, t.s.q.GroupUnlease, p.id); err != nil {

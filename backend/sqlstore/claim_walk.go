@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -19,6 +21,10 @@ type pick struct {
 	leased bool
 	// ordinary: it is not promoted, as has been found out already.
 	ordinary bool
+	// source is the only stream of a group, and messages what has been read of it, if that has been done already.
+	source   *Source
+	messages []firstMessage
+	read     bool
 }
 
 type pickKind int
@@ -31,7 +37,12 @@ const (
 // walk finds what to claim. Promotions come first. Then follows the head of the ready order or that
 // of the posts, whichever ranks higher. If nothing is free there, walk tries the other one.
 func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) error) error {
-	state, err := t.claimState(ctx, r)
+	state, err := t.claimWalk(ctx, r)
+	if err == nil && state.expired {
+		if _, err = t.Exec(ctx, t.s.q.FreeReady, r.Queue); err == nil {
+			state, err = t.claimWalk(ctx, r)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -58,10 +69,6 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		return nil
 	}
 	ordinary := len(promoted) == 0
-	ready, rank, err := t.walkReady(ctx, r, state.expired)
-	if err != nil {
-		return err
-	}
 	posts := func() error {
 		rows, leased, err := t.takePosts(ctx, r)
 		for _, p := range rows {
@@ -80,13 +87,16 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 		return err
 	}
 	head := state.post
-	if head.before(rank) {
+	if head.before(state.rank) {
 		if err := posts(); err != nil || taken > 0 {
 			return err
 		}
 		head = place{}
 	}
-	for _, p := range ready {
+	if err := t.readFirst(ctx, r, state.ready); err != nil {
+		return err
+	}
+	for _, p := range state.ready {
 		p.ordinary = ordinary
 		if err := count(p); err != nil {
 			return err
@@ -98,20 +108,62 @@ func (t *Tx) walk(ctx context.Context, r backend.ClaimRequest, claim func(pick) 
 	return nil
 }
 
-// claimState is what a claim looks at before it walks.
+// claimState is what a claim looks at before it takes anything.
 type claimState struct {
-	promoted bool  // there are promotions,
-	expired  bool  // and streams that an expired lease keeps out of the order
-	post     place // of the first one
+	promoted bool   // there are promotions,
+	expired  bool   // and streams that an expired lease keeps out of the order
+	post     place  // of the first one
+	ready    []pick // the first groups in the ready order, each once
+	rank     place  // of the first of these
 }
 
-func (t *Tx) claimState(ctx context.Context, r backend.ClaimRequest) (s claimState, err error) {
-	var version int64
-	var enabled sql.NullInt64
-	_, err = t.Row(ctx, []any{&version, &enabled, Bool(&s.promoted), Bool(&s.expired), Int(&s.post.priority), Int(&s.post.since)},
-		t.s.q.ClaimState, r.Queue)
-	if err == nil {
-		err = CatalogState(version, enabled, r.Version)
+func (t *Tx) claimWalk(ctx context.Context, r backend.ClaimRequest) (s claimState, err error) {
+	type entry struct {
+		pick
+		at     place
+		stream backend.ID
+	}
+	var found []entry
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		var version int64
+		var enabled, closed sql.NullInt64
+		var streams int
+		var priority, since sql.NullInt64
+		g, src := new(group), new(Source)
+		var home backend.ID
+		f := &src.common
+		columns := []any{&version, &enabled, Bool(&s.promoted), Bool(&s.expired), Int(&s.post.priority), Int(&s.post.since),
+			ID(&g.id), &priority, &since}
+		columns = append(append(columns, g.columns()...), &streams,
+			ID(&src.ID), Int(&src.Kind), ID(&src.Handle), ID(&home), ID(&f.Conversation), Bool(&f.Initiator),
+			Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed)
+		if err := rows.Scan(columns...); err != nil {
+			return err
+		}
+		if err := CatalogState(version, enabled, r.Version); err != nil || g.id.IsZero() {
+			return err
+		}
+		e := entry{at: place{int(priority.Int64), since.Int64}, stream: src.ID}
+		e.id, e.group = g.id, g
+		if streams == 1 && !src.ID.IsZero() {
+			src.Group, src.priority = g.id, e.at.priority
+			src.receivedBy(home, closed.Valid)
+			e.source = src
+		}
+		found = append(found, e)
+		return nil
+	}, t.s.q.ClaimWalk, r.Queue, r.MaxGroups)
+	slices.SortFunc(found, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.at.priority, a.at.priority), cmp.Compare(a.at.since, b.at.since),
+			bytes.Compare(a.id[:], b.id[:]), bytes.Compare(a.stream[:], b.stream[:]))
+	})
+	for _, e := range found {
+		if !slices.ContainsFunc(s.ready, func(p pick) bool { return p.id == e.id }) {
+			s.ready = append(s.ready, e.pick)
+		}
+	}
+	if len(found) > 0 {
+		s.rank = found[0].at
 	}
 	return s, err
 }
@@ -142,32 +194,6 @@ func (t *Tx) walkPromoted(ctx context.Context, r backend.ClaimRequest) (picks []
 		return err
 	}, t.s.q.WalkPromoted, r.Queue, r.MaxGroups)
 	return picks, err
-}
-
-// walkReady lists groups in ready order, each once, and the place of the first.
-func (t *Tx) walkReady(ctx context.Context, r backend.ClaimRequest, expired bool) (picks []pick, head place, err error) {
-	if expired {
-		if _, err := t.Exec(ctx, t.s.q.FreeReady, r.Queue); err != nil {
-			return nil, place{}, err
-		}
-	}
-	err = t.Rows(ctx, func(rows *sql.Rows) error {
-		var p pick
-		var at place
-		g := new(group)
-		if err := rows.Scan(append([]any{ID(&p.id), &at.priority, &at.since}, g.columns()...)...); err != nil {
-			return err
-		}
-		g.id, p.group = p.id, g
-		if len(picks) == 0 {
-			head = at
-		}
-		if !slices.ContainsFunc(picks, func(x pick) bool { return x.id == p.id }) {
-			picks = append(picks, p)
-		}
-		return nil
-	}, t.s.q.WalkReady, r.Queue, r.MaxGroups)
-	return picks, head, err
 }
 
 // takePosts lists posts in their order, with their bodies. Where the engine can,

@@ -205,7 +205,12 @@ type Dialect struct {
 	// EndSides writes the ends of sides: that these sides have ended, and that the last message of the stream
 	// tells the other sides. Without EndSides each end is written at once.
 	EndSides func(ctx context.Context, tx *Tx, list []SideEnd) error
-	// RemoveQuiet removes what is left of a conversation that both sides have ended, whose
+	// EndMany decides ends in the ordinary case, and returns those that it has left as they were. Without it each is
+	// decided at once.
+	EndMany func(ctx context.Context, tx *Tx, list []LateEnd) (rest []LateEnd, err error)
+	// List writes a list of ids for EndUnread, which reads several sides.
+	List func(ids []backend.ID) any
+	// RemoveQuiet removes what is left of conversations that both sides have ended, whose
 	// guards are ours.
 	RemoveQuiet func(ctx context.Context, tx *Tx, r *Remainder) error
 	// Drop removes messages by their keys and returns how many there were.

@@ -19,10 +19,25 @@ const waitsBehind = "earlier messages of the conversation wait"
 
 // EndDialog implements backend.Tx.
 func (t *Tx) EndDialog(ctx context.Context, end backend.End) (backend.Ended, error) {
-	var done backend.Ended
 	if err := t.readyFor(ctx, end.Handle); err != nil {
-		return done, err
+		return backend.Ended{}, err
 	}
+	done, later := t.endUndecided(end)
+	var err error
+	if !later {
+		done, err = t.endNow(ctx, end)
+	}
+	if err == nil {
+		if t.closed == nil {
+			t.closed = make(map[backend.ID]bool)
+		}
+		t.closed[end.Handle] = true
+	}
+	return done, err
+}
+
+// endNow decides an end.
+func (t *Tx) endNow(ctx context.Context, end backend.End) (done backend.Ended, err error) {
 	far, hears := t.hears(end.Handle)
 	if end.Kind == backend.EndPlain && t.s.d.EndFirst != nil && !hears {
 		queue, unread, err := t.s.d.EndFirst(ctx, t, end)
@@ -75,11 +90,9 @@ func (t *Tx) endSide(ctx context.Context, e *side, end backend.End, farLocked bo
 			return done, err
 		}
 	}
-	if remove {
-		dropped, removed, err := t.removeQuiet(ctx, e)
-		if done.Dropped = dropped; err != nil || removed {
-			return done, err
-		}
+	if remove && t.quiet(e) {
+		done.Dropped, err = t.removeQuiet(ctx, []*side{e})
+		return done, err
 	}
 	mine, dropped, err := t.dropUnread(ctx, e)
 	if err != nil {
@@ -111,48 +124,65 @@ type side struct {
 	farQuiet bool      // the other side receives one stream, in which nothing waits
 }
 
+// sideRow is a side with one thing that it has been told of the other side, or nothing, and one of what waits for it.
+type sideRow struct {
+	x            side
+	stream       Stream
+	closed, kind sql.NullInt64
+	queue        sql.NullInt64
+	byPeer       bool
+	errors       int
+	handle       backend.ID
+	far          int
+	received     receivedRow
+}
+
+func (r *sideRow) columns() []any {
+	x, s := &r.x, &r.stream
+	return []any{ID(&x.far), ID(&x.group), &r.closed, ID(&s.Group), &r.queue, ID(&s.Endpoint), &s.Priority, &s.Next,
+		Bool(&s.Held), Bool(&s.Enabled), Witness(&r.errors), Witness(&x.timers), Witness(&x.copies), Witness(&x.held),
+		&r.kind, Bool(&r.byPeer)}
+}
+
+// more are the further columns of EndUnread.
+func (r *sideRow) more() []any {
+	return append([]any{Witness(&r.far), ID(&r.handle)}, r.received.columns()...)
+}
+
+// side is the side of the first of its rows.
+func (r *sideRow) side(handle backend.ID) *side {
+	e := &r.x
+	e.handle, e.ended, e.farErrored = handle, r.closed.Valid, r.errors > 0
+	e.stream = &r.stream
+	e.stream.ID, e.stream.Kind, e.stream.Queue = handle, streamDialog, r.queue.Int64
+	return e
+}
+
+// told adds what a row says that the side has been told.
+func (e *side) told(r *sideRow) {
+	if r.kind.Valid {
+		e.farEnded = e.farEnded || r.kind.Int64 == ClosingEnd || r.kind.Int64 == closingError && r.byPeer
+		e.errored = e.errored || r.kind.Int64 == closingError
+		e.farCleaned = e.farCleaned || r.kind.Int64 == closingCleanup
+	}
+}
+
 // side reads a side of a conversation, nil if there is none. With farLocked its end may
 // be the second one.
-func (t *Tx) side(ctx context.Context, handle backend.ID, farLocked bool) (*side, error) {
-	var e *side
-	q, args := t.s.q.EndRead, []any{handle}
-	more := !t.s.q.EndUnread.Empty()
-	if more {
-		q, args = t.s.q.EndUnread, []any{farLocked, handle}
+func (t *Tx) side(ctx context.Context, handle backend.ID, farLocked bool) (e *side, err error) {
+	if !t.s.q.EndUnread.Empty() {
+		sides, err := t.sides(ctx, []backend.ID{handle}, farLocked)
+		return sides[handle], err
 	}
-	err := t.Rows(ctx, func(rows *sql.Rows) error {
-		x := &side{handle: handle, stream: &Stream{ID: handle, Kind: streamDialog}}
-		s := x.stream
-		var closed, queue, kind sql.NullInt64
-		var byPeer bool
-		var errors, far int
-		var r receivedRow
-		columns := []any{ID(&x.far), ID(&x.group), &closed, ID(&s.Group), &queue, ID(&s.Endpoint), &s.Priority, &s.Next,
-			Bool(&s.Held), Bool(&s.Enabled), Witness(&errors), Witness(&x.timers), Witness(&x.copies), Witness(&x.held),
-			&kind, Bool(&byPeer)}
-		if more {
-			columns = append(append(columns, Witness(&far)), r.columns()...)
-		}
-		if err := rows.Scan(columns...); err != nil {
-			return err
-		}
+	err = t.Rows(ctx, func(rows *sql.Rows) error {
+		r := new(sideRow)
+		err := rows.Scan(r.columns()...)
 		if e == nil {
-			e = x
-			e.ended, s.Queue, e.farErrored = closed.Valid, queue.Int64, errors > 0
-			if e.farQuiet = farLocked && far == 1; more {
-				e.receives = &received{group: e.group}
-			}
+			e = r.side(handle)
 		}
-		if more {
-			e.receives.add(&r)
-		}
-		if kind.Valid {
-			e.farEnded = e.farEnded || kind.Int64 == ClosingEnd || kind.Int64 == closingError && byPeer
-			e.errored = e.errored || kind.Int64 == closingError
-			e.farCleaned = e.farCleaned || kind.Int64 == closingCleanup
-		}
-		return nil
-	}, q, args...)
+		e.told(r)
+		return err
+	}, t.s.q.EndRead, handle)
 	return e, err
 }
 
@@ -198,7 +228,7 @@ func (t *Tx) tellPeer(ctx context.Context, e *side, end backend.End) (queue int6
 		return 0, err
 	}
 	s.Next++ // closeSide writes it
-	if t.sent[s.ID] {
+	if _, stands := t.sent[s.ID]; stands {
 		return s.Queue, nil
 	}
 	return s.Queue, t.mark(ctx, *s)
@@ -260,7 +290,7 @@ func (t *Tx) hears(handle backend.ID) (far backend.ID, hears bool) {
 // no sender needs its guard, and endGuards takes that without waiting.
 func (t *Tx) endGuards(ctx context.Context, handle, far backend.ID) (farLocked bool, err error) {
 	if far.IsZero() || t.s.d.EndGuards == nil {
-		if t.sent[handle] {
+		if _, ours := t.sent[handle]; ours {
 			return false, nil
 		}
 		_, err = t.TryLock(ctx, t.s.q.GuardLock, handle)
@@ -269,7 +299,7 @@ func (t *Tx) endGuards(ctx context.Context, handle, far backend.ID) (farLocked b
 	return t.s.d.EndGuards(ctx, t, handle, far)
 }
 
-// Remainder is what there is left of a conversation that both sides have ended.
+// Remainder is what there is left of conversations that both sides have ended.
 type Remainder struct {
 	Messages []Unread
 	Markers  [][2]backend.ID // groups and streams
@@ -277,31 +307,38 @@ type Remainder struct {
 	Handles  []backend.ID // of both sides
 }
 
-// removeQuiet removes both sides of a conversation, and what waits for the ending side, in
-// the ordinary case. The guards of both are ours. It returns how many of the messages no receiver
-// had in hand.
-func (t *Tx) removeQuiet(ctx context.Context, e *side) (unread int, removed bool, err error) {
-	if t.s.d.RemoveQuiet == nil || t.Joined() || !e.farQuiet || e.timers+e.copies+e.held > 0 ||
-		slices.ContainsFunc(e.receives.messages, func(m unreadMessage) bool { return m.failed }) {
-		return 0, false, nil
+// quiet reports whether a conversation that both sides have ended is an ordinary one, given that the guards of both
+// are ours.
+func (t *Tx) quiet(e *side) bool {
+	return t.s.d.RemoveQuiet != nil && !t.Joined() && e.farQuiet && e.timers+e.copies+e.held == 0 &&
+		!slices.ContainsFunc(e.receives.messages, func(m unreadMessage) bool { return m.failed })
+}
+
+// removeQuiet removes both sides of such conversations, and what waits for the ending sides. It returns how many of the
+// messages no receiver had in hand.
+func (t *Tx) removeQuiet(ctx context.Context, list []*side) (unread int, err error) {
+	if len(list) == 0 {
+		return 0, nil
 	}
-	r := &Remainder{
-		Messages: e.receives.unread(),
-		Markers:  [][2]backend.ID{{e.stream.Group, e.handle}},
-		Streams:  []backend.ID{e.handle, e.far},
-		Handles:  []backend.ID{e.handle, e.far},
-	}
-	for _, s := range e.receives.streams {
-		if r.Markers = append(r.Markers, [2]backend.ID{s.Group, s.ID}); s.Kind != streamDialog {
-			r.Streams = append(r.Streams, s.ID)
+	r := new(Remainder)
+	for _, e := range list {
+		r.Messages = append(r.Messages, e.receives.unread()...)
+		r.Markers = append(r.Markers, [2]backend.ID{e.stream.Group, e.handle})
+		r.Streams, r.Handles = append(r.Streams, e.handle, e.far), append(r.Handles, e.handle, e.far)
+		for _, s := range e.receives.streams {
+			if r.Markers = append(r.Markers, [2]backend.ID{s.Group, s.ID}); s.Kind != streamDialog {
+				r.Streams = append(r.Streams, s.ID)
+			}
 		}
 	}
 	if err := t.s.d.RemoveQuiet(ctx, t, r); err != nil {
-		return 0, false, err
+		return 0, err
 	}
-	unread = t.noteUnread(e.handle, r.Messages)
-	t.vanish(e.handle, e.far)
-	return unread, true, nil
+	for _, e := range list {
+		unread += t.noteUnread(e.handle, e.receives.unread())
+	}
+	t.vanish(r.Handles...)
+	return unread, nil
 }
 
 // removeSides removes both sides of a conversation, with the streams that the one has that

@@ -39,15 +39,17 @@ func (t *Tx) endLater(e *side, end backend.End) bool {
 		slices.ContainsFunc(l.streams, func(x Stream) bool { return x.Kind != streamDialog }) {
 		return false
 	}
+	_, stands := t.sent[s.ID]
 	x := SideEnd{Handle: e.handle, Far: e.far, Message: end.MessageID, Seq: s.Next,
-		Queue: s.Queue, Group: s.Group, Priority: s.Priority, Stands: t.sent[s.ID], inHand: l.unread()}
+		Queue: s.Queue, Group: s.Group, Priority: s.Priority, Stands: stands, inHand: l.unread()}
 	t.ends = append(t.ends, x)
 	return true
 }
 
-// endsOf reports whether an end of a conversation is to be written, by the handle of one of its sides.
+// endsOf reports whether an end of a conversation is to be decided or written, by the handle of one of its sides.
 func (t *Tx) endsOf(handle backend.ID) bool {
-	return slices.ContainsFunc(t.ends, func(x SideEnd) bool { return x.Handle == handle || x.Far == handle })
+	return slices.ContainsFunc(t.undecided, func(x LateEnd) bool { return x.Handle == handle || x.Far == handle }) ||
+		slices.ContainsFunc(t.ends, func(x SideEnd) bool { return x.Handle == handle || x.Far == handle })
 }
 
 // leaves are the messages that are removed with the ends that are to be written.
@@ -82,12 +84,17 @@ func (t *Tx) writeEnds(ctx context.Context, settled map[messageKey]bool) error {
 	if err == nil {
 		_, err = t.remove(ctx, keys)
 	}
-	if err != nil { // some may be written
-		t.verb.torn = Classified(backend.ErrTxDone, errors.Join(errHalf, err))
-		return err
+	if err != nil {
+		return t.half(err)
 	}
 	t.ends, t.verb.wrote = nil, false
 	return nil
+}
+
+// half is for an error after which some of the ends may be written.
+func (t *Tx) half(err error) error {
+	t.verb.torn = Classified(backend.ErrTxDone, errors.Join(errHalf, err))
+	return err
 }
 
 var errHalf = errors.New("the ends of conversations were not written")

@@ -32,7 +32,7 @@ const (
 
 // columns are those of GroupRead.
 func (g *group) columns() []any {
-	return []any{&g.queue, &g.service, &g.name, &g.fence, &g.lease, &g.blocked, Bool(&g.resweep), &g.now}
+	return []any{Int(&g.queue), Text(&g.service), Text(&g.name), Int(&g.fence), Int(&g.lease), Int(&g.blocked), Bool(&g.resweep), Int(&g.now)}
 }
 
 // leased reports whether a receiver has the group by lease.
@@ -75,7 +75,7 @@ func (t *Tx) take(ctx context.Context, id backend.ID) (g *group, locked bool, er
 // message that it had in hand, as a claim does.
 func (t *Tx) unlease(ctx context.Context, g *group) error {
 	h := NewHold(backend.ClaimRequest{Queue: g.queue}, g.id, 0, onceServed)
-	if _, _, err := t.read(ctx, g, h, backend.ID{}, 1, &budget{}); err != nil {
+	if _, _, err := t.read(ctx, pick{id: g.id, group: g}, h, backend.ID{}, 1, &budget{}); err != nil {
 		return err
 	}
 	if err := t.Suspect(ctx, h); err != nil {

@@ -18,8 +18,19 @@ type run struct {
 
 // verb is what is known of a verb at work.
 type verb struct {
-	wrote bool  // it has changed something
-	torn  error // it was cancelled in the middle: the transaction can only be rolled back
+	wrote bool                        // it has changed something
+	torn  error                       // it was cancelled in the middle: the transaction can only be rolled back
+	point func(context.Context) error // sets the savepoint that is to be set before the next statement
+}
+
+// reach sets the savepoint before a statement.
+func (r run) reach(ctx context.Context) error {
+	if r.verb == nil || r.verb.point == nil {
+		return nil
+	}
+	set := r.verb.point
+	r.verb.point = nil
+	return set(ctx)
 }
 
 // steady lets a verb that has begun to change rows finish even if ctx is cancelled. Otherwise, on
@@ -32,8 +43,8 @@ func (r run) steady(ctx context.Context) context.Context {
 	return ctx
 }
 
-// args converts arguments to what drivers take.
-func (r run) args(q *Stmt, args []any) []any {
+// Args converts arguments to what drivers take.
+func (r run) Args(q *Stmt, args ...any) []any {
 	out := make([]any, len(args), len(args)+1)
 	for i, a := range args {
 		switch v := a.(type) {
@@ -86,7 +97,10 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	res, err := r.sess.Exec(ctx, q, r.args(q, args))
+	if err := r.reach(ctx); err != nil {
+		return 0, err
+	}
+	res, err := r.sess.Exec(ctx, q, r.Args(q, args...))
 	if err != nil {
 		return 0, r.fail(caller, err)
 	}
@@ -97,6 +111,24 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	return n, r.fail(caller, err)
 }
 
+// Do runs an engine's own statements, which change something, as Exec runs one.
+func (r run) Do(caller context.Context, work func(context.Context) error) error {
+	ctx := r.steady(caller)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
+	if err := work(ctx); err != nil {
+		return r.fail(caller, err)
+	}
+	if r.verb != nil {
+		r.verb.wrote = true
+	}
+	return nil
+}
+
 // Rows calls scan for each row of a query. The rows are closed before Rows
 // returns, so that the next statement can follow.
 func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, args ...any) error {
@@ -104,7 +136,10 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rows, free, err := r.query(ctx, q, r.args(q, args))
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
+	rows, free, err := r.query(ctx, q, r.Args(q, args...))
 	if err != nil {
 		return r.fail(caller, err)
 	}

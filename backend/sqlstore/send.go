@@ -16,7 +16,7 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 		return nil, nil
 	}
 	if slices.ContainsFunc(messages, func(m backend.Outgoing) bool { return t.endsOf(m.From) }) {
-		if err := t.writeEnds(ctx, nil); err != nil {
+		if err := t.writeAllEnds(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -28,10 +28,10 @@ func (t *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoin
 		return sent, err
 	}
 	if t.sent == nil {
-		t.sent = make(map[backend.ID]bool, len(messages))
+		t.sent = make(map[backend.ID]int64, len(messages))
 	}
-	for _, m := range messages {
-		t.sent[m.From] = true
+	for i, m := range messages {
+		t.sent[m.From] = sent[i].Queue
 	}
 	return sent, nil
 }

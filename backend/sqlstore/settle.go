@@ -62,7 +62,6 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 // settle does what Settle does but for the markers.
 func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, s Settlement) error {
 	s.left = make(map[*backend.Hold]bool)
-	leaves := t.leaves()
 	for _, o := range outcomes {
 		if o.Hold.Fence > 0 && !t.holding(o.Hold) {
 			if err := t.Reclaim(ctx, []*backend.Hold{o.Hold}); err != nil {
@@ -71,6 +70,10 @@ func (t *Tx) settle(ctx context.Context, outcomes []backend.Outcome, s Settlemen
 		}
 		s.add(o)
 	}
+	if err := t.decideEnds(ctx); err != nil {
+		return err
+	}
+	leaves := t.leaves()
 	settled := make(map[messageKey]bool, len(leaves))
 	for i, r := range s.Messages {
 		if k := (messageKey{r.Message.Stream, r.Message.Seq}); leaves[k] {

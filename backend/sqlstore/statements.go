@@ -67,10 +67,10 @@ type Statements struct {
 	UniqueDelete, ProcessedInsert *Stmt
 
 	// The claim.
-	ClaimState, // of the catalog and the queue, and what there is to walk
+	ClaimWalk, // reads the state of the catalog and the queue, and the first of what there is to walk
 	WalkPromoted,
 	FreeReady, // puts back into the ready order what expired leases keep out
-	WalkReady, TakePosts,
+	FirstMessages, LeaseGroups, TakePosts,
 	LeasePosts, // takes posts and marks them as held by lease; may be empty
 	Waiting, // a row if there is something to claim, or in a receiver's hands
 	Claimable, // a row if there is something to claim in a queue
@@ -133,8 +133,8 @@ type Statements struct {
 
 	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
-	// WorkerInsert and WorkerOthers.
-	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerPutDown, WorkerLock, WorkerInHand,
+	// WorkerInsert and WorkerOthers or WorkerOther.
+	WorkerPut, WorkerUpdate, WorkerInsert, WorkerOthers, WorkerOther, WorkerPutDown, WorkerLock, WorkerInHand,
 	WorkerKeep, WorkerAlive, WorkerLeave, WorkerLeaveOne, WorkerList, WorkerSweep *Stmt
 
 	// For operators.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -35,8 +34,8 @@ type Tx struct {
 	// returned says that what it has removed may be there again, as it may have been rolled back to a
 	// savepoint since.
 	returned bool
-	// sent are streams that it has sent on since then: the guard is ours, and the marker stands.
-	sent map[backend.ID]bool
+	// sent are streams that it has sent on since then, with their queues: the guard is ours, and the marker stands.
+	sent map[backend.ID]int64
 	// vanished are streams that it has removed since it was last rolled back to a savepoint.
 	vanished []backend.ID
 	// looked are posts whose leases have been left as they are, and parted those
@@ -44,13 +43,18 @@ type Tx struct {
 	looked, parted []*backend.Hold
 	// used came by promotions that end with the commit.
 	used []*backend.Hold
-	// begun are conversations that are stored later, and ends what ends of sides are written later.
-	begun []Begun
-	ends  []SideEnd
+	// begun are conversations that are stored later, ends what ends of sides are written later, and undecided those
+	// that are looked at later, too.
+	begun     []Begun
+	ends      []SideEnd
+	undecided []LateEnd
+	// closed are sides that it has ended, although that may have been rolled back.
+	closed map[backend.ID]bool
 	// direct says that the application may use the transaction without us seeing it.
 	direct bool
-	// points are savepoints.
+	// points are savepoints, and put the name of the savepoint that is to be set.
 	points map[string]point
+	put    string
 
 	locks txLocks
 }
@@ -90,7 +94,7 @@ func (t *Tx) write(ctx context.Context) error {
 	if err := t.storeBegun(ctx); err != nil {
 		return err
 	}
-	return t.writeEnds(ctx, nil)
+	return t.writeAllEnds(ctx)
 }
 
 // usable is ready for verbs that may come before what was begun is stored.
@@ -212,91 +216,8 @@ func (t *Tx) forget() {
 // abandon ends a transaction that was still open when the store was closed.
 func (t *Tx) abandon() { t.Rollback(context.Background()) }
 
-// Savepoint implements backend.Tx. The name is given a beginning that makes it
-// no word of SQL's.
-func (t *Tx) Savepoint(ctx context.Context, name string) error {
-	if err := t.savepoint(ctx, t.s.d.SetPoint, "SAVEPOINT ", name); err != nil {
-		return err
-	}
-	t.setPoint(name)
-	return nil
-}
-
-// point is how many of what a transaction keeps in lists there were at a
-// savepoint. What was looked at before it is rolled back to is still so.
-type point struct {
-	used, parted int
-	begun        []Begun
-	ends         []SideEnd
-}
-
-func (t *Tx) setPoint(name string) {
-	if t.points == nil {
-		t.points = make(map[string]point)
-	}
-	t.points[name] = point{len(t.used), len(t.parted), slices.Clone(t.begun), slices.Clone(t.ends)}
-}
-
-// RollbackTo implements backend.Tx.
-func (t *Tx) RollbackTo(ctx context.Context, name string) error {
-	t.guarded, t.sent, t.vanished = nil, nil, nil // such locks end with the savepoint, and what was removed is back
-	t.returned = true
-	if err := t.savepoint(ctx, t.s.d.BackToPoint, "ROLLBACK TO SAVEPOINT ", name); err != nil {
-		return err
-	}
-	p := t.points[name] // what came by promotions is back, and what was removed
-	t.used, t.parted = t.used[:min(p.used, len(t.used))], t.parted[:min(p.parted, len(t.parted))]
-	t.begun, t.ends = slices.Clone(p.begun), slices.Clone(p.ends)
-	return t.ownAgain(ctx)
-}
-
-// Release implements backend.Tx.
-func (t *Tx) Release(ctx context.Context, name string) error {
-	return t.savepoint(ctx, t.s.d.ReleasePoint, "RELEASE SAVEPOINT ", name)
-}
-
 // Token implements backend.Tx.
 func (t *Tx) Token() any { return t }
-
-// Resave implements backend.Tx, in one round trip where the engine can.
-func (t *Tx) Resave(ctx context.Context, name string) error {
-	switch {
-	case t.s.d.Replaces:
-		return t.Savepoint(ctx, name)
-	case !t.s.d.Several:
-		if err := t.Release(ctx, name); err != nil {
-			return err
-		}
-		return t.Savepoint(ctx, name)
-	}
-	if err := t.savepoint(ctx, nil, "RELEASE SAVEPOINT s_"+name+"; SAVEPOINT ", name); err != nil {
-		return err
-	}
-	t.setPoint(name)
-	return nil
-}
-
-func (t *Tx) savepoint(ctx context.Context, write func(string) string, standard, name string) error {
-	if err := t.usable(ctx); err != nil {
-		return err
-	}
-	if len(name) > 60 || !names.MatchString(name) {
-		return fmt.Errorf("parley: savepoint %q: want a-z, 0-9 and _", name)
-	}
-	name = "s_" + name
-	text := standard + name
-	if write != nil {
-		text = write(name)
-	}
-	if text == "" {
-		return nil
-	}
-	if p, ok := t.tr.(Pointing); ok {
-		return t.s.fail(ctx, p.Point(ctx, text))
-	}
-	_, err := t.execer().ExecContext(ctx, text)
-	return t.s.fail(ctx, err)
-}
 
 // NotifyAtCommit implements backend.Tx, for stores that cannot do that.
 func (t *Tx) NotifyAtCommit(context.Context, []int64) error { return nil }

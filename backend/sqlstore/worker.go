@@ -46,8 +46,11 @@ func (s *Store) PutReader(ctx context.Context, a backend.ReaderRecord) (traces [
 		if err == nil && n == 0 {
 			_, err = t.Exec(ctx, s.q.WorkerInsert, args...)
 		}
-		if err != nil || len(a.InHand) == 0 {
+		switch {
+		case err != nil || len(a.InHand) == 0:
 			return err
+		case len(a.InHand) == 1:
+			return t.Rows(ctx, look, s.q.WorkerOther, a.Queue, a.Worker, pack(a.InHand))
 		}
 		return t.Rows(ctx, look, s.q.WorkerOthers, a.Queue, a.Worker)
 	})

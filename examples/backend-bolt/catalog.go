@@ -3,7 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -71,13 +70,9 @@ func (l *look) defined() backend.Catalog {
 func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version int64, err error) {
 	err = tx.write(ctx, func(l *look) error {
 		r, _ := get(l, catalog, key("catalog"))
-		r.Version++
-		version = r.Version
-		r.Types = merge(r.Types, change.Types, func(t backend.MessageType) string { return t.Name })
-		r.Contracts = merge(r.Contracts, change.Contracts, func(c backend.Contract) string { return c.Name })
-		r.Queues = merge(r.Queues, change.Queues, func(q backend.Queue) string { return q.Name })
-		r.Services = merge(r.Services, change.Services, func(s backend.Service) string { return s.Name })
-		r.Priorities = merge(r.Priorities, change.Priorities, func(p backend.PriorityRule) string { return p.Name })
+		r.Catalog.Version = r.Version
+		r.Catalog = *r.Catalog.With(change)
+		version, r.Version = r.Catalog.Version, r.Catalog.Version
 		if r.IDs == nil {
 			r.IDs = make(map[string]int64)
 		}
@@ -86,43 +81,13 @@ func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (version 
 				r.IDs[q.Name] = l.next("queues")
 			}
 		}
-		for _, o := range change.Removed {
-			r.drop(o)
-		}
-		for _, d := range change.History {
-			d.Version = version
+		for _, d := range r.History {
 			put(l, history, key(l.next("history")), d)
 		}
 		put(l, catalog, key("catalog"), r)
 		return nil
 	})
 	return version, err
-}
-
-func (r *catalogRow) drop(o backend.Object) {
-	switch o.Kind {
-	case backend.ObjectType:
-		r.Types = slices.DeleteFunc(r.Types, func(t backend.MessageType) bool { return t.Name == o.Name })
-	case backend.ObjectContract:
-		r.Contracts = slices.DeleteFunc(r.Contracts, func(c backend.Contract) bool { return c.Name == o.Name })
-	case backend.ObjectService:
-		r.Services = slices.DeleteFunc(r.Services, func(s backend.Service) bool { return s.Name == o.Name })
-	case backend.ObjectPriority:
-		r.Priorities = slices.DeleteFunc(r.Priorities, func(p backend.PriorityRule) bool { return p.Name == o.Name })
-	}
-}
-
-// merge puts what is in change in the places of what has the same names.
-func merge[O any](objects, change []O, name func(O) string) []O {
-	for _, o := range change {
-		i := slices.IndexFunc(objects, func(known O) bool { return name(known) == name(o) })
-		if i < 0 {
-			objects = append(objects, o)
-		} else {
-			objects[i] = o
-		}
-	}
-	return objects
 }
 
 // disabled reports whether a queue takes and gives nothing. That holds for an unknown queue, too.

@@ -4,7 +4,6 @@ package smallest
 
 import (
 	"context"
-	"slices"
 
 	"github.com/parleymq/parley/backend"
 )
@@ -20,14 +19,6 @@ type state struct {
 func NewStore() *Store {
 	s := &Store{make(chan state, 1)}
 	s.state <- state{}
-	return s
-}
-
-// clone copies what a transaction changes in place.
-func (s state) clone() state {
-	c := &s.catalog
-	c.Types, c.Contracts, c.Queues = slices.Clone(c.Types), slices.Clone(c.Contracts), slices.Clone(c.Queues)
-	c.Services, c.Priorities, c.History = slices.Clone(c.Services), slices.Clone(c.Priorities), slices.Clone(c.History)
 	return s
 }
 
@@ -103,7 +94,7 @@ func (tx *Tx) verb(ctx context.Context) error {
 	}
 	select {
 	case tx.before = <-tx.store.state:
-		tx.begun, tx.st = true, tx.before.clone()
+		tx.begun, tx.st = true, tx.before
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -131,49 +122,21 @@ func (tx *Tx) Catalog(ctx context.Context, lock bool) (*backend.Catalog, error) 
 	if err := tx.verb(ctx); err != nil {
 		return nil, err
 	}
-	c := tx.st.clone().catalog
+	c := tx.st.catalog.Clone()
 	if !lock {
 		c.History = nil
 	}
-	return &c, nil
+	return c, nil
 }
 
 func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (int64, error) {
 	if err := tx.verb(ctx); err != nil {
 		return 0, err
 	}
-	c := &tx.st.catalog
-	c.Version++
-	gone := func(kind backend.ObjectKind) func(string) bool {
-		return func(name string) bool { return slices.Contains(change.Removed, backend.Object{Kind: kind, Name: name}) }
-	}
-	merge(&c.Types, change.Types, gone(backend.ObjectType), func(t backend.MessageType) string { return t.Name })
-	merge(&c.Contracts, change.Contracts, gone(backend.ObjectContract), func(k backend.Contract) string { return k.Name })
-	merge(&c.Queues, change.Queues, gone(backend.ObjectQueue), func(q backend.Queue) string { return q.Name })
-	merge(&c.Services, change.Services, gone(backend.ObjectService), func(s backend.Service) string { return s.Name })
-	merge(&c.Priorities, change.Priorities, gone(backend.ObjectPriority), func(r backend.PriorityRule) string {
-		return r.Name
-	})
+	c := tx.st.catalog.With(change)
 	for i := range c.Queues { // none is removed, so that each keeps its place and its ID
 		c.Queues[i].ID = int64(i + 1)
 	}
-	for _, d := range change.History {
-		d.Version = c.Version
-		c.History = append(c.History, d)
-	}
+	tx.st.catalog = *c
 	return c.Version, nil
-}
-
-// merge puts what is in change in the places of what has the same names, and removes what is
-// gone.
-func merge[O any](objects *[]O, change []O, gone func(string) bool, name func(O) string) {
-	for _, o := range change {
-		i := slices.IndexFunc(*objects, func(known O) bool { return name(known) == name(o) })
-		if i < 0 {
-			*objects = append(*objects, o)
-		} else {
-			(*objects)[i] = o
-		}
-	}
-	*objects = slices.DeleteFunc(*objects, func(o O) bool { return gone(name(o)) })
 }

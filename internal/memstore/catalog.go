@@ -22,7 +22,8 @@ func (tx *Tx) Catalog(ctx context.Context, locked bool) (*backend.Catalog, error
 			return nil, err
 		}
 	}
-	c := clone(tx.store.defined(tx))
+	defined := tx.store.defined(tx)
+	c := defined.Clone()
 	if !locked {
 		c.History = nil
 	}
@@ -40,35 +41,21 @@ func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (int64, e
 		return 0, err
 	}
 
-	c, change := clone(s.defined(tx)), clone(*change)
-	c.Version++
-	c.Types = merge(s, c.Types, change.Types, func(t *backend.MessageType) string { return t.Name })
-	c.Contracts = merge(s, c.Contracts, change.Contracts, func(c *backend.Contract) string { return c.Name })
-	c.Services = merge(s, c.Services, change.Services, func(s *backend.Service) string { return s.Name })
-	c.Priorities = merge(s, c.Priorities, change.Priorities, func(r *backend.PriorityRule) string { return r.Name })
-
-	// A queue keeps its ID for life.
-	name := func(q *backend.Queue) string { return q.Name }
-	for i := range change.Queues {
-		q := &change.Queues[i]
-		if known := index(s, c.Queues, name, q.Name); known >= 0 {
-			q.ID = c.Queues[known].ID
-		} else {
+	defined, change := s.defined(tx), change.Clone()
+	if s.fault == FaultNeverRemoved {
+		change.Removed = nil
+	}
+	if s.fault == FaultHistoryLost {
+		change.History = nil
+	}
+	c := defined.With(change)
+	if s.fault == FaultFoldsCase {
+		c.Queues = folded(c.Queues)
+	}
+	for i := range c.Queues {
+		if q := &c.Queues[i]; q.ID == 0 {
 			s.queues++
 			q.ID = s.queues
-		}
-	}
-	c.Queues = merge(s, c.Queues, change.Queues, name)
-
-	for _, o := range change.Removed {
-		if s.fault != FaultNeverRemoved {
-			remove(c, o)
-		}
-	}
-	for _, d := range change.History {
-		if s.fault != FaultHistoryLost {
-			d.Version = c.Version
-			c.History = append(c.History, d)
 		}
 	}
 	s.catalog.put(tx, 0, *c)
@@ -78,61 +65,14 @@ func (tx *Tx) PutCatalog(ctx context.Context, change *backend.Catalog) (int64, e
 	return c.Version, nil
 }
 
-// remove takes an object out of the catalog.
-func remove(c *backend.Catalog, o backend.Object) {
-	switch o.Kind {
-	case backend.ObjectType:
-		c.Types = slices.DeleteFunc(c.Types, func(t backend.MessageType) bool { return t.Name == o.Name })
-	case backend.ObjectContract:
-		c.Contracts = slices.DeleteFunc(c.Contracts, func(k backend.Contract) bool { return k.Name == o.Name })
-	case backend.ObjectService:
-		c.Services = slices.DeleteFunc(c.Services, func(s backend.Service) bool { return s.Name == o.Name })
-	case backend.ObjectPriority:
-		c.Priorities = slices.DeleteFunc(c.Priorities, func(r backend.PriorityRule) bool { return r.Name == o.Name })
-	}
-}
-
-// merge puts the objects in change in the places of those with the same names.
-func merge[O any](s *Store, objects, change []O, name func(*O) string) []O {
-	for i := range change {
-		if known := index(s, objects, name, name(&change[i])); known >= 0 {
-			objects[known] = change[i]
-		} else {
-			objects = append(objects, change[i])
+// folded leaves out queues whose names differ from those of later ones in case only.
+func folded(queues []backend.Queue) (kept []backend.Queue) {
+	for i, q := range queues {
+		if !slices.ContainsFunc(queues[i+1:], func(later backend.Queue) bool { return strings.EqualFold(later.Name, q.Name) }) {
+			kept = append(kept, q)
 		}
 	}
-	return objects
-}
-
-// index finds an object by its name, byte by byte.
-func index[O any](s *Store, objects []O, name func(*O) string, want string) int {
-	for i := range objects {
-		got := name(&objects[i])
-		if got == want {
-			return i
-		}
-		if s.fault == FaultFoldsCase && strings.EqualFold(got, want) {
-			return i
-		}
-	}
-	return -1
-}
-
-// clone makes a copy whose slices the caller may keep.
-func clone(c backend.Catalog) *backend.Catalog {
-	c.Types = slices.Clone(c.Types)
-	c.Contracts = slices.Clone(c.Contracts)
-	c.Queues = slices.Clone(c.Queues)
-	c.Services = slices.Clone(c.Services)
-	c.Priorities = slices.Clone(c.Priorities)
-	c.History = slices.Clone(c.History)
-	for i := range c.Contracts {
-		c.Contracts[i].Messages = slices.Clone(c.Contracts[i].Messages)
-	}
-	for i := range c.Services {
-		c.Services[i].Contracts = slices.Clone(c.Services[i].Contracts)
-	}
-	return &c
+	return kept
 }
 
 // defined returns the catalog as tx sees it.

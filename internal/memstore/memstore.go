@@ -274,9 +274,8 @@ func (s *Store) SetVersion(schema, minProgram int) {
 	defer s.mu.Unlock()
 	s.schema, s.minimum = schema, minProgram
 	tx := (&Handle{store: s, open: make(map[*Tx]struct{})}).begin()
-	c := *clone(s.defined(tx))
-	c.Version++
-	s.catalog.put(tx, 0, c)
+	defined := s.defined(tx)
+	s.catalog.put(tx, 0, *defined.With(new(backend.Catalog)))
 	tx.commit()
 }
 

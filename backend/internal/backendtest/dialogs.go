@@ -230,10 +230,10 @@ func (d *dialogs) byWorkers() {
 		d.OK(sure.Of(d.b.NewWorker(s.queue, s.handle, &parley.WorkerOptions{MaxReaders: 1, MaxBatch: 20, BatchTime: 10 * time.Second})).Drain(d.ctx))
 		var longest, current []string
 		for _, text := range d.count.Take() {
-			if current = append(current, text); text == "COMMIT" {
-				if len(current) > len(longest) {
-					longest = current
-				}
+			switch current = append(current, text); {
+			case text == "COMMIT" && len(current) > len(longest):
+				longest = current
+			case slices.Contains(d.frame, text): // it begins
 				current = nil
 			}
 		}

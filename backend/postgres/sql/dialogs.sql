@@ -65,54 +65,57 @@ SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
  ORDER BY s.stream_id, m.seq
 
 -- name: EndFirst
--- The side of a conversation that ends first, whose group is ours, in the ordinary case. Its target
--- exists, accepts messages and has not ended, and neither side has been told of an error. Otherwise
--- nothing comes back. After a wait for the guard the conditions are checked again on the current row of
--- the stream. The visible messages for the side are removed, and with them streams that were made for a
+-- Sides of conversations that end first, whose groups are ours, in the ordinary case. The target of such a
+-- side exists, accepts messages and has not ended, and neither side has been told of an error. Otherwise
+-- nothing comes back for it. After a wait for a guard the conditions are checked again on the current row of
+-- the stream. The visible messages for the sides are removed, and with them streams that were made for a
 -- single message. They come back with the target's queue, or as one row without a message.
 --
--- $1 handle, $2 message id, $3 message type
-WITH s AS (
+-- $1 handles, $2 message ids, $3 message type
+WITH k AS MATERIALIZED (
+  SELECT x.handle, x.message_id FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) x(handle, message_id)),
+s AS (
   UPDATE parley_stream x
      SET closed = 1, next_seq = x.next_seq + 1, touched = :now
-   WHERE x.stream_id = $1 AND x.kind = 2 AND x.closed <> 1 AND x.held = 0 AND x.queue_id IS NOT NULL
+   WHERE x.stream_id = ANY (ARRAY(SELECT k.handle FROM k)) AND x.kind = 2 AND x.closed <> 1 AND x.held = 0 AND x.queue_id IS NOT NULL
      AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
-     AND EXISTS (SELECT 1 FROM parley_endpoint e WHERE e.handle = $1 AND e.closed_at IS NULL)
-     AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = $1)
+     AND EXISTS (SELECT 1 FROM parley_endpoint e WHERE e.handle = x.stream_id AND e.closed_at IS NULL)
+     AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = x.stream_id)
      AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = x.endpoint AND c.kind = 1)
-  RETURNING x.stream_id, x.group_id, x.queue_id, x.endpoint, x.priority, x.next_seq - 1 AS seq),
+  RETURNING x.stream_id, x.group_id, x.queue_id, x.endpoint, x.priority, x.next_seq - 1 AS seq,
+            (SELECT k.message_id FROM k WHERE k.handle = x.stream_id) AS message_id),
 side AS (
   UPDATE parley_endpoint e SET closed_at = :now
-   WHERE e.handle = (SELECT s.stream_id FROM s)
+   WHERE e.handle = ANY (ARRAY(SELECT s.stream_id FROM s))
   RETURNING e.handle, e.group_id),
 word AS (
   INSERT INTO parley_closing (handle, id, kind, by_peer)
-  SELECT s.endpoint, $2::uuid, 0, 1 FROM s),
+  SELECT s.endpoint, s.message_id, 0, 1 FROM s),
 message AS (
   INSERT INTO parley_message (stream_id, seq, message_id, kind, type, since)
-  SELECT s.stream_id, s.seq, $2::uuid, 3, $3, :now FROM s),
+  SELECT s.stream_id, s.seq, s.message_id, 3, $3, :now FROM s),
 ready AS (
   INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
   SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now FROM s
   ON CONFLICT DO NOTHING),
-timers AS (DELETE FROM parley_timer t WHERE t.handle = (SELECT s.stream_id FROM s)),
-copies AS (DELETE FROM parley_retained c WHERE c.handle = (SELECT s.stream_id FROM s)),
+timers AS (DELETE FROM parley_timer t WHERE t.handle = ANY (ARRAY(SELECT s.stream_id FROM s))),
+copies AS (DELETE FROM parley_retained c WHERE c.handle = ANY (ARRAY(SELECT s.stream_id FROM s))),
 {Unread}
-SELECT s.queue_id, m.stream_id, m.kind, m.seq
+SELECT s.stream_id, s.queue_id, m.stream_id, m.kind, m.seq
   FROM s
-  LEFT JOIN messages m ON true
+  LEFT JOIN messages m ON m.handle = s.stream_id
  ORDER BY m.stream_id, m.seq
 
 -- name: Unread
--- The unread messages of a side are removed; the row of the query side has its handle and group.
+-- The unread messages of sides are removed; the rows of the query side have their handles and groups.
 streams AS MATERIALIZED (
-  SELECT e.group_id, x.stream_id, x.kind, x.tid
+  SELECT e.handle, e.group_id, x.stream_id, x.kind, x.tid
     FROM side e
    CROSS JOIN LATERAL (
            SELECT y.stream_id, y.kind, y.ctid AS tid FROM parley_stream y
             WHERE y.group_id = e.group_id AND y.endpoint = e.handle OFFSET 0) x),
 messages AS MATERIALIZED (
-  SELECT x.stream_id, x.kind, m.seq, m.message_id, m.tid
+  SELECT x.handle, x.stream_id, x.kind, m.seq, m.message_id, m.tid
     FROM streams x
    CROSS JOIN LATERAL (
            SELECT y.seq, y.message_id, y.ctid AS tid FROM parley_message y
@@ -145,6 +148,54 @@ SELECT 1
  CROSS JOIN LATERAL (
         SELECT z.stream_id FROM parley_stream z WHERE z.stream_id = $2 AND own.stream_id IS NOT NULL
            FOR NO KEY UPDATE SKIP LOCKED) x
+
+-- name: EndLast
+-- Sides of conversations whose other sides have ended, in the ordinary case: nothing waits for the others, and nothing of
+-- this side is withheld. The guards of both are ours. Both sides go, with all that there is of them. What was removed of
+-- messages for these sides comes back, or a row without a message. It must be separate from the statement that takes the
+-- guards.
+--
+-- $1 handles
+WITH side AS MATERIALIZED (
+  SELECT e.handle, e.group_id, e.peer, s.group_id AS far_group, s.endpoint AS far
+    FROM unnest((SELECT $1::uuid[])) k(handle)
+   CROSS JOIN LATERAL (
+           SELECT y.handle, y.group_id, y.peer FROM parley_endpoint y
+            WHERE y.handle = k.handle AND y.closed_at IS NULL LIMIT 1) e
+   CROSS JOIN LATERAL (
+           SELECT y.group_id, y.endpoint FROM parley_stream y
+            WHERE y.stream_id = k.handle AND y.held = 0 AND y.queue_id IS NOT NULL LIMIT 1) s
+   CROSS JOIN LATERAL (
+           SELECT 1 FROM parley_closing y WHERE y.handle = k.handle AND y.kind = 0 LIMIT 1) c
+   WHERE (SELECT count(*) FROM parley_stream y
+           CROSS JOIN LATERAL (SELECT 1 FROM parley_message m WHERE m.stream_id = y.stream_id LIMIT 1) m
+           WHERE y.group_id = s.group_id AND y.endpoint = s.endpoint) = 0),
+{Unread},
+rest AS MATERIALIZED (
+  SELECT x.group_id, x.stream_id, x.tid FROM streams x WHERE x.kind >= 2
+   UNION ALL
+  SELECT x.group_id, x.stream_id, x.tid
+    FROM side
+   CROSS JOIN LATERAL (
+           SELECT y.group_id, y.stream_id, y.ctid AS tid FROM parley_stream y
+            WHERE y.group_id = side.far_group AND y.endpoint = side.far OFFSET 0) x),
+places AS (
+  DELETE FROM parley_ready y WHERE y.ctid = ANY (ARRAY(
+           SELECT r.tid FROM rest x
+            CROSS JOIN LATERAL (
+                    SELECT z.ctid AS tid FROM parley_ready z
+                     WHERE z.group_id = x.group_id AND z.stream_id = x.stream_id LIMIT 1) r))),
+guards AS (DELETE FROM parley_stream y WHERE y.ctid = ANY (ARRAY(SELECT x.tid FROM rest x))),
+handles AS MATERIALIZED (SELECT side.handle FROM side UNION ALL SELECT side.peer FROM side),
+held AS (DELETE FROM parley_held y WHERE y.stream_id = ANY (ARRAY(SELECT h.handle FROM handles h))),
+timers AS (DELETE FROM parley_timer y WHERE y.handle = ANY (ARRAY(SELECT h.handle FROM handles h))),
+copies AS (DELETE FROM parley_retained y WHERE y.handle = ANY (ARRAY(SELECT h.handle FROM handles h))),
+closings AS (DELETE FROM parley_closing y WHERE y.handle = ANY (ARRAY(SELECT h.handle FROM handles h))),
+ends AS (DELETE FROM parley_endpoint y WHERE y.handle = ANY (ARRAY(SELECT h.handle FROM handles h)))
+SELECT side.handle, 0, m.stream_id, m.kind, m.seq
+  FROM side
+  LEFT JOIN messages m ON m.handle = side.handle
+ ORDER BY m.stream_id, m.seq
 
 -- name: DropUnread
 -- The unread messages of a side are removed. Its streams come back with their messages, and also

@@ -4,15 +4,29 @@ VALUES (?, ?, ?, :now, :now, ?)
 ON CONFLICT (group_id) DO UPDATE
    SET level = excluded.level, since = excluded.since, sticky = excluded.sticky,
        version = max(version + 1, excluded.version)
--- name: ClaimState
--- What a claim reads before it walks: the catalog's version, whether the queue is on, and the place of the
+-- name: ClaimWalk
+-- What a claim reads before it takes anything: the catalog's version, whether the queue is on, and the place of the
 -- first post. It also reads whether there are promotions, and streams that an expired lease keeps out of the
--- order.
+-- order. The first free streams of the order come with it, one in each row, or one row without: the stream's group,
+-- how many streams the group has in the order, up to two, and the receiving endpoint.
+--
+-- queue, how many streams
+WITH free AS MATERIALIZED (
+  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep
+    FROM parley_ready r INDEXED BY parley_ready_free
+   CROSS JOIN parley_grp g ON g.group_id = r.group_id
+   WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now
+     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+   ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
+   LIMIT ?2)
 SELECT v.catalog_version, q.enabled,
        EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
                 WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < :now),
-       h.priority, h.since
+       h.priority, h.since,
+       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.resweep, :now,
+       (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
+       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
   FROM parley_meta v
   LEFT JOIN parley_queue q ON q.queue_id = ?1
   LEFT JOIN (SELECT p.priority, p.since
@@ -20,6 +34,24 @@ SELECT v.catalog_version, q.enabled,
               WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now
               ORDER BY p.queue_id, p.priority DESC, p.since
               LIMIT 1) h ON true
+  LEFT JOIN free f ON true
+  LEFT JOIN parley_stream s ON s.stream_id = f.stream_id
+  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+-- name: FirstMessages
+-- The first messages of streams, in the order of the streams, as MessageRead returns them.
+--
+-- streams, how many numbers of each
+SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
+       f.attempts, f.suspicion, f.last_error, f.errors
+  FROM json_each(?1) k
+ CROSS JOIN parley_message m ON m.stream_id = unhex(k.value)
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE m.seq < ?2 + (SELECT x.seq FROM parley_message x WHERE x.stream_id = unhex(k.value) ORDER BY x.seq LIMIT 1)
+-- name: LeaseGroups
+-- groups, how long, owner
+UPDATE parley_grp
+   SET fence = fence + 1, lease_until = :now + ?2, held_since = :now, owner = ?3
+ WHERE group_id IN (SELECT unhex(value) FROM json_each(?1))
 -- name: WalkPromoted
 SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
   FROM parley_promotion p
@@ -37,14 +69,6 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
 -- name: FreeReady
 UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
  WHERE queue_id = ? AND held_until > 0 AND held_until < :now
--- name: WalkReady
-SELECT r.group_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep, :now
-  FROM parley_ready r INDEXED BY parley_ready_free
- CROSS JOIN parley_grp g ON g.group_id = r.group_id
- WHERE r.queue_id = ? AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now
-   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
- ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
- LIMIT ?
 -- name: TakePosts
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, :now

@@ -36,10 +36,10 @@ UPDATE parley_stream SET next_seq = next_seq + 1, touched = :now
    AND (SELECT v.catalog_version FROM parley_meta v) = ?2
 RETURNING next_seq - 1, queue_id, group_id, priority
 -- name: EndUnread
--- EndRead with what waits for the side: its streams and their messages, in each row one. The last count is 1 if the
+-- EndRead of several sides with what waits for each: its streams and their messages, in each row one. The last count is 1 if the
 -- other side receives one stream in which nothing waits; it is asked for by the first parameter.
 --
--- whether the other one may have ended, handle
+-- whether the other ones may have ended, handles
 SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
        s.held, q.enabled,
        (SELECT count(*) FROM parley_closing d WHERE d.handle = e.peer AND d.kind = 1),
@@ -51,15 +51,15 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
           FROM parley_stream y
           LEFT JOIN parley_message n ON n.stream_id = y.stream_id
          WHERE ? = 1 AND y.group_id = s.group_id AND y.endpoint = s.endpoint),
-       x.stream_id, x.kind, m.seq, m.message_id, f.message_id
-  FROM parley_endpoint e
+       e.handle, x.stream_id, x.kind, m.seq, m.message_id, f.message_id
+  FROM json_each(?) k
+ CROSS JOIN parley_endpoint e ON e.handle = unhex(k.value)
  CROSS JOIN parley_stream s ON s.stream_id = e.handle
   LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
   LEFT JOIN parley_closing c ON c.handle = e.handle
   LEFT JOIN parley_stream x ON x.group_id = e.group_id AND x.endpoint = e.handle
   LEFT JOIN parley_message m ON m.stream_id = x.stream_id
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
- WHERE e.handle = ?
 -- name: Closings
 -- handle, id, kind
 INSERT INTO parley_closing (handle, id, kind, by_peer)
@@ -81,3 +81,7 @@ DELETE FROM parley_ready
  WHERE (group_id, stream_id) IN (SELECT unhex(value ->> 0), unhex(value ->> 1) FROM json_each(?))
 -- name: StreamsOf
 DELETE FROM parley_stream WHERE stream_id IN (SELECT unhex(value) FROM json_each(?))
+-- name: ClosingsOf
+DELETE FROM parley_closing WHERE handle IN (SELECT unhex(value) FROM json_each(?))
+-- name: EndpointsOf
+DELETE FROM parley_endpoint WHERE handle IN (SELECT unhex(value) FROM json_each(?))

@@ -11,6 +11,10 @@ VALUES (?, ?, ?, ?, :now, :now + ?, ?, ?, ?)
 -- reads one that WorkerLock has locked.
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker {read dirty}
  WHERE queue_id = ? AND worker_id <> ? AND in_hand IS NOT NULL
+-- name: WorkerOther
+-- WorkerOthers for a reader that has one message in hand: records with this one.
+SELECT reader_id, worker_id, in_hand, alone FROM parley_worker {read dirty}
+ WHERE queue_id = ? AND worker_id <> ? AND POSITION(? IN in_hand) > 0
 -- name: WorkerPutDown
 UPDATE parley_worker SET in_hand = NULL WHERE reader_id = ?
 -- name: WorkerLock

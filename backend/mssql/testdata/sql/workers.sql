@@ -25,6 +25,10 @@ SELECT reader_id, worker_id, queue_id, owner, readers, DATEDIFF_BIG(microsecond,
 -- name: WorkerLock
 UPDATE parley_worker SET alone = alone WHERE reader_id = @p1
 
+-- name: WorkerOther
+SELECT reader_id, worker_id, in_hand, alone FROM parley_worker WITH (READUNCOMMITTED)
+ WHERE queue_id = @p1 AND worker_id <> @p2 AND (DATALENGTH(in_hand) > 16 OR in_hand = @p3)
+
 -- name: WorkerOthers
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker WITH (READUNCOMMITTED)
  WHERE queue_id = @p1 AND worker_id <> @p2 AND in_hand IS NOT NULL

@@ -83,15 +83,15 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
           FROM parley_stream y FORCE INDEX (group_id)
           LEFT JOIN parley_message n FORCE INDEX (PRIMARY) ON n.stream_id = y.stream_id
          WHERE ? = 1 AND y.group_id = s.group_id AND y.endpoint = s.endpoint),
-       x.stream_id, x.kind, m.seq, m.message_id, f.message_id
-  FROM parley_endpoint e
-  JOIN parley_stream s ON s.stream_id = e.handle
-  LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
-  LEFT JOIN parley_closing c ON c.handle = e.handle
+       e.handle, x.stream_id, x.kind, m.seq, m.message_id, f.message_id
+  FROM parley_endpoint e FORCE INDEX (PRIMARY)
+ STRAIGHT_JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = e.handle
+  LEFT JOIN parley_queue q FORCE INDEX (PRIMARY) ON q.queue_id = s.queue_id
+  LEFT JOIN parley_closing c FORCE INDEX (PRIMARY) ON c.handle = e.handle
   LEFT JOIN parley_stream x FORCE INDEX (group_id) ON x.group_id = e.group_id AND x.endpoint = e.handle
   LEFT JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = x.stream_id
   LEFT JOIN parley_failure f FORCE INDEX (PRIMARY) ON f.message_id = m.message_id
- WHERE e.handle = ?
+ WHERE e.handle IN (?)
 
 -- name: EndpointClose
 /*M! SET STATEMENT max_statement_time = 0 FOR */

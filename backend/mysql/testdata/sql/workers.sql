@@ -36,6 +36,11 @@ SELECT reader_id, worker_id, queue_id, owner, readers, TIMESTAMPDIFF(MICROSECOND
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_worker SET alone = alone WHERE reader_id = ?
 
+-- name: WorkerOther
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
+ WHERE queue_id = ? AND worker_id <> ? AND POSITION(? IN in_hand) > 0
+
 -- name: WorkerOthers
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker

@@ -25,6 +25,10 @@ SELECT reader_id, worker_id, queue_id, owner, readers, (extract(epoch FROM clock
 -- name: WorkerLock
 UPDATE parley_worker SET alone = alone WHERE reader_id = $1
 
+-- name: WorkerOther
+SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
+ WHERE queue_id = $1 AND worker_id <> $2 AND POSITION($3 IN in_hand) > 0
+
 -- name: WorkerOthers
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
  WHERE queue_id = $1 AND worker_id <> $2 AND in_hand IS NOT NULL
@@ -41,6 +45,7 @@ put AS (
          in_hand = excluded.in_hand, alone = excluded.alone)
 SELECT w.reader_id, w.worker_id, w.in_hand, w.alone FROM parley_worker w
  WHERE w.queue_id = $2 AND w.worker_id <> $1::uuid AND w.in_hand IS NOT NULL AND $6::bytea IS NOT NULL
+   AND (octet_length($6) > 16 OR position($6 IN w.in_hand) > 0)
 
 -- name: WorkerPutDown
 UPDATE parley_worker SET in_hand = NULL WHERE reader_id = $1

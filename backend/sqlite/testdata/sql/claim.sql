@@ -1,16 +1,30 @@
--- name: ClaimState
+-- name: ClaimWalk
+WITH free AS MATERIALIZED (
+  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep
+    FROM parley_ready r INDEXED BY parley_ready_free
+   CROSS JOIN parley_grp g ON g.group_id = r.group_id
+   WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
+     AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
+   ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
+   LIMIT ?2)
 SELECT v.catalog_version, q.enabled,
        EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
-                WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < ?2),
-       h.priority, h.since
+                WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < ?3),
+       h.priority, h.since,
+       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.resweep, ?3,
+       (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
+       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
   FROM parley_meta v
   LEFT JOIN parley_queue q ON q.queue_id = ?1
   LEFT JOIN (SELECT p.priority, p.since
                FROM parley_post p
-              WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?2
+              WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?3
               ORDER BY p.queue_id, p.priority DESC, p.since
               LIMIT 1) h ON true
+  LEFT JOIN free f ON true
+  LEFT JOIN parley_stream s ON s.stream_id = f.stream_id
+  LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
 
 -- name: Claimable
 SELECT 1
@@ -42,6 +56,14 @@ ON CONFLICT (message_id) DO UPDATE
    SET attempts = excluded.attempts, suspicion = excluded.suspicion, last_error = excluded.last_error,
        errors = excluded.errors
 
+-- name: FirstMessages
+SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
+       f.attempts, f.suspicion, f.last_error, f.errors
+  FROM json_each(?1) k
+ CROSS JOIN parley_message m ON m.stream_id = unhex(k.value)
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE m.seq < ?2 + (SELECT x.seq FROM parley_message x WHERE x.stream_id = unhex(k.value) ORDER BY x.seq LIMIT 1)
+
 -- name: FreeReady
 UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
  WHERE queue_id = ?1 AND held_until > 0 AND held_until < ?2
@@ -67,6 +89,11 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = s.st
        1
   FROM parley_stream s
  WHERE s.group_id = ?1
+
+-- name: LeaseGroups
+UPDATE parley_grp
+   SET fence = fence + 1, lease_until = ?4 + ?2, held_since = ?4, owner = ?3
+ WHERE group_id IN (SELECT unhex(value) FROM json_each(?1))
 
 -- name: LeasePosts
 UPDATE parley_post
@@ -153,13 +180,4 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
                      WHERE r.group_id = p.group_id)
      OR o.blocked = 0 AND o.lease_until < ?3)
  ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
- LIMIT ?2
-
--- name: WalkReady
-SELECT r.group_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep, ?3
-  FROM parley_ready r INDEXED BY parley_ready_free
- CROSS JOIN parley_grp g ON g.group_id = r.group_id
- WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
-   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
- ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
  LIMIT ?2

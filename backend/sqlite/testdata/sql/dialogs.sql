@@ -35,6 +35,9 @@ SELECT unhex(k.value ->> 0), unhex(k.value ->> 1), k.value ->> 2, 1 FROM json_ea
 -- name: ClosingsDelete
 DELETE FROM parley_closing WHERE handle IN (?1, ?2)
 
+-- name: ClosingsOf
+DELETE FROM parley_closing WHERE handle IN (SELECT unhex(value) FROM json_each(?1))
+
 -- name: EndRead
 SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
        s.held, q.enabled,
@@ -64,15 +67,15 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
           FROM parley_stream y
           LEFT JOIN parley_message n ON n.stream_id = y.stream_id
          WHERE ?1 = 1 AND y.group_id = s.group_id AND y.endpoint = s.endpoint),
-       x.stream_id, x.kind, m.seq, m.message_id, f.message_id
-  FROM parley_endpoint e
+       e.handle, x.stream_id, x.kind, m.seq, m.message_id, f.message_id
+  FROM json_each(?2) k
+ CROSS JOIN parley_endpoint e ON e.handle = unhex(k.value)
  CROSS JOIN parley_stream s ON s.stream_id = e.handle
   LEFT JOIN parley_queue q ON q.queue_id = s.queue_id
   LEFT JOIN parley_closing c ON c.handle = e.handle
   LEFT JOIN parley_stream x ON x.group_id = e.group_id AND x.endpoint = e.handle
   LEFT JOIN parley_message m ON m.stream_id = x.stream_id
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
- WHERE e.handle = ?2
 
 -- name: EndpointClose
 UPDATE parley_endpoint SET closed_at = ?2 WHERE handle = ?1
@@ -108,6 +111,9 @@ SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contra
 
 -- name: EndpointsDelete
 DELETE FROM parley_endpoint WHERE handle IN (?1, ?2)
+
+-- name: EndpointsOf
+DELETE FROM parley_endpoint WHERE handle IN (SELECT unhex(value) FROM json_each(?1))
 
 -- name: EndpointsOfGroup
 SELECT e.handle, e.conversation, e.peer, e.initiator, e.service, e.far, e.contract, e.queue_id,

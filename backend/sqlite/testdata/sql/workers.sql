@@ -25,6 +25,10 @@ SELECT reader_id, worker_id, queue_id, owner, readers, ?1 - since, until - ?1, i
 -- name: WorkerLock
 UPDATE parley_worker SET alone = alone WHERE reader_id = ?1
 
+-- name: WorkerOther
+SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
+ WHERE queue_id = ?1 AND worker_id <> ?2 AND instr(in_hand, ?3) > 0
+
 -- name: WorkerOthers
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
  WHERE queue_id = ?1 AND worker_id <> ?2 AND in_hand IS NOT NULL
