@@ -34,7 +34,7 @@ fetch:
 test: fetch lint $(SERVERS) ## what must pass: lint, then the tests on every available server
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants faults drivers locks upgrades pools console galera vitess
+VERIFY := mutants faults drivers locks upgrades pools console galera group patroni vitess
 
 verify: $(SERVERS) ## the longer checks, part after part; make verify-PART runs one part
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)
@@ -94,7 +94,7 @@ faults: $(SERVERS) ## kill, stop and cut off programs and servers on each engine
 	for e in postgres mysql mariadb; do \
 		.cache/faults --server $$e --clock --only clock,kill $(SHORT) $(FAULTS) || code=1; \
 	done; \
-	for e in postgres-pair galera; do \
+	for e in postgres-pair postgres-patroni mysql-group galera; do \
 		.cache/faults --server $$e $(SHORT) $(RECORD) $(FAULTS) || code=1; \
 	done; exit $$code
 

@@ -45,7 +45,8 @@ func classify(err error) error {
 		return backend.ErrSerialization
 	case 1290, // ER_OPTION_PREVENTS_STATEMENT: read_only
 		1792, // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
-		1836: // ER_READ_ONLY_MODE
+		1836, // ER_READ_ONLY_MODE
+		4094: // ER_OPERATION_NOT_ALLOWED_WHILE_PRIMARY_CHANGE_IS_RUNNING: another member is about to be the primary
 		return backend.ErrReadOnly
 	case 1044, // ER_DBACCESS_DENIED_ERROR
 		1142, // ER_TABLEACCESS_DENIED_ERROR

@@ -39,6 +39,7 @@ func TestClassify(t *testing.T) {
 		3100: backend.ErrConnection,
 		1290: backend.ErrReadOnly,
 		1792: backend.ErrReadOnly,
+		4094: backend.ErrReadOnly,
 		1146: backend.ErrNotMigrated,
 		1054: backend.ErrNotMigrated,
 		1040: backend.ErrConnection,

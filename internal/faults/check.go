@@ -14,7 +14,8 @@ type violations struct {
 	Operations int            // sends, handler calls, promotions, operators' verbs and locks
 	Load       map[string]int // those that are not handler calls, by kind
 	Faults     map[string]int // by kind
-	Problems   []string       // the first of them, for people
+	Pauses     pauses
+	Problems   []string // the first of them, for people
 }
 
 func (v *violations) problem(n *int, format string, args ...any) {
@@ -27,8 +28,12 @@ func (v *violations) problem(n *int, format string, args ...any) {
 func (v *violations) bad() bool { return v.Lost+v.Doubled+v.Disordered+v.Stuck+v.Broken > 0 }
 
 func (v *violations) String() string {
-	return fmt.Sprintf("lost %d, doubled %d, out of order %d, stuck %d, broken %d",
+	text := fmt.Sprintf("lost %d, doubled %d, out of order %d, stuck %d, broken %d",
 		v.Lost, v.Doubled, v.Disordered, v.Stuck, v.Broken)
+	if len(v.Pauses) > 0 {
+		text += fmt.Sprintf(", pauses in seconds %v", v.Pauses)
+	}
+	return text
 }
 
 // message names a message by its place in its stream.
@@ -85,6 +90,7 @@ func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	j.handovers()
 	j.hot()
 	j.progress(stall)
+	j.Pauses = j.pauses()
 	j.blocked(slack)
 	j.promotions()
 	j.phases()

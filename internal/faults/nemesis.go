@@ -32,6 +32,7 @@ var afflictions = []affliction{
 	{"disk full", func(s *suite) bool { return s.disk != nil }, (*suite).fillDisk},
 	{"terminate", mayKill, (*suite).terminate},
 	{"failover", func(s *suite) bool { return s.own.standsBy() }, (*suite).failOver},
+	{"switchover", func(s *suite) bool { return s.own.switches() }, (*suite).switchOver},
 	{"lock timeout", hasTimeouts, timeout(2)},
 	{"migration", nil, (*suite).migrate},
 	{"clock", func(s *suite) bool { return s.own != nil && s.own.clock }, (*suite).stepClock},

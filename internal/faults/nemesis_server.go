@@ -31,7 +31,12 @@ const codeMissing = 3
 
 // standsBy says whether another server can take its place.
 func (o *ownedServer) standsBy() bool {
-	return o != nil && (strings.HasSuffix(o.name, "-pair") || o.galera())
+	return o != nil && (strings.HasSuffix(o.name, "-pair") || o.galera() || o.switches())
+}
+
+// switches says whether another server can take its place while it goes on.
+func (o *ownedServer) switches() bool {
+	return o != nil && (strings.HasSuffix(o.name, "-group") || strings.HasSuffix(o.name, "-patroni"))
 }
 
 func (o *ownedServer) galera() bool { return o != nil && strings.HasPrefix(o.name, "galera") }
@@ -88,9 +93,31 @@ func (s *suite) stepClock(context.Context) error {
 	return err
 }
 
-// failOver kills the primary, and has the proxy lead to the standby.
+// failOver kills the primary, and has the proxy lead to the next one.
 func (s *suite) failOver(context.Context) error {
-	address, err := s.own.do("failover")
+	if err := s.move("failover"); err != nil {
+		return err
+	}
+	s.proxy.Cut() // no killed server's connection is left, but one to a machine that is cut off would be
+	_, err := s.own.do("repair")
+	return err
+}
+
+// switchOver makes another server the primary. The old one goes on, and so do the connections to it, which refuse
+// to write.
+func (s *suite) switchOver(context.Context) error {
+	if err := s.move("switchover"); err != nil {
+		return err
+	}
+	s.side.SetMaxIdleConns(0) // these are no store's, which would notice it
+	s.side.SetMaxIdleConns(sideConns)
+	_, err := s.own.do("repair")
+	return err
+}
+
+// move has another server take the primary's place, and the proxy lead to it.
+func (s *suite) move(verb string) error {
+	address, err := s.own.do(verb)
 	if err != nil {
 		return err
 	}
@@ -99,9 +126,7 @@ func (s *suite) failOver(context.Context) error {
 		return err
 	}
 	s.proxy.Lead(u.Host)
-	s.proxy.Cut()
-	_, err = s.own.do("repair")
-	return err
+	return nil
 }
 
 // answers says whether anything listens where the server should.

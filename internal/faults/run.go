@@ -101,7 +101,7 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	if err := s.setup(ctx); err != nil {
 		return nil, err
 	}
-	defer s.b.Close()
+	defer func() { s.b.Close() }()
 	defer s.side.Close()
 	for i := range o.programs {
 		s.running = append(s.running, nil)
@@ -118,6 +118,9 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 		return nil, err
 	}
 	if err := s.unshare(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.reopen(ctx); err != nil {
 		return nil, err
 	}
 	left, err := drain(ctx, s.b, s.drain)
@@ -258,7 +261,8 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if s.side, err = besides(s.through); err != nil {
 		return err
 	}
-	s.side.SetMaxOpenConns(4)
+	s.side.SetMaxOpenConns(sideConns)
+	s.side.SetMaxIdleConns(sideConns)
 	if s.engine() == "mysql" {
 		if err := s.side.QueryRowContext(ctx, "SELECT version() LIKE '%MariaDB%'").Scan(&s.mariadb); err != nil {
 			return err
@@ -268,6 +272,22 @@ func (s *suite) setup(ctx context.Context) (err error) {
 		return err
 	}
 	return s.share(ctx)
+}
+
+// sideConns are connections of the suite that belong to no store.
+const sideConns = 4
+
+// reopen opens the store again, on the server that is the primary in the end. What a store only reads it could read
+// from an old one.
+func (s *suite) reopen(ctx context.Context) error {
+	s.b.Close()
+	return s.again(ctx, func(ctx context.Context) (err error) {
+		b, err := parley.Open(ctx, s.through, nil)
+		if err == nil {
+			s.b = b
+		}
+		return err
+	})
 }
 
 // calm is a time without faults.

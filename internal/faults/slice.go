@@ -26,6 +26,7 @@ type slice struct {
 	Anew       string         `json:"anew,omitempty"` // why earlier slices of the server count no more
 	Operations int            `json:"operations"`
 	Faults     map[string]int `json:"faults"`
+	Pauses     pauses         `json:"pauses,omitempty"`
 	Lost       int            `json:"lost"`
 	Doubled    int            `json:"doubled"`
 	Disordered int            `json:"disordered"`
@@ -69,7 +70,7 @@ func (o options) record(v *violations, version string) error {
 	}
 	line, err := json.Marshal(slice{
 		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(commit)), Server: server, Version: digits.FindString(version),
-		Seed: o.seed, Anew: o.anew, Operations: v.Operations, Faults: v.Faults,
+		Seed: o.seed, Anew: o.anew, Operations: v.Operations, Faults: v.Faults, Pauses: v.Pauses,
 		Lost: v.Lost, Doubled: v.Doubled, Disordered: v.Disordered, Stuck: v.Stuck, Broken: v.Broken,
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func sums(list []slice) map[string]*sumOf {
 	for _, s := range list {
 		sum := all[s.Server]
 		if sum == nil || s.Anew != "" {
-			sum = &sumOf{from: s.Date, slice: slice{Server: s.Server, Faults: make(map[string]int)}}
+			sum = &sumOf{from: s.Date, slice: slice{Server: s.Server, Faults: make(map[string]int), Pauses: make(pauses)}}
 			all[s.Server] = sum
 		}
 		sum.runs++
@@ -109,6 +110,9 @@ func sums(list []slice) map[string]*sumOf {
 		for name, n := range s.Faults {
 			sum.Faults[name] += n
 		}
+		for name, list := range s.Pauses {
+			sum.Pauses[name] = append(sum.Pauses[name], list...)
+		}
 		sum.Lost, sum.Doubled, sum.Disordered = sum.Lost+s.Lost, sum.Doubled+s.Doubled, sum.Disordered+s.Disordered
 		sum.Stuck, sum.Broken = sum.Stuck+s.Stuck, sum.Broken+s.Broken
 	}
@@ -118,7 +122,7 @@ func sums(list []slice) map[string]*sumOf {
 // serverNames are the columns of the table, in their order.
 var serverNames = []struct{ server, title string }{
 	{"sqlite", "SQLite"}, {"postgres", "PostgreSQL"}, {"mysql", "MySQL"}, {"mariadb", "MariaDB"},
-	{"postgres-pair", "PostgreSQL with a standby"}, {"galera", "Galera"}, {"galera-11.8", "Galera"},
+	{"postgres-pair", "PostgreSQL with a standby"}, {"postgres-patroni", "PostgreSQL under Patroni"}, {"mysql-group", "MySQL Group Replication"}, {"galera", "Galera"}, {"galera-11.8", "Galera"},
 }
 
 // table is the table of docs/reliability.md.
@@ -150,6 +154,9 @@ func table(list []slice) string {
 	for _, a := range afflictions {
 		if slices.ContainsFunc(columns, func(s *sumOf) bool { return s.Faults[a.name] > 0 }) {
 			row(a.name, func(s *sumOf) string { return dash(s.Faults[a.name]) })
+		}
+		if slices.ContainsFunc(columns, func(s *sumOf) bool { return len(s.Pauses[a.name]) > 0 }) {
+			row("seconds without work at a "+a.name+": median, longest", func(s *sumOf) string { return s.Pauses.summary(a.name) })
 		}
 	}
 	row("all faults", func(s *sumOf) string { return fmt.Sprint(sum(s.Faults)) })

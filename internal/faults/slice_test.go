@@ -51,7 +51,8 @@ func TestRecord(t *testing.T) {
 	o := options{server: "galera", seed: 7, slices: filepath.Join(t.TempDir(), "slices")}
 	for i, anew := range []string{"", "", "claims changed", ""} {
 		o.anew = anew
-		v := &violations{Operations: 1000 + i, Faults: map[string]int{"kill": i}, Lost: i / 3}
+		v := &violations{Operations: 1000 + i, Faults: map[string]int{"kill": i}, Lost: i / 3,
+			Pauses: pauses{"failover": {float64(i), 7.25}}}
 		if err := o.record(v, "10.11.14-MariaDB-log"); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestRecord(t *testing.T) {
 	if got.runs != 2 || got.Operations != 2005 || got.Faults["kill"] != 5 || got.Lost != 1 || len(got.commits) != 1 {
 		t.Errorf("the sum is %+v", got)
 	}
-	for _, want := range []string{"| Galera 10.11.14 |", "| operations | 2,005 |", "| kill | 5 |", "broken | 1, 0, 0, 0, 0 |"} {
+	for _, want := range []string{"| Galera 10.11.14 |", "| operations | 2,005 |", "| kill | 5 |", "broken | 1, 0, 0, 0, 0 |",
+		"| seconds without work at a failover: median, longest | 3.0, 7.2 |"} {
 		if !strings.Contains(table(list), want) {
 			t.Errorf("the table has no %q:\n%s", want, table(list))
 		}

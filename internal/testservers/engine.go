@@ -68,6 +68,8 @@ var specs = []spec{
 	{name: "mariadb-10.11", variable: "PARLEY_TEST_MARIADB", engine: mariadb{release: mariadb1011}, onDemand: true},
 	{name: "mariadb-10.11-snapshots", variable: "PARLEY_TEST_MARIADB", engine: mariadb{mariadb1011, snapshots}, onDemand: true},
 	{name: "postgres-pair", variable: "PARLEY_TEST_POSTGRES", engine: postgresPair{postgres{postgres18}}, onDemand: true},
+	{name: "postgres-patroni", variable: "PARLEY_TEST_POSTGRES", engine: patroni{postgres{patroni18}}, onDemand: true},
+	{name: "mysql-group", variable: "PARLEY_TEST_MYSQL", engine: mysqlGroup{mysql{mysqlGroup9}}, onDemand: true},
 	{name: "galera", variable: "PARLEY_TEST_GALERA", engine: galera{galera1011}, onDemand: true},
 	{name: "galera-11.8", variable: "PARLEY_TEST_GALERA", engine: galera{galera118}, onDemand: true},
 	{name: "vitess", variable: "PARLEY_TEST_VITESS", engine: vitess{mysql{mysql9}}, onDemand: true},
@@ -80,6 +82,8 @@ var (
 	pgbouncerNew = release{"pgbouncer", newest, []string{"pgbouncer"}, false}
 	mariadb118   = release{"mariadb-11.8", newest, mariadb{}.Packages(), false}
 	mysql9       = release{"mysql-9", newest, []string{"mysql-server-core"}, false}
+	patroni18    = release{"patroni-18", newest, []string{"postgresql-18", "patroni", "etcd-server", "python3-etcd"}, false}
+	mysqlGroup9  = release{"mysql-group-9", newest, []string{"mysql-server-core", "mysql-client-core"}, false}
 
 	postgres15   = release{"postgres-15", older, []string{"postgresql-15"}, true}
 	pgbouncer118 = release{"pgbouncer-1.18", older, []string{"pgbouncer"}, true}

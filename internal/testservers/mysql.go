@@ -39,46 +39,60 @@ func (m mysql) command() ([]string, error) {
 }
 
 func (m mysql) Start(ctx context.Context, in *instance) (string, error) {
-	command, err := m.onData(in)
-	if err != nil {
-		return "", err
-	}
 	port, err := in.port(ctx, "sql")
 	if err != nil {
 		return "", err
 	}
-	if err := in.program(ctx, command[0], append(command[1:], "--initialize-insecure")...); err != nil {
+	if err := m.init(ctx, in, filepath.Join(in.home(), "data")); err != nil {
 		return "", err
 	}
 	return mysqlAddress(port), m.serve(ctx, in, port)
 }
 
+// init makes an empty data folder.
+func (m mysql) init(ctx context.Context, in *instance, data string) error {
+	command, err := m.onData(data)
+	if err != nil {
+		return err
+	}
+	return in.program(ctx, command[0], append(command[1:], "--initialize-insecure")...)
+}
+
 // onData is the command line up to the data. The folder for files that the server's
 // user may read is compiled in, and is not there.
-func (m mysql) onData(in *instance) ([]string, error) {
+func (m mysql) onData(data string) ([]string, error) {
 	command, err := m.command()
-	return append(command, "--datadir="+filepath.Join(in.home(), "data"), "--secure-file-priv=", "--innodb-redo-log-capacity=96M"), err
+	return append(command, "--datadir="+data, "--secure-file-priv=", "--innodb-redo-log-capacity=96M"), err
 }
 
 // serve starts the server on the data that are there.
 func (m mysql) serve(ctx context.Context, in *instance, port int) error {
-	command, err := m.onData(in)
-	if err != nil {
-		return err
-	}
 	init, err := in.initFile()
 	if err != nil {
 		return err
 	}
-	args := append(command[1:], in.mysqlOptions(port)...)
-	args = append(args, "--mysqlx=OFF", "--init-file="+init)
+	options := []string{"--init-file=" + init}
 	if in.fast {
-		args = append(append(args, "--skip-log-bin"), in.unsafe()...)
+		options = append(options, "--skip-log-bin")
 	}
-	if err := in.background("server", command[0], args...); err != nil {
+	return m.run(ctx, in, "server", filepath.Join(in.home(), "data"), port, options...)
+}
+
+// run starts a server in the background, and waits until it answers.
+func (m mysql) run(ctx context.Context, in *instance, name, data string, port int, options ...string) error {
+	command, err := m.onData(data)
+	if err != nil {
 		return err
 	}
-	return in.answers(ctx, "server", mysqlAddress(port))
+	args := append(command[1:], in.mysqlOptions(port)...)
+	args = append(args, "--mysqlx=OFF")
+	if in.fast {
+		args = append(args, in.unsafe()...)
+	}
+	if err := in.background(name, command[0], append(args, options...)...); err != nil {
+		return err
+	}
+	return in.answers(ctx, name, mysqlAddress(port))
 }
 
 // Kill implements reviver.

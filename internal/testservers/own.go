@@ -11,7 +11,7 @@ import (
 )
 
 const ownUsage = `a server of one user's own: start, kill, revive, restart,
-                                                    back (its clock), failover, repair, folder, stop`
+                                                    back (its clock), failover, switchover, repair, folder, stop`
 
 // codeMissing is the exit code when a server cannot be had here.
 const codeMissing = 3
@@ -36,8 +36,15 @@ type successor interface {
 	// the new address.
 	Failover(ctx context.Context, in *instance) (string, error)
 
-	// Repair makes a standby of the killed server.
+	// Repair makes a standby of the killed server, if there is one, and waits until another failover can come.
 	Repair(ctx context.Context, in *instance) error
+}
+
+// switcher is implemented by engines whose servers can change places while all of them run.
+type switcher interface {
+	// Switchover makes another server the primary, and returns its address. The old primary goes on, and refuses to
+	// write.
+	Switchover(ctx context.Context, in *instance) (string, error)
 }
 
 // ownCommand does something with the server of a name that belongs to a label.
@@ -103,6 +110,7 @@ func (in *instance) revive(ctx context.Context, r reviver) (err error) {
 func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) error {
 	r, can := in.spec.engine.(reviver)
 	s, pair := in.spec.engine.(successor)
+	w, switches := in.spec.engine.(switcher)
 	switch {
 	case verb == "stop":
 		if err := in.spec.engine.Stop(ctx, in); err != nil {
@@ -116,12 +124,9 @@ func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) erro
 		}
 		return err
 	case verb == "failover" && pair:
-		address, err := s.Failover(ctx, in)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(stdout, address)
-		return in.write("address", address)
+		return in.move(ctx, s.Failover, stdout)
+	case verb == "switchover" && switches:
+		return in.move(ctx, w.Switchover, stdout)
 	case verb == "repair" && pair:
 		return s.Repair(ctx, in)
 	case verb == "back":
@@ -137,4 +142,14 @@ func (in *instance) own(ctx context.Context, verb string, stdout io.Writer) erro
 		return in.revive(ctx, r)
 	}
 	return fmt.Errorf("%s cannot %s", in.name(), verb)
+}
+
+// move puts another server in charge, and says where it is.
+func (in *instance) move(ctx context.Context, f func(context.Context, *instance) (string, error), stdout io.Writer) error {
+	address, err := f(ctx, in)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, address)
+	return in.write("address", address)
 }

@@ -69,8 +69,10 @@ func TestOwnServer(t *testing.T) {
 	if w.starts != 1 {
 		t.Errorf("%d starts on empty data, want 1", w.starts)
 	}
-	if _, err := w.ownServer(t, "failover", "server"); err == nil {
-		t.Error("a server without a standby failed over")
+	for _, verb := range []string{"failover", "switchover", "repair"} {
+		if _, err := w.ownServer(t, verb, "server"); err == nil {
+			t.Errorf("%s: a server without a standby can", verb)
+		}
 	}
 	if _, err := w.ownServer(t, "stop", "server"); err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ const (
 	suiteTests   = `Conformance`
 	mutantTests  = `Mutants`
 	faultTests   = `Faults`
+	clusterTests = `Cluster.*`
 	galeraTests  = `Galera`
 	vitessTests  = `(Conformance)?Vitess.*`
 	driverTests  = `Conformance(Open|PGX|PGXPool|PgBouncer|Outside)|Backend(PGX|Pool|Unprepared)|WorkerPGX`
@@ -61,7 +62,7 @@ var parts = []part{
 		{
 			{name: "race", race: true, skip: named(unraced, mutantTests), tests: raced},
 			{name: "sqlite", run: named(unraced), tests: []string{"./backend/sqlite"}},
-			{name: "rest", skip: named(faultTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql"}, without(raced)...)},
+			{name: "rest", skip: named(faultTests, clusterTests, mutantTests), tests: append([]string{"./...", "!./backend/postgres/...", "!./backend/mysql"}, without(raced)...)},
 			{name: "libraries", folder: "examples/libraries", tests: []string{"./..."}},
 			{name: "site", folder: "docs/site", tests: []string{"./..."}},
 			{name: "browser", folder: "console/browsertest", run: named("Smoke"), tests: []string{"./..."}},
@@ -94,6 +95,11 @@ var parts = []part{
 		step{folder: "console/browsertest", tests: []string{"./..."}})),
 	verify("galera", "a cluster of Galera, of which nodes are killed", []string{"galera"},
 		step{run: named(galeraTests), tests: []string{"./backend/mysql"}}),
+	// These start their servers themselves, and kill them.
+	verify("group", "a replication group of MySQL, whose primary gives way and is killed", []string{"sqlite"},
+		step{run: named("ClusterMySQL"), tests: []string{"./internal/faults"}}),
+	verify("patroni", "PostgreSQL under Patroni, whose primary gives way and is killed", []string{"sqlite"},
+		step{run: named("ClusterPatroni"), tests: []string{"./internal/faults"}}),
 	verify("vitess", "the suite, and losses of transactions, through vtgate", []string{"vitess"},
 		step{run: named(vitessTests), tests: []string{"./backend/mysql", "./examples/stores"}}),
 }
