@@ -195,7 +195,7 @@ func (g mysqlGroup) Repair(ctx context.Context, in *instance) error {
 }
 
 // patience is for how many seconds a switchover waits for transactions before it ends their sessions. Without such a limit
-// new transactions begin meanwhile, and it has taken 51 seconds: until a wait for a row's lock was too long.
+// new transactions begin meanwhile, and it has taken 51 seconds.
 const patience = 2
 
 // Switchover implements switcher.
