@@ -432,7 +432,7 @@ func (t *Tx) dropMessages(ctx context.Context, id backend.ID) (keys []messageKey
 }
 
 // dropNote removes a stream that was made for one message, and its marker.
-// No other verb locks its guard.
+// No other verb locks its guard but the sweep, which waits for no marker then.
 func (t *Tx) dropNote(ctx context.Context, group, id backend.ID) error {
 	if _, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id); err != nil {
 		return err

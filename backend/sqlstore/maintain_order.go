@@ -97,6 +97,14 @@ func (t *Tx) sweep(ctx context.Context, group, id backend.ID) (int, error) {
 			return 0, err
 		}
 	}
+	return t.takeMarker(ctx, group, id)
+}
+
+// takeMarker removes a marker unless another transaction has locked it.
+func (t *Tx) takeMarker(ctx context.Context, group, id backend.ID) (int, error) {
+	if free, err := t.TryLock(ctx, t.s.q.MarkerTry, group, id); err != nil || !free {
+		return 0, err
+	}
 	n, err := t.Exec(ctx, t.s.q.MarkerDelete, group, id)
 	return int(n), err
 }

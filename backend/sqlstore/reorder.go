@@ -138,8 +138,8 @@ func (s *Store) takeOut(ctx context.Context, id backend.ID) (moved int, err erro
 				if err != nil || !ok {
 					return err
 				}
-				n, err := tx.Exec(ctx, s.q.MarkerDelete, id, stream)
-				moved += int(n)
+				n, err := tx.takeMarker(ctx, id, stream)
+				moved += n
 				return err
 			})
 			again = len(rest) > 0

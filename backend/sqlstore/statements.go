@@ -44,7 +44,7 @@ type Statements struct {
 
 	// The ready order.
 	MarkerInsert, // nothing if it exists
-	MarkerDelete, MarkerSince, MarkerRaise, MarkerMove, MarkerRead,
+	MarkerTry, MarkerDelete, MarkerSince, MarkerRaise, MarkerMove, MarkerRead,
 	MarkersAstray *Stmt // those with messages and no marker, or one of another time
 
 	// Messages that wait for their target.

@@ -32,6 +32,7 @@ func Interleavings(t *testing.T, open func(t *testing.T) (b backend.Backend, cou
 	}{
 		{"senders and receivers do not wait", nobodyWaits},
 		{"finish beside sender", finishBesideSender},
+		{"sweep beside end", sweepBesideEnd},
 		{"take out beside sender", takeOutBesideSender},
 		{"unpark beside sender", unparkBesideSender},
 		{"deferral beside sender", deferralBesideSender},
@@ -181,6 +182,34 @@ func finishBesideSender(t *testing.T, fresh func(*testing.T) *interleaving) {
 		f.Equal("left over after a sweep", f.markers(), 0)
 		f.Equal("contended", f.None(f.Request(f.QB)).Contended, false)
 	}
+}
+
+// An end removes a marker and then the stream, whose guard the sweep has. If the sweep waited for the marker, each would
+// wait for the other.
+func sweepBesideEnd(t *testing.T, fresh func(*testing.T) *interleaving) {
+	f := fresh(t)
+	d := f.Open()
+	f.Send(d.A.Handle, "1")
+	r, h := f.receiving(f.QB)
+	s := f.sending(d.A.Handle, "2") // so the marker stays
+	f.soon("settle", func(ctx context.Context) error {
+		_, err := r.Settle(ctx, []backend.Outcome{{Hold: h, Done: h.Messages}})
+		return errors.Join(err, r.Commit(ctx))
+	})
+	f.soon("rollback", s.Rollback)
+	table := f.table("ready")
+	end := f.Begin()
+	_, err := end.SQL().ExecContext(f.Ctx, "DELETE FROM "+table+" WHERE queue_id > 0")
+	f.OK(err)
+	sweep := func(ctx context.Context) error {
+		done, err := f.Backend.Maintain(ctx, backend.JobMarkers, 100)
+		f.Equal("left over after a sweep beside an end", done.Moved, 0)
+		return err
+	}
+	f.soon("sweep", sweep)
+	f.soon("rollback", end.Rollback)
+	f.Maintain(backend.JobMarkers)
+	f.Equal("left over after a sweep", f.markers(), 0)
 }
 
 // A sender in flight has seen the marker of a parked group, and relies on it. Whatever removes the

@@ -144,6 +144,9 @@ SELECT seq, since FROM parley_message WHERE stream_id = ? ORDER BY seq LIMIT 1
 -- name: MarkerInsert
 {new} INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 VALUES (?, ?, ?, ?, :now) {otherwise}
+-- name: MarkerTry
+-- Who has a guard does not wait for a marker: an end removes both in the other order.
+SELECT 1 FROM parley_ready {guard skip} WHERE group_id = ? AND stream_id = ?
 -- name: MarkerDelete
 DELETE FROM parley_ready WHERE group_id = ? AND stream_id = ?
 -- name: MarkerSince

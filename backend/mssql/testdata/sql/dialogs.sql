@@ -118,6 +118,9 @@ SELECT stream_id FROM parley_ready WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) W
 UPDATE parley_ready SET since = @p1
  WHERE group_id = @p2 AND stream_id = @p3 AND since <> @p4
 
+-- name: MarkerTry
+SELECT 1 FROM parley_ready WITH (READCOMMITTEDLOCK, XLOCK, ROWLOCK, READPAST) WHERE group_id = @p1 AND stream_id = @p2
+
 -- name: MarkersAstray
 SELECT TOP (10000) s.stream_id
   FROM parley_stream s WITH (INDEX(by_group), READCOMMITTEDLOCK, ROWLOCK, READPAST)

@@ -205,6 +205,11 @@ SELECT stream_id FROM parley_ready WHERE group_id = ? ORDER BY stream_id
 UPDATE parley_ready SET since = ?
  WHERE group_id = ? AND stream_id = ? AND since <> ?
 
+-- name: MarkerTry
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT 1 FROM parley_ready WHERE group_id = ? AND stream_id = ?
+FOR UPDATE SKIP LOCKED
+
 -- name: MarkersAstray
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT s.stream_id

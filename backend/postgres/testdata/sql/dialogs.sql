@@ -333,6 +333,10 @@ SELECT stream_id FROM parley_ready WHERE group_id = $1 ORDER BY stream_id
 UPDATE parley_ready SET since = $1
  WHERE group_id = $2 AND stream_id = $3 AND since <> $4
 
+-- name: MarkerTry
+SELECT 1 FROM parley_ready WHERE group_id = $1 AND stream_id = $2
+FOR NO KEY UPDATE SKIP LOCKED
+
 -- name: MarkersAstray
 SELECT s.stream_id
   FROM parley_stream s
