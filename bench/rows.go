@@ -107,10 +107,10 @@ func sendingOwn(ctx context.Context, m *measurement) (sample, error) {
 	return sample{value: rate, n: n}, err
 }
 
-// sendFor sends for a time, after a few sends that connect and prepare: PostgreSQL
+// sendFor sends for a time, after sends that connect and prepare, and use each key for the first time: PostgreSQL
 // plans a statement again for the first five executions in a session.
 func sendFor(ctx context.Context, send func(context.Context, []byte) error, senders int, window time.Duration, begin func()) (rate float64, n int, err error) {
-	if err := inParallel(senders, senders*8, func(i int) error { return send(ctx, body(i)) }); err != nil {
+	if err := inParallel(senders, keys, func(i int) error { return send(ctx, body(i)) }); err != nil {
 		return 0, 0, err
 	}
 	begin()

@@ -44,6 +44,9 @@ type parleyHow struct {
 	worker    parley.WorkerOptions
 }
 
+// keys is how many keys the posts of a sender have.
+const keys = 1000
+
 func parleyWith(how parleyHow) func(context.Context, string) (queue, error) {
 	return func(ctx context.Context, dsn string) (queue, error) { return openParley(ctx, dsn, how) }
 }
@@ -169,7 +172,7 @@ func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 	}
 	var o []parley.PostOption
 	if q.how.key {
-		o = append(o, parley.Key(fmt.Sprint("key-", numberOf(body)%1000)))
+		o = append(o, parley.Key(fmt.Sprint("key-", numberOf(body)%keys)))
 	}
 	_, err := q.b.Post(ctx, "jobs", payload(body), o...)
 	return err
@@ -208,7 +211,7 @@ func (q *parleyQueue) batch(ctx context.Context, bodies [][]byte) error {
 	for i, b := range bodies {
 		posts[i].Payload = payload(b)
 		if q.how.key {
-			posts[i].Options = []parley.PostOption{parley.Key(fmt.Sprint("key-", numberOf(b)%1000))}
+			posts[i].Options = []parley.PostOption{parley.Key(fmt.Sprint("key-", numberOf(b)%keys))}
 		}
 	}
 	return q.b.InTx(ctx, func(tx *parley.Tx) error {
