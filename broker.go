@@ -289,13 +289,37 @@ func (b *Broker) Close() error {
 	case <-b.idle:
 	case <-time.After(closeWait):
 	}
-	over.Wait()
-	b.done.Wait()
-	return b.be.Close()
+	over.Go(b.done.Wait)
+	if !overWithin(closeStage, over.Wait) {
+		b.log.Error("parley: closed while background work waited for the database", "event", "broker.abandoned")
+	}
+	err := fmt.Errorf("the store was not closed in %v: %w", closeStage, ErrConnection)
+	store := make(chan error, 1)
+	if overWithin(closeStage, func() { store <- b.be.Close() }) {
+		err = <-store
+	}
+	return err
 }
 
-// closeWait is how long Close waits for what is in flight.
-const closeWait = 2 * time.Second
+// closeWait is how long Close waits for what is in flight, and closeStage how long for the work of this
+// Broker, and for the store. Both can be stuck in a driver: some wait for a server that does not answer,
+// though the context has ended.
+const (
+	closeWait  = 2 * time.Second
+	closeStage = 5 * time.Second
+)
+
+// overWithin reports whether work is over in time. It is left to itself if not.
+func overWithin(d time.Duration, work func()) bool {
+	over := make(chan struct{})
+	go func() { defer close(over); work() }()
+	select {
+	case <-over:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
 
 // beginClaim is called before a claim, and endClaim after it: Close must not
 // close the store while a claim returns a group.

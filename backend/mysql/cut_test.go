@@ -34,6 +34,15 @@ func TestWorkerIsCut(t *testing.T) {
 	})
 }
 
+// TestCloseMute: Close does not wait for a server that has stopped answering.
+func TestCloseMute(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		p, through := backendtest.Through(t, server)
+		own := database(t, server)
+		workertest.Mute(t, p, open(t, connect(t, through, own, func(c *driver.Config) { c.Logger = &driver.NopLogger{} }), nil))
+	})
+}
+
 // TestDial: how the driver's time-outs of dialling are told from those of callers.
 func TestDial(t *testing.T) {
 	backendtest.Dial(t, func(t *testing.T, dial func(context.Context) error) backend.Backend {

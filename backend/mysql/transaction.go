@@ -226,7 +226,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 		t.Rollback(ctx)
 		return err
 	}
-	return t.end(ctx, "COMMIT")
+	return t.end(context.WithoutCancel(ctx), "COMMIT") // half-way through its outcome would be unknown
 }
 
 // Rollback implements sqlstore.Transaction.
@@ -253,7 +253,6 @@ func (t *transaction) end(ctx context.Context, how string) error {
 	t.over = true
 	after := t.after
 	t.mu.Unlock()
-	ctx = context.WithoutCancel(ctx) // half-way through its outcome would be unknown
 	_, err := t.conn.ExecContext(ctx, how)
 	if err != nil {
 		t.discard()

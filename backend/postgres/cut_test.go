@@ -50,6 +50,18 @@ func TestWorkerIsCut(t *testing.T) {
 	}
 }
 
+// TestCloseMute: Close does not wait for a server that has stopped answering.
+func TestCloseMute(t *testing.T) {
+	for _, driver := range []string{"postgres", "pgx"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			p, through := backendtest.Through(t, server(t))
+			o := postgres.Options{Schema: schema(t, connect(t, "postgres", server(t)))}
+			workertest.Mute(t, p, open(t, connect(t, driver, through), o))
+		})
+	}
+}
+
 // TestUntyped: the drivers have no type for much of what goes wrong before they are connected,
 // such as a standby where a primary is wanted.
 func TestUntyped(t *testing.T) {

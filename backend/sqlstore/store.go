@@ -227,12 +227,14 @@ func (s *Store) Close() error {
 	}
 	lines := slices.Collect(maps.Keys(s.lines))
 	s.mu.Unlock()
+	var over sync.WaitGroup // at once: each may have to wait for a server that does not answer
 	for _, tx := range open {
-		tx.abandon()
+		over.Go(tx.abandon)
 	}
 	for _, x := range lines {
-		x.hangUp()
+		over.Go(x.hangUp)
 	}
+	over.Wait()
 	if s.d.Close == nil {
 		return nil
 	}

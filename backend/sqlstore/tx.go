@@ -201,10 +201,22 @@ func (t *Tx) Rollback(ctx context.Context) error {
 	t.forget()
 	// It must happen even though the context is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
-	defer cancel()
-	err := t.s.fail(ctx, t.tr.Rollback(ctx))
-	t.freeLocks(ctx)
-	return err
+	over := make(chan error, 1)
+	go func() {
+		err := t.tr.Rollback(ctx)
+		t.freeLocks(ctx)
+		over <- err
+	}()
+	// A driver may wait for a server that does not answer whatever the context says, and the end may wait for a
+	// statement that is under way. Both are left behind then: nothing else can become of the transaction.
+	select {
+	case err := <-over:
+		cancel()
+		return t.s.fail(ctx, err)
+	case <-ctx.Done():
+		cancel()
+		return Classified(backend.ErrConnection, ctx.Err())
+	}
 }
 
 func (t *Tx) forget() {

@@ -71,7 +71,7 @@ SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.pr
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT e.peer, e.group_id, e.closed_at, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq,
        s.held, q.enabled,
-       (SELECT count(*) FROM parley_closing d WHERE d.handle = e.peer AND d.kind = 1),
+       (SELECT count(*) FROM parley_closing d FORCE INDEX (PRIMARY) WHERE d.handle = e.peer AND d.kind = 1),
        (SELECT count(*) FROM parley_timer a WHERE a.handle = e.handle)
      + (SELECT count(*) FROM parley_timer b WHERE b.handle = e.peer),
        (SELECT count(*) FROM parley_retained a WHERE a.handle = e.handle)
