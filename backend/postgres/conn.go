@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -331,8 +332,7 @@ func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
 	return err == nil, err
 }
 
-// join works in the user's transaction. Statements are not prepared there: they
-// would have to be again for each transaction.
+// join works in the user's transaction.
 func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
 	if err := p.probe(ctx); err != nil {
 		return nil, err
@@ -344,6 +344,8 @@ type joined struct {
 	p      *pool
 	tx     backend.Execer
 	number string // of the transaction, if it is known
+
+	elsewhere bool // it is not of the store's pool
 }
 
 // later is a transaction of which nothing is known before its commit: pgxstore.InBatch.
@@ -364,8 +366,7 @@ func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Re
 	if q == j.p.store.Q().PostOne {
 		return j.post(ctx, args)
 	}
-	text, args := j.p.unprepared(q, args)
-	res, err := j.tx.ExecContext(ctx, text, args...)
+	res, err := executed(ctx, j, q, args, (*sql.Stmt).ExecContext, j.tx.ExecContext)
 	return res, j.p.strayed(err)
 }
 
@@ -387,7 +388,24 @@ func (j *joined) post(ctx context.Context, args []any) (sql.Result, error) {
 
 // Query implements sqlstore.Session.
 func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.Rows, error) {
-	text, args := j.p.unprepared(q, args)
-	rows, err := j.tx.QueryContext(ctx, text, args...)
+	rows, err := executed(ctx, j, q, args, (*sql.Stmt).QueryContext, j.tx.QueryContext)
 	return rows, j.p.strayed(err)
+}
+
+// executed carries out a statement, prepared if the program has begun its transaction on the pool of the store: then
+// the connections have most of our statements planned. A transaction of another pool refuses the statement before it
+// sends anything. pgx keeps statements prepared by itself.
+func executed[T any](ctx context.Context, j *joined, q *sqlstore.Stmt, args []any,
+	prepared func(*sql.Stmt, context.Context, ...any) (T, error), plain func(context.Context, string, ...any) (T, error)) (T, error) {
+	if tx, ok := j.tx.(*sql.Tx); ok && j.p.libpq && !j.elsewhere {
+		if s := j.p.statement(q); s != nil {
+			result, err := prepared(tx.StmtContext(ctx, s), ctx, args...)
+			if err == nil || sqlState(err) != "" || ctx.Err() != nil || errors.Is(err, driver.ErrBadConn) {
+				return result, err
+			}
+			j.elsewhere = true
+		}
+	}
+	text, args := j.p.unprepared(q, args)
+	return plain(ctx, text, args...)
 }

@@ -270,3 +270,39 @@ func TestJoinedOnOneConnection(t *testing.T) {
 	}
 	hears(1)
 }
+
+// TestJoinedStatementsArePrepared: in a transaction of the store's own pool, and not in one of another pool, where
+// everything works all the same.
+func TestJoinedStatementsArePrepared(t *testing.T) {
+	ctx := t.Context()
+	db, other := connect(t, "postgres", server(t)), connect(t, "postgres", server(t))
+	be := open(t, db, postgres.Options{Pooler: postgres.PoolerNever})
+	b := sure.Of(parley.New(ctx, be, &parley.Options{NoMaintenance: true}))
+	defer b.Close()
+	if err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	post := func(db *sql.DB) (prepared int) {
+		t.Helper()
+		mine := sure.Of(db.BeginTx(ctx, nil))
+		defer mine.Rollback()
+		sure.Of(b.Join(mine).Post(ctx, "q", parley.Payload{}))
+		err := mine.QueryRowContext(ctx, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%parley_post%'").Scan(&prepared)
+		if err := errors.Join(err, mine.Commit()); err != nil {
+			t.Fatal(err)
+		}
+		return prepared
+	}
+	post(db) // asks for it, and a transaction of Parley's has it prepared
+	sure.Of(b.Post(ctx, "q", parley.Payload{}))
+	if n := post(db); n == 0 {
+		t.Error("no statement is prepared in a transaction of the store's pool")
+	}
+	if n := post(other); n != 0 {
+		t.Errorf("%d statements are prepared in a transaction of another pool", n)
+	}
+	q := sure.Of(b.Admin().Queues(ctx, "q"))
+	if q[0].Depth != 4 {
+		t.Errorf("%d posts wait, want 4", q[0].Depth)
+	}
+}
