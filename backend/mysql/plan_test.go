@@ -37,6 +37,11 @@ func TestPlans(t *testing.T) {
 					explain(t, b.pool.db, s, rows)
 				}
 			}
+			for _, from := range []backend.ID{{}, {15: 150}} {
+				for _, q := range listed(b) {
+					lists(t, b, q, from)
+				}
+			}
 		})
 	}
 }
@@ -52,6 +57,8 @@ func fill(t *testing.T, db *sql.DB, prefix string, n int) {
 			"message (stream_id, seq, message_id, kind, type, since) VALUES (?, 0, ?, 3, 'x', 1)",
 			"ready (queue_id, group_id, stream_id, priority, since) VALUES (1, ?, ?, 5, 1)",
 			"closing (handle, id, kind, by_peer) VALUES (?, ?, 0, 1)",
+			"post (post_id, queue_id, priority, since, type) VALUES (?, 1, 5, 1, 'x')",
+			"delayed (post_id, queue_id, name, priority, type, begun, due) VALUES (?, 1, '', 5, 'x', 1, 1)",
 			"endpoint (handle, conversation, peer, initiator, service, far, contract, queue_id, group_id, priority, begun) VALUES (?, ?, ?, 1, 'x', 'y', 'z', 1, ?, 5, 1)",
 		} {
 			if _, err := db.Exec("INSERT IGNORE INTO " + prefix + strings.ReplaceAll(values, "?", id)); err != nil {
