@@ -107,6 +107,15 @@ func (a Admin) GroupsIn(ctx context.Context, queue, state string, after Place, l
 	return a.groups(ctx, "groups", queue, backend.GroupQuery{After: after, Limit: limit, State: state})
 }
 
+// Blocked is GroupsIn for deferred or parked groups, without what costs a look at each of them: Messages,
+// Oldest, Priority, Promoted and Level may be zero. So a page may have thousands of groups.
+func (a Admin) Blocked(ctx context.Context, queue, state string, after Place, limit int) ([]GroupStatus, error) {
+	if state != "deferred" && state != "parked" {
+		return nil, fail("blocked", queue, fmt.Errorf("state %q: want deferred or parked: %w", state, ErrInvalidOption))
+	}
+	return a.groups(ctx, "blocked", queue, backend.GroupQuery{After: after, Limit: limit, State: state, Brief: true})
+}
+
 // Group returns a group of a queue that has messages, or ErrUnknownGroup.
 func (a Admin) Group(ctx context.Context, queue string, group ID) (*GroupStatus, error) {
 	list, err := a.groups(ctx, "group", queue, backend.GroupQuery{Group: group, Limit: 1})

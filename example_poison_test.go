@@ -99,6 +99,9 @@ func ExampleAdmin_Parked() {
 	must(err)
 	fmt.Println(len(workers), "workers")
 
+	brief, err := b.Admin().Blocked(ctx, "orders", "parked", parley.Place{}, 1000) // to look through many
+	must(err)
+	fmt.Println(brief[0].Key, "is", brief[0].State)
 	parked, err := b.Admin().Parked(ctx, "orders", parley.Place{}, 10)
 	must(err)
 	group := parked[0].Group
@@ -123,6 +126,7 @@ func ExampleAdmin_Parked() {
 	// Output:
 	// group.parked
 	// 0 workers
+	// customer 42 is parked
 	// 4 messages: the customer is not known
 	// 4 discarded: not for us
 	// 0 dead letters left

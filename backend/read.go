@@ -149,6 +149,9 @@ type GroupQuery struct {
 	// State leaves out groups of other states; empty means all. A group that only a
 	// transaction holds may count as ready.
 	State string
+	// Brief leaves it to the store to tell, of groups that are deferred or parked, what has to be looked up for
+	// each: Messages, Oldest, Priority and how they are promoted.
+	Brief bool
 }
 
 // GroupStatus is what operators see of a group.

@@ -139,12 +139,38 @@ func checkGroupPages(e *env) {
 			}
 		}
 	}
+	checkBrief(s)
 	e.Must(held.Ack(e.Ctx))
 	for _, group := range []backend.ID{all[4].Group, all[0].Group, backend.NewID()} {
 		list, err := s.be.Groups(e.Ctx, backend.GroupQuery{Group: group})
 		e.Must(err)
 		if is := group == all[0].Group; is != (len(list) == 1) || is && (list[0].Group != group || list[0].Queue != s.sq || list[0].State != "parked") {
 			e.Errorf("a group alone, which is there: %v; listed: %+v", is, list)
+		}
+	}
+}
+
+// checkBrief wants lists of blocked groups that leave out only what they may.
+func checkBrief(s *invBelow) {
+	for _, state := range []string{"deferred", "parked"} {
+		q := backend.GroupQuery{Queue: s.sq, Limit: 10, State: state}
+		full, err := s.be.Groups(s.Ctx, q)
+		s.Must(err)
+		q.Brief = true
+		brief, err := s.be.Groups(s.Ctx, q)
+		s.Must(err)
+		if len(brief) != len(full) {
+			s.Fatalf("a brief list of groups that are %s: %+v, want %+v", state, brief, full)
+		}
+		for i, b := range brief {
+			f := full[i]
+			if drift := f.Since - b.Since; drift.Abs() > time.Minute || (f.Until-b.Until).Abs() > time.Minute {
+				s.Errorf("a brief list has a group that is %s for %v until %v, want %v and %v", state, b.Since, b.Until, f.Since, f.Until)
+			}
+			b.Messages, b.Oldest, b.Priority, b.Since, b.Until = f.Messages, f.Oldest, f.Priority, f.Since, f.Until
+			if b != f {
+				s.Errorf("a brief list of groups that are %s has %+v, want %+v", state, b, f)
+			}
 		}
 	}
 }

@@ -263,7 +263,7 @@ var sections = []section{
 		{"V01", "A message that waits is found by its ID: the result is its group or, if it is withheld, the handle that sent it. No other message is found."},
 		{"V02", "Operators see each promotion, also of groups without messages: its level, whether it is sticky, and whether anything can still arrive in the group."},
 		{"V03", "An operator can see how long the due work of each maintenance job has been waiting. When the job is done, nothing is due."},
-		{"V04", "Operators' lists come in pages: at most the requested number of items, after a given item. Dead letters come with or without their bodies. A job handles about as many items at a time as requested. It names the queues in which messages became receivable, or none."},
+		{"V04", "Operators' lists come in pages: at most the requested number of items, after a given item. Dead letters come with or without their bodies. A brief list of groups leaves out only what has to be looked up for each. A job handles about as many items at a time as requested. It names the queues in which messages became receivable, or none."},
 		{"V05", "Operators see the actual ages, times, priorities and counts, and a store says what it is."},
 		{"V06", "Operators can list the types and headers of all messages that wait, are delayed or withheld, or are in a receiver's hands, those of a stream in their order. The pages of the list have each of these once, and no message that is done. The list waits for no sender and no receiver."},
 	}},

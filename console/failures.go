@@ -37,7 +37,8 @@ func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
 		}
 	}
 	looked, last, end := 0, "", time.Now().Add(searchTime)
-	err = h.eachBlocked(ctx, q, func(g parley.GroupStatus) bool {
+	brief := d.Reason != "" // most groups do not fit, perhaps
+	err = h.eachBlocked(ctx, q, brief, func(g parley.GroupStatus) bool {
 		fits := contains(g.Reason, d.Reason)
 		if looked == farthest || fits && len(d.Groups) == blockedShown || looked > blockedShown && time.Now().After(end) {
 			d.Next = last
@@ -49,8 +50,26 @@ func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
 		}
 		return true
 	})
+	if err == nil && brief {
+		d.Groups, err = h.detailed(ctx, d.Groups)
+	}
 	slices.SortStableFunc(d.Groups, func(a, b parley.GroupStatus) int { return strings.Compare(b.State, a.State) }) // parked ones first
 	return d, err
+}
+
+// detailed adds what a brief list leaves out. A group that has gone meanwhile is left out.
+func (h *Handler) detailed(ctx context.Context, brief []parley.GroupStatus) (list []parley.GroupStatus, err error) {
+	for _, b := range brief {
+		g, err := h.b.Admin().Group(ctx, b.Queue, b.Group)
+		if errors.Is(err, parley.ErrUnknownGroup) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *g)
+	}
+	return list, nil
 }
 
 // contains reports whether a text has a part, however that is written.

@@ -117,7 +117,7 @@ func (h *Handler) blockedIn(ctx context.Context, q url.Values) ([]queueRow, erro
 func (h *Handler) blockedLeft(ctx context.Context, q url.Values, limit time.Duration, f func(parley.GroupStatus) error) (next string, err error) {
 	var failed error
 	end, last := time.Now().Add(limit), ""
-	err = h.eachBlocked(ctx, q, func(g parley.GroupStatus) bool {
+	err = h.eachBlocked(ctx, q, true, func(g parley.GroupStatus) bool {
 		if last != "" && time.Now().After(end) {
 			next = last
 			return false
@@ -161,8 +161,8 @@ func afterBlocked(g parley.GroupStatus) string {
 var blockedStates = []string{"parked", "deferred"}
 
 // eachBlocked calls f for the blocked groups of the queues and states that a filter names, behind a place, until f
-// returns false.
-func (h *Handler) eachBlocked(ctx context.Context, q url.Values, f func(parley.GroupStatus) bool) error {
+// returns false. If brief is set, it leaves out what Admin.Blocked does.
+func (h *Handler) eachBlocked(ctx context.Context, q url.Values, brief bool, f func(parley.GroupStatus) bool) error {
 	atState, rest, _ := strings.Cut(q.Get("after"), ":")
 	place, atQueue, _ := strings.Cut(rest, ":")
 	after, err := placeOf(place)
@@ -186,7 +186,7 @@ func (h *Handler) eachBlocked(ctx context.Context, q url.Values, f func(parley.G
 			if row.Parked+row.Deferred == 0 || !leaves(q.Get("queue"), row.Name) || !leaves(q.Get("state"), state) {
 				continue
 			}
-			if on, err := h.blockedOf(ctx, row.Name, state, after, f); err != nil || !on {
+			if on, err := h.blockedOf(ctx, row.Name, state, after, brief, f); err != nil || !on {
 				return err
 			}
 		}
@@ -198,11 +198,17 @@ func (h *Handler) eachBlocked(ctx context.Context, q url.Values, f func(parley.G
 func leaves(filter, name string) bool { return filter == "" || filter == name }
 
 // blockedOf calls f for the groups of a queue in a state, and reports whether f always returned true.
-func (h *Handler) blockedOf(ctx context.Context, queue, state string, after parley.Place, f func(parley.GroupStatus) bool) (on bool, err error) {
+func (h *Handler) blockedOf(ctx context.Context, queue, state string, after parley.Place, brief bool, f func(parley.GroupStatus) bool) (on bool, err error) {
+	read := h.inState(state)
+	if brief {
+		read = func(ctx context.Context, queue string, after parley.Place, limit int) ([]parley.GroupStatus, error) {
+			return h.b.Admin().Blocked(ctx, queue, state, after, limit)
+		}
+	}
 	page := blockedShown + 1 // what a page without a text needs; others read on in larger steps
 	for more := true; more; page = 1000 {
 		var list []parley.GroupStatus
-		if list, more, err = h.groupsAfter(ctx, queue, state, after, page); err != nil {
+		if list, more, err = pageAfter(ctx, read, queue, after, page); err != nil {
 			return false, err
 		}
 		for _, g := range list {

@@ -90,8 +90,21 @@ func (h *Handler) readQueue(ctx context.Context, q url.Values) (any, error) {
 
 // groupsAfter reads groups in a state that stand after a place, and whether there are more.
 func (h *Handler) groupsAfter(ctx context.Context, queue, state string, after parley.Place, limit int) (groups []parley.GroupStatus, more bool, err error) {
+	return pageAfter(ctx, h.inState(state), queue, after, limit)
+}
+
+// groupReader reads a page of a list of groups, which may be shorter than the limit though there are more.
+type groupReader func(ctx context.Context, queue string, after parley.Place, limit int) ([]parley.GroupStatus, error)
+
+func (h *Handler) inState(state string) groupReader {
+	return func(ctx context.Context, queue string, after parley.Place, limit int) ([]parley.GroupStatus, error) {
+		return h.b.Admin().GroupsIn(ctx, queue, state, after, limit)
+	}
+}
+
+func pageAfter(ctx context.Context, read groupReader, queue string, after parley.Place, limit int) (groups []parley.GroupStatus, more bool, err error) {
 	for len(groups) <= limit {
-		list, err := h.b.Admin().GroupsIn(ctx, queue, state, after, limit+1-len(groups))
+		list, err := read(ctx, queue, after, limit+1-len(groups))
 		if err != nil {
 			return nil, false, err
 		}

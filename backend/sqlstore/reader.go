@@ -64,9 +64,11 @@ func (s *Store) Groups(ctx context.Context, q backend.GroupQuery) (list []backen
 				return err
 			}
 			for _, x := range page {
-				g, err := r.groupStatus(ctx, x)
-				if err != nil {
-					return err
+				g := x.blocked
+				if g == nil || !q.Brief {
+					if g, err = r.groupStatus(ctx, x); err != nil {
+						return err
+					}
 				}
 				if g != nil && g.Queue == q.Queue && (q.State == "" || q.State == g.State) {
 					list = append(list, *g)
@@ -108,16 +110,22 @@ func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, e
 		g.Stranded = 0
 	}
 	switch {
-	case blocked == parked:
-		g.State, g.Since = "parked", span(since, now)
-	case blocked == deferred:
-		g.State, g.Since, g.Until = "deferred", span(since, now), span(now, until)
+	case blocked != 0:
+		block(&g, blocked, since, until, now)
 	case lease > now:
 		g.State, g.Since, g.Until = "held", span(held, now), span(now, lease)
 	default:
 		g.State, g.Owner = "ready", ""
 	}
 	return &g, nil
+}
+
+// block tells how a group is blocked, since when and until when.
+func block(g *backend.GroupStatus, how int, since, until, now int64) {
+	g.State, g.Since = "parked", span(since, now)
+	if how == deferred {
+		g.State, g.Until = "deferred", span(now, until)
+	}
 }
 
 // Conversations implements backend.Reader.

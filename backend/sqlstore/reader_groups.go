@@ -12,7 +12,8 @@ import (
 // listed is a group or post with its place in the list of its queue's groups.
 type listed struct {
 	backend.Place
-	post bool
+	post    bool
+	blocked *backend.GroupStatus // of a blocked one, without what is counted
 }
 
 // What a list leaves out of the groups that are not blocked.
@@ -110,7 +111,12 @@ func (r run) blocked(ctx context.Context, list *[]listed, state int, queue int64
 	for _, q := range []*Stmt{r.s.q.ListBlocked, r.s.q.ListBlockedPosts} {
 		err := r.Rows(ctx, func(rows *sql.Rows) error {
 			x := listed{Place: backend.Place{Part: after.Part}, post: q == r.s.q.ListBlockedPosts}
-			err := rows.Scan(ID(&x.ID), &x.Since)
+			g := &backend.GroupStatus{Queue: queue, Post: x.post}
+			var since, now int64
+			err := rows.Scan(ID(&x.ID), &x.Since, &since, Text(&g.Reason), Text(&g.Service), Text(&g.Key), &now)
+			g.Group, g.Place = x.ID, x.Place
+			block(g, state, since, x.Since, now)
+			x.blocked = g
 			*list = append(*list, x)
 			return err
 		}, q, state, queue, after.Since, after.Since, after.ID, limit)

@@ -179,12 +179,12 @@ SELECT o.post_id, o.priority, o.since, 1
  {limit ?}
 -- name: ListBlocked
 -- Those that are deferred, or those that are parked, by blocked_until: of a parked one that is when it was parked.
-SELECT group_id, blocked_until FROM parley_grp {read dirty}
+SELECT group_id, blocked_until, blocked_since, reason, service, name, :now FROM parley_grp {read dirty}
  WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND {after blocked_until group_id}
  ORDER BY blocked, blocked_until, group_id
  {limit ?}
 -- name: ListBlockedPosts
-SELECT post_id, blocked_until FROM parley_post {read dirty}
+SELECT post_id, blocked_until, blocked_since, reason, '', '', :now FROM parley_post {read dirty}
  WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND {after blocked_until post_id}
  ORDER BY blocked, blocked_until, post_id
  {limit ?}

@@ -53,13 +53,13 @@ SELECT m.stream_id, s.stream_id, s.group_id,
  ORDER BY m.stream_id
 
 -- name: ListBlocked
-SELECT group_id, blocked_until FROM parley_grp WITH (READUNCOMMITTED)
+SELECT group_id, blocked_until, blocked_since, reason, service, name, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) FROM parley_grp WITH (READUNCOMMITTED)
  WHERE blocked = @p1 AND blocked <> 0 AND queue_id = @p2 AND blocked_until >= @p3 AND (blocked_until > @p4 OR group_id > @p5)
  ORDER BY blocked, blocked_until, group_id
  OFFSET 0 ROWS FETCH NEXT @p6 ROWS ONLY
 
 -- name: ListBlockedPosts
-SELECT post_id, blocked_until FROM parley_post WITH (READUNCOMMITTED)
+SELECT post_id, blocked_until, blocked_since, reason, '', '', DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) FROM parley_post WITH (READUNCOMMITTED)
  WHERE blocked = @p1 AND blocked <> 0 AND queue_id = @p2 AND blocked_until >= @p3 AND (blocked_until > @p4 OR post_id > @p5)
  ORDER BY blocked, blocked_until, post_id
  OFFSET 0 ROWS FETCH NEXT @p6 ROWS ONLY

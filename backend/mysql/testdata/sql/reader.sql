@@ -55,14 +55,14 @@ SELECT m.stream_id, s.stream_id, s.group_id,
 
 -- name: ListBlocked
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT group_id, blocked_until FROM parley_grp
+SELECT group_id, blocked_until, blocked_since, reason, service, name, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM parley_grp
  WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND blocked_until >= ? AND (blocked_until > ? OR group_id > ?)
  ORDER BY blocked, blocked_until, group_id
  LIMIT ?
 
 -- name: ListBlockedPosts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT post_id, blocked_until FROM parley_post
+SELECT post_id, blocked_until, blocked_since, reason, '', '', TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) FROM parley_post
  WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND blocked_until >= ? AND (blocked_until > ? OR post_id > ?)
  ORDER BY blocked, blocked_until, post_id
  LIMIT ?

@@ -53,13 +53,13 @@ SELECT m.stream_id, s.stream_id, s.group_id,
  ORDER BY m.stream_id
 
 -- name: ListBlocked
-SELECT group_id, blocked_until FROM parley_grp
+SELECT group_id, blocked_until, blocked_since, reason, service, name, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM parley_grp
  WHERE blocked = $1 AND blocked <> 0 AND queue_id = $2 AND (blocked_until, group_id) > (greatest($3::bigint, $4::bigint), $5)
  ORDER BY blocked, blocked_until, group_id
  LIMIT $6
 
 -- name: ListBlockedPosts
-SELECT post_id, blocked_until FROM parley_post
+SELECT post_id, blocked_until, blocked_since, reason, '', '', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM parley_post
  WHERE blocked = $1 AND blocked <> 0 AND queue_id = $2 AND (blocked_until, post_id) > (greatest($3::bigint, $4::bigint), $5)
  ORDER BY blocked, blocked_until, post_id
  LIMIT $6
