@@ -34,7 +34,7 @@ fetch:
 test: fetch lint $(SERVERS) ## what must pass: lint, then the tests on every available server
 	@PARLEY_TEST_FAST=1 $(SERVERS) test gate
 
-VERIFY := mutants faults drivers locks upgrades pools console galera group patroni vitess
+VERIFY := mutants faults drivers locks upgrades pools console standby galera group patroni vitess
 
 verify: $(SERVERS) ## the longer checks, part after part; make verify-PART runs one part
 	@PARLEY_TEST_FAST=1 $(SERVERS) test $(VERIFY)

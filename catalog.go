@@ -155,7 +155,7 @@ func (b *Broker) view(ctx context.Context) (*catalogView, error) {
 
 // reload reads the catalog in a separate transaction.
 func (b *Broker) reload(ctx context.Context) (*catalogView, error) {
-	tx, err := b.begin(ctx)
+	tx, err := b.begin(backend.ReadOnly(ctx))
 	if err != nil {
 		return nil, err
 	}

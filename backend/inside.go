@@ -71,3 +71,13 @@ func ReadIn(ctx context.Context, tx Tx) context.Context {
 // ReadsIn returns the token of the transaction in which reads with ctx may be made, nil if
 // there is none.
 func ReadsIn(ctx context.Context) any { return ctx.Value(readKey{}) }
+
+type readOnlyKey struct{}
+
+// ReadOnly marks the context of a Begin whose transaction only reads, so that the store may begin it on a replica.
+func ReadOnly(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readOnlyKey{}, true)
+}
+
+// IsReadOnly reports whether the context is one of ReadOnly.
+func IsReadOnly(ctx context.Context) bool { return ctx.Value(readOnlyKey{}) != nil }

@@ -40,7 +40,7 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 		return nil, err
 	}
 	p.known.doubt()
-	return p.beginWhole(ctx)
+	return p.beginWhole(ctx, level)
 }
 
 // trusted is how long a connection counts as alive after it was used. After a longer pause it may have been

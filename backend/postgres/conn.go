@@ -255,11 +255,10 @@ func (p *pool) reader(ctx context.Context) (sqlstore.Session, func(), error) {
 		d := &direct{p: p}
 		return d, d.release, nil
 	}
-	tx, cancel, err := p.beginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
+	t, err := p.beginWhole(ctx, reading)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &transaction{p: p, tx: tx, cancel: cancel}
 	return t, func() { t.Rollback(ctx) }, nil
 }
 
@@ -345,7 +344,7 @@ type joined struct {
 	tx     backend.Execer
 	number string // of the transaction, if it is known
 
-	elsewhere bool // it is not of the store's pool
+	foreign bool // it is not of the store's pool
 }
 
 // later is a transaction of which nothing is known before its commit: pgxstore.InBatch.
@@ -397,13 +396,13 @@ func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.
 // sends anything. pgx keeps statements prepared by itself.
 func executed[T any](ctx context.Context, j *joined, q *sqlstore.Stmt, args []any,
 	prepared func(*sql.Stmt, context.Context, ...any) (T, error), plain func(context.Context, string, ...any) (T, error)) (T, error) {
-	if tx, ok := j.tx.(*sql.Tx); ok && j.p.libpq && !j.elsewhere {
+	if tx, ok := j.tx.(*sql.Tx); ok && j.p.libpq && !j.foreign {
 		if s := j.p.statement(q); s != nil {
 			result, err := prepared(tx.StmtContext(ctx, s), ctx, args...)
 			if err == nil || sqlState(err) != "" || ctx.Err() != nil || errors.Is(err, driver.ErrBadConn) {
 				return result, err
 			}
-			j.elsewhere = true
+			j.foreign = true
 		}
 	}
 	text, args := j.p.unprepared(q, args)

@@ -11,7 +11,8 @@ import (
 // Info implements backend.Backend.
 func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 	i, err := s.Store.Info(ctx)
-	if err == nil && !s.hears(ctx) {
+	readOnly := i.Settings["transaction_read_only"] == "on" // a standby has no LISTEN
+	if err == nil && !readOnly && !s.hears(ctx) {
 		i.Warnings = append(i.Warnings, backend.Warning{Code: backend.WarnListener,
 			Text: "no wake-ups arrive from other processes: receivers poll",
 			Hint: "Options.Listen, or parley_listen in the URL: the name of the server itself, not of a pooler"})

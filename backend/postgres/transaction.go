@@ -14,23 +14,28 @@ import (
 
 var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
+var reading = &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true}
+
 // begin starts a transaction, in one trip.
 func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if err := p.probe(ctx); err != nil {
 		return nil, err
 	}
 	p.prepare(ctx)
+	if backend.IsReadOnly(ctx) {
+		return p.beginWhole(ctx, reading)
+	}
 	if p.options.Locks == LocksNative {
 		return p.beginNative(ctx)
 	}
 	if p.libpq && backend.IsAlone(ctx) {
 		return p.beginAlone(ctx)
 	}
-	return p.beginWhole(ctx)
+	return p.beginWhole(ctx, level)
 }
 
-func (p *pool) beginWhole(ctx context.Context) (*transaction, error) {
-	tx, cancel, err := p.beginTx(ctx, level)
+func (p *pool) beginWhole(ctx context.Context, o *sql.TxOptions) (*transaction, error) {
+	tx, cancel, err := p.beginTx(ctx, o)
 	if err != nil {
 		return nil, err
 	}

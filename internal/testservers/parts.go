@@ -93,6 +93,8 @@ var parts = []part{
 		step{run: named(poolTests), tests: []string{"./backend/postgres", "./backend/mysql"}}),
 	withBrowser(verify("console", "the console in a browser, on SQLite and PostgreSQL", []string{"postgres"},
 		step{folder: "console/browsertest", tests: []string{"./..."}})),
+	verify("standby", "operators' reads and the console on a standby of PostgreSQL and on a secondary of MySQL", []string{"postgres-pair", "mysql-group"},
+		step{run: named("OnAStandby"), tests: []string{"./console"}}),
 	verify("galera", "a cluster of Galera, of which nodes are killed", []string{"galera"},
 		step{run: named(galeraTests), tests: []string{"./backend/mysql"}}),
 	// These start their servers themselves, and kill them.

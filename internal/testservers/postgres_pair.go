@@ -86,7 +86,7 @@ func (e postgresPair) follow(ctx context.Context, primary, standby *instance, ad
 	if err != nil {
 		return err
 	}
-	if err := standby.configure(fmt.Sprintf("port = %d\nsynchronous_standby_names = ''\n", port)); err != nil {
+	if err := standby.configure(fmt.Sprintf("port = %d\ncluster_name = 'standby_%d'\nsynchronous_standby_names = ''\n", port, port)); err != nil {
 		return err
 	}
 	if err := e.postgres.Revive(ctx, standby); err != nil {
