@@ -211,7 +211,7 @@ func (t *Tx) Rollback(ctx context.Context) error {
 	// statement that is under way. Both are left behind then: nothing else can become of the transaction.
 	select {
 	case err := <-over:
-		cancel()
+		defer cancel()
 		return t.s.fail(ctx, err)
 	case <-ctx.Done():
 		cancel()
