@@ -35,6 +35,7 @@ type sample struct {
 	p99   float64 // of latencies, whose median is value
 	n     int     // messages, for costs
 	cost  *cost
+	cpu   float64 // microseconds of processor time of this process and the server for each message
 }
 
 // measurement is one system at one kind of work in one round.
@@ -155,5 +156,16 @@ func one(ctx context.Context, o options, e *engine, r *row, s *system, counted b
 		m.dsn = p.dsn
 	}
 	runtime.GC() // no measurement pays for what another left
-	return r.run(ctx, m)
+	server, err := serverPID(ctx, e.name, dsn)
+	if err != nil {
+		return r.run(ctx, m) // it is not on this machine
+	}
+	var before time.Duration
+	m.begin = func() { before, err = processorTime(server) }
+	v, failed := r.run(ctx, m)
+	after, late := processorTime(server)
+	if err == nil && late == nil && before > 0 && v.n > 0 {
+		v.cpu = float64((after - before).Microseconds()) / float64(v.n)
+	}
+	return v, failed
 }

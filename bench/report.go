@@ -37,6 +37,7 @@ type result struct {
 	Min    float64   `json:"min"`
 	Max    float64   `json:"max"`
 	Cost   *cost     `json:"cost,omitempty"`
+	CPU    []float64 `json:"cpu_us,omitempty"` // microseconds for each message, of the program and the server
 	Errors []string  `json:"errors,omitempty"`
 }
 
@@ -113,6 +114,9 @@ func (r *report) add(e *engine, w *row, s *system, v sample, err error) {
 	}
 	if v.cost != nil {
 		x.Cost = v.cost
+	}
+	if v.cpu > 0 {
+		x.CPU = append(x.CPU, v.cpu)
 	}
 	x.Median, x.Min, x.Max = median(x.Values), slices.Min(x.Values), slices.Max(x.Values)
 }
@@ -204,21 +208,25 @@ func (r *report) table(w io.Writer) {
 			at = key
 			t.Flush()
 			fmt.Fprintf(w, "\n%s: %s (%s)\n", x.Engine, x.What, x.Unit)
-			fmt.Fprintln(t, "system\tmedian\tmin\tmax\tp99\tstatements\ttrips\tcommits\tlog bytes\t")
+			fmt.Fprintln(t, "system\tmedian\tmin\tmax\tp99\tcpu µs\tstatements\ttrips\tcommits\tlog bytes\t")
 		}
 		if len(x.Values) == 0 {
-			fmt.Fprintf(t, "%s\tfailed\t\t\t\t\t\t\t\t\n", x.System)
+			fmt.Fprintf(t, "%s\tfailed\t\t\t\t\t\t\t\t\t\n", x.System)
 			continue
 		}
 		p99 := ""
 		if len(x.P99) > 0 {
 			p99 = number(median(x.P99))
 		}
+		cpu := ""
+		if len(x.CPU) > 0 {
+			cpu = number(median(x.CPU))
+		}
 		costs := "\t\t\t"
 		if c := x.Cost; c != nil {
 			costs = fmt.Sprintf("%.3g\t%.3g\t%.3g\t%.0f", c.Statements, c.Trips, c.Commits, c.LogBytes)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", x.System, number(x.Median), number(x.Min), number(x.Max), p99, costs)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", x.System, number(x.Median), number(x.Min), number(x.Max), p99, cpu, costs)
 	}
 	t.Flush()
 }
