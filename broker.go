@@ -258,7 +258,7 @@ func (b *Broker) Migrate(ctx context.Context) error {
 
 // Close stops workers and background work, releases what is still held, and closes the backend. It
 // ends the contexts of running handlers, and Delivery.Context; what they do after that fails. Close
-// does not wait for a handler that ignores its context, and returns within about ten seconds. Close
+// does not wait for a handler that ignores its context, and returns within twelve seconds. Close
 // is idempotent.
 func (b *Broker) Close() error {
 	b.mu.Lock()
@@ -466,9 +466,10 @@ func (b *Broker) retry(ctx context.Context, f func() error, again func(error) bo
 
 // Join lets Parley work in a transaction that the caller began and will end: a *sql.Tx, or a
 // *sql.Conn on which one is open, which costs a statement that asks the server. The verbs of
-// anything else fail with ErrNoTx. Receivers in this process and others are woken once the
-// transaction has committed. Set savepoints by Tx.Savepoint. After a rollback to a savepoint that
-// was set by SQL, receivers in other processes may find later messages only by polling.
+// anything else fail with ErrNoTx. Close the rows of your queries before a verb: a driver may break
+// the connection otherwise, and with it the transaction. Receivers in this process and others are
+// woken once the transaction has committed. Set savepoints by Tx.Savepoint. After a rollback to a
+// savepoint that was set by SQL, receivers in other processes may find later messages only by polling.
 func (b *Broker) Join(sqlTx Execer) *Tx {
 	tx := &Tx{b: b, joined: true}
 	j := b.caps.Joiner

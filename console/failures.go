@@ -20,8 +20,12 @@ type parkedData struct {
 	Next                 string // where the next page begins; empty: there is none
 }
 
-// blockedShown is how many blocked groups a page has.
-const blockedShown = 200
+// blockedShown is how many blocked groups a page has, and blockedFound how many if it looks for a text: it looks up
+// each of these.
+const (
+	blockedShown = 200
+	blockedFound = 50
+)
 
 // readParked reads a page of blocked groups. With a text it looks at the next groups as long as a search does.
 func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
@@ -37,10 +41,13 @@ func (h *Handler) readParked(ctx context.Context, q url.Values) (any, error) {
 		}
 	}
 	looked, last, end := 0, "", time.Now().Add(searchTime)
-	brief := d.Reason != "" // most groups do not fit, perhaps
+	most, brief := blockedShown, d.Reason != "" // most groups do not fit, perhaps
+	if brief {
+		most = blockedFound
+	}
 	err = h.eachBlocked(ctx, q, brief, func(g parley.GroupStatus) bool {
 		fits := contains(g.Reason, d.Reason)
-		if looked == farthest || fits && len(d.Groups) == blockedShown || looked > blockedShown && time.Now().After(end) {
+		if looked == farthest || fits && len(d.Groups) == most || looked > blockedShown && time.Now().After(end) {
 			d.Next = last
 			return false
 		}

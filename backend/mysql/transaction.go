@@ -234,12 +234,9 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	if t.Unbegun() {
 		return t.conn.Close()
 	}
-	t.reads.Close() // else the connection could not be closed, or a statement would be waited for
-	err := t.end(ctx, "ROLLBACK")
-	if t.p.lost(err) {
-		return nil // it is gone with its connection
-	}
-	return err
+	t.reads.Close()        // else the connection could not be closed, or a statement would be waited for
+	t.end(ctx, "ROLLBACK") // or it is gone with its connection
+	return nil
 }
 
 func (t *transaction) end(ctx context.Context, how string) error {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -336,7 +336,7 @@ func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, e
 	if err := p.probe(ctx); err != nil {
 		return nil, err
 	}
-	return &joined{p: p, tx: tx}, nil
+	return &joined{p: p, tx: tx, own: p.begunHere(tx)}, nil
 }
 
 type joined struct {
@@ -344,7 +344,7 @@ type joined struct {
 	tx     backend.Execer
 	number string // of the transaction, if it is known
 
-	foreign bool // it is not of the store's pool
+	own *sql.Tx // tx, if it is of the store's own pool
 }
 
 // later is a transaction of which nothing is known before its commit: pgxstore.InBatch.
@@ -392,19 +392,28 @@ func (j *joined) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (*sql.
 }
 
 // executed carries out a statement, prepared if the program has begun its transaction on the pool of the store: then
-// the connections have most of our statements planned. A transaction of another pool refuses the statement before it
-// sends anything. pgx keeps statements prepared by itself.
+// the connections have most of our statements planned. pgx keeps statements prepared by itself.
 func executed[T any](ctx context.Context, j *joined, q *sqlstore.Stmt, args []any,
 	prepared func(*sql.Stmt, context.Context, ...any) (T, error), plain func(context.Context, string, ...any) (T, error)) (T, error) {
-	if tx, ok := j.tx.(*sql.Tx); ok && j.p.libpq && !j.foreign {
+	if j.own != nil {
 		if s := j.p.statement(q); s != nil {
-			result, err := prepared(tx.StmtContext(ctx, s), ctx, args...)
-			if err == nil || sqlState(err) != "" || ctx.Err() != nil || errors.Is(err, driver.ErrBadConn) {
-				return result, err
-			}
-			j.foreign = true
+			return prepared(j.own.StmtContext(ctx, s), ctx, args...)
 		}
 	}
 	text, args := j.p.unprepared(q, args)
 	return plain(ctx, text, args...)
+}
+
+// begunHere returns tx if it is a transaction of the store's own pool, and nil otherwise. The package database/sql does
+// not tell, other than by an error that has no type; so this looks at the field, and takes a pool that it
+// cannot find for another one.
+func (p *pool) begunHere(tx backend.Execer) *sql.Tx {
+	t, ok := tx.(*sql.Tx)
+	if !ok || t == nil || !p.libpq {
+		return nil
+	}
+	if db := reflect.ValueOf(t).Elem().FieldByName("db"); db.Kind() != reflect.Pointer || db.Pointer() != reflect.ValueOf(p.db).Pointer() {
+		return nil
+	}
+	return t
 }

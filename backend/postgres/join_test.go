@@ -306,3 +306,39 @@ func TestJoinedStatementsArePrepared(t *testing.T) {
 		t.Errorf("%d posts wait, want 4", q[0].Depth)
 	}
 }
+
+// TestJoinedWithOpenRows: a program that has not closed its rows gets an error. Its transaction goes on, or is over
+// with its connection, which lib/pq breaks where a statement is prepared. Nothing is tried a second time.
+func TestJoinedWithOpenRows(t *testing.T) {
+	ctx := t.Context()
+	db := connect(t, "postgres", server(t))
+	be := open(t, db, postgres.Options{Pooler: postgres.PoolerNever})
+	b := sure.Of(parley.New(ctx, be, &parley.Options{NoMaintenance: true}))
+	defer b.Close()
+	if err := b.Define(ctx, parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	posted := 0
+	for range 3 { // the statement is not prepared yet the first time
+		mine := sure.Of(db.BeginTx(ctx, nil))
+		rows := sure.Of(mine.QueryContext(ctx, "SELECT generate_series(1, 100000)"))
+		rows.Next()
+		if _, err := b.Join(mine).Post(ctx, "q", parley.Payload{}); err == nil {
+			t.Error("posted while rows are open")
+		}
+		rows.Close()
+		_, err := b.Join(mine).Post(ctx, "q", parley.Payload{})
+		if err == nil {
+			if err = mine.Commit(); err == nil {
+				posted++
+			}
+		} else if mine.Rollback(); !errors.Is(err, parley.ErrConnection) {
+			t.Errorf("%v, want ErrConnection or nothing", err)
+		}
+		sure.Of(b.Post(ctx, "q", parley.Payload{})) // prepares what was asked for
+		posted++
+		if q := sure.Of(b.Admin().Queues(ctx, "q")); q[0].Depth != posted {
+			t.Errorf("%d posts wait, want %d", q[0].Depth, posted)
+		}
+	}
+}

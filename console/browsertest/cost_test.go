@@ -29,10 +29,10 @@ func BenchmarkViews(b *testing.B) {
 			place := string(must(far[len(far)-1].Place.MarshalText()))
 			group := far[len(far)-1].Group.String()
 			for _, path := range []string{"/queue?name=crowd", "/queue?name=crowd&state=held", "/queue?name=crowd&from=500&after=" + place,
-				"/group?queue=crowd&id=" + group, "/group?queue=crowd&peek=1&id=" + group, "/parked?queue=failing", "/parked?reason=nothing",
+				"/group?queue=crowd&id=" + group, "/group?queue=crowd&peek=1&id=" + group, "/parked?queue=failing", "/parked?reason=nothing", "/parked?reason=address",
 				"/dead?queue=failing", "/dead?reason=nothing", "/why?what=crowd", "/why?what=" + group, "/part?view=doctor", "/part?view=why&what=" + group, "/metrics",
 				"/search?q=" + group, "/search?q=nothing", "/search?of=waiting&q=nothing", "/act?do=promote&queue=crowd&id=" + group, "/act?do=move&queue=crowd&id=" + group,
-				"/act?do=retry-all", "/act?do=requeue-all"} {
+				"/act?do=retry-all", "/act?do=retry-all&reason=address", "/act?do=requeue-all"} {
 				pages[path] = nil
 			}
 			for _, path := range slices.Sorted(maps.Keys(pages)) {

@@ -65,7 +65,7 @@ func Mute(t *testing.T, p *proxy.Proxy, through backend.Backend) {
 	case <-closed:
 		t.Logf("closed after %v", time.Since(began).Round(100*time.Millisecond))
 	case <-time.After(slow.By(15 * time.Second)):
-		t.Errorf("a Broker beside a server that does not answer is not closed after %v, and has about ten seconds", time.Since(began))
+		t.Errorf("a Broker beside a server that does not answer is not closed after %v, and has twelve seconds", time.Since(began))
 	}
 	close(rest)
 	p.Cut() // ends what is left

@@ -95,6 +95,32 @@ func Cut(t *testing.T, server, begin string, open func(t *testing.T, through str
 		p.Cut()
 		lost(t, write(tx))
 	})
+	for name, lose := range map[string]func(*testing.T, backend.Tx, context.CancelFunc){
+		"after a cut":                 func(*testing.T, backend.Tx, context.CancelFunc) { p.Cut() },
+		"after a lost statement":      func(t *testing.T, tx backend.Tx, _ context.CancelFunc) { p.Cut(); lost(t, write(tx)) },
+		"after its context":           func(_ *testing.T, _ backend.Tx, cancel context.CancelFunc) { cancel() },
+		"after a cut and its context": func(_ *testing.T, _ backend.Tx, cancel context.CancelFunc) { p.Cut(); cancel() },
+	} {
+		t.Run("rollback "+name, func(t *testing.T) { rollsBack(t, be, key, lose) })
+	}
+}
+
+// rollsBack wants a rollback that has nothing to say but that the connection has gone: the log would warn of anything
+// else.
+func rollsBack(t *testing.T, be backend.Backend, key string, lose func(*testing.T, backend.Tx, context.CancelFunc)) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tx, err := be.Begin(ctx)
+	if err == nil {
+		_, err = tx.Once(ctx, key, time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose(t, tx, cancel)
+	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, backend.ErrConnection) {
+		t.Errorf("rollback: %v, want ErrConnection or nothing", err)
+	}
 }
 
 // lost wants the error of a transaction that is over with its connection, and may have committed.
