@@ -62,9 +62,14 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 		if err != nil {
 			return nil, false, err
 		}
-		res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
-			return t.conn.ExecContext(ctx, text, args...)
+		var failed error // which has no number if there was no answer
+		res, err = t.p.change(ctx, t.s, func(ctx context.Context) (res sql.Result, err error) {
+			res, failed = t.conn.ExecContext(ctx, text, args...)
+			return res, failed
 		})
+		if err != nil && failed != nil && number(failed) == 0 && ctx.Err() != nil {
+			return nil, false, sqlstore.Unknown(err)
+		}
 		if errors.Is(err, driver.ErrBadConn) { // the driver has noticed it before it sent anything
 			err = t.replace(ctx)
 			return nil, err == nil, err

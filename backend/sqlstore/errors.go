@@ -61,6 +61,17 @@ func Unreached(ctx context.Context, err error) error {
 	return Classified(backend.ErrConnection, err)
 }
 
+// Unknown marks the error of a statement that commits by itself and whose answer is missing: it may have committed. That
+// is ErrConnection, also where a context has ended it.
+func Unknown(err error) error { return &classified{errUnknown, err} }
+
+var errUnknown error = unknown{}
+
+type unknown struct{}
+
+func (unknown) Error() string { return "it may have been carried out" }
+func (unknown) Unwrap() error { return backend.ErrConnection }
+
 // fail classifies an error of the engine. What a context ended is the context's
 // error, whatever the driver makes of it.
 func (s *Store) fail(ctx context.Context, err error) error {
@@ -68,6 +79,9 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		return nil
 	}
 	if c := ended(ctx); c != nil {
+		if errors.Is(err, errUnknown) {
+			return Classified(c, errUnknown)
+		}
 		return c
 	}
 	err = s.Classify(err)

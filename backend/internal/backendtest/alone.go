@@ -28,6 +28,7 @@ func Alone(t *testing.T, server string, open func(t *testing.T, through string) 
 	a.cut(p)
 	a.fallsBack(a.broker(open(t, through)))
 	a.givesUp(lock)
+	a.isUnheard(p)
 }
 
 type alone struct {
@@ -58,23 +59,27 @@ func (a *alone) postBy(ctx context.Context, body string, o ...parley.PostOption)
 	return err
 }
 
-// are receives what has been stored.
+// are wants what has been stored.
 func (a *alone) are(want ...string) {
 	a.Helper()
-	var got []string
+	if got := a.stored(); !slices.Equal(got, want) {
+		a.Errorf("stored are %q, want %q", got, want)
+	}
+}
+
+// stored receives what has been stored.
+func (a *alone) stored() (got []string) {
+	a.Helper()
 	for {
 		d, err := a.b.Receive(a.Context(), "q", nil)
 		if errors.Is(err, parley.ErrNoMessage) {
-			break
+			return got
 		}
 		a.must(err)
 		for _, m := range d.Messages {
 			got = append(got, string(m.Body))
 		}
 		a.must(d.Ack(a.Context()))
-	}
-	if !slices.Equal(got, want) {
-		a.Errorf("stored are %q, want %q", got, want)
 	}
 }
 
@@ -115,7 +120,33 @@ func (a *alone) fallsBack(other *parley.Broker) {
 	a.are("0", "1", "2")
 }
 
-// givesUp: a caller whose context ends knows that nothing was stored.
+// isUnheard: a caller whose context ends while the answer is missing hears that the post may be stored.
+func (a *alone) isUnheard(p *proxy.Proxy) {
+	a.must(a.post("warm"))
+	p.Set(true, 0)
+	brief, cancel := context.WithTimeout(a.Context(), time.Second)
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- a.postBy(brief, "unheard") }()
+	var err error
+	select {
+	case err = <-over:
+		p.Cut()
+	case <-time.After(5 * time.Second): // lib/pq waits for the answer, however long that takes
+		p.Cut()
+		err = <-over
+	}
+	p.Set(false, 0)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, parley.ErrConnection) || errors.Is(err, parley.ErrNotBegun) || parley.IsRetryable(err) {
+		a.Errorf("without an answer: %v, want the context's error and ErrConnection, which is not retried", err)
+	}
+	a.must(a.post("last"))
+	if got := a.stored(); !slices.Equal(got, []string{"warm", "unheard", "last"}) && !slices.Equal(got, []string{"warm", "last"}) {
+		a.Errorf("stored are %q", got)
+	}
+}
+
+// givesUp: a caller whose context ends knows that nothing was stored, once the server has said so.
 func (a *alone) givesUp(lock func(t *testing.T) (unlock func())) {
 	a.must(a.post("warm"))
 	unlock := lock(a.T)
