@@ -330,6 +330,7 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 
 // Post puts one message into a queue in a separate transaction, which begins again if it loses against
 // another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well.
+// If ctx ends while the database's answer is missing, the error is that of ctx and ErrConnection.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
 	err = b.alone(ctx, func(tx *Tx) error {
 		id, err = tx.Post(ctx, queue, p, o...)

@@ -74,7 +74,8 @@ var (
 	ErrPool = errors.New("the pool of connections is too small")
 
 	// ErrConnection: the connection was lost. Whether a commit happened is
-	// unknown if Commit returned it; the transaction is over.
+	// unknown if Commit returned it, or a verb with a separate transaction;
+	// the transaction is over.
 	ErrConnection = errors.New("the connection to the database was lost")
 
 	// ErrSerialization: the store gave up on the transaction because of another one

@@ -28,7 +28,7 @@ func Alone(t *testing.T, server string, open func(t *testing.T, through string) 
 	a.cut(p)
 	a.fallsBack(a.broker(open(t, through)))
 	a.givesUp(lock)
-	a.isUnheard(p)
+	a.isUnanswered(p)
 }
 
 type alone struct {
@@ -120,14 +120,14 @@ func (a *alone) fallsBack(other *parley.Broker) {
 	a.are("0", "1", "2")
 }
 
-// isUnheard: a caller whose context ends while the answer is missing hears that the post may be stored.
-func (a *alone) isUnheard(p *proxy.Proxy) {
+// isUnanswered: a caller whose context ends while the answer is missing hears that the post may be stored.
+func (a *alone) isUnanswered(p *proxy.Proxy) {
 	a.must(a.post("warm"))
 	p.Set(true, 0)
 	brief, cancel := context.WithTimeout(a.Context(), time.Second)
 	defer cancel()
 	over := make(chan error, 1)
-	go func() { over <- a.postBy(brief, "unheard") }()
+	go func() { over <- a.postBy(brief, "unanswered") }()
 	var err error
 	select {
 	case err = <-over:
@@ -141,7 +141,7 @@ func (a *alone) isUnheard(p *proxy.Proxy) {
 		a.Errorf("without an answer: %v, want the context's error and ErrConnection, which is not retried", err)
 	}
 	a.must(a.post("last"))
-	if got := a.stored(); !slices.Equal(got, []string{"warm", "unheard", "last"}) && !slices.Equal(got, []string{"warm", "last"}) {
+	if got := a.stored(); !slices.Equal(got, []string{"warm", "unanswered", "last"}) && !slices.Equal(got, []string{"warm", "last"}) {
 		a.Errorf("stored are %q", got)
 	}
 }
