@@ -67,12 +67,12 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 			res, failed = t.conn.ExecContext(ctx, text, args...)
 			return res, failed
 		})
-		if err != nil && failed != nil && number(failed) == 0 && ctx.Err() != nil {
-			return nil, false, sqlstore.Unknown(err)
-		}
-		if errors.Is(err, driver.ErrBadConn) { // the driver has noticed it before it sent anything
+		switch {
+		case errors.Is(err, driver.ErrBadConn): // the driver has noticed it before it sent anything
 			err = t.replace(ctx)
 			return nil, err == nil, err
+		case err != nil && failed != nil && number(failed) == 0 && !errors.Is(failed, driver.ErrBadConn):
+			err = sqlstore.Unanswered(err)
 		}
 		return res, false, err
 	})

@@ -170,9 +170,7 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 		}
 		if err != nil && sqlState(err) == "" {
 			t.p.known.doubt()
-			if ctx.Err() != nil {
-				err = sqlstore.Unknown(err)
-			}
+			err = sqlstore.Unanswered(err)
 		}
 		t.p.check(err)
 		return res, false, err

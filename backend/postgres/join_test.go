@@ -329,9 +329,10 @@ func TestJoinedWithOpenRows(t *testing.T) {
 		rows.Close()
 		_, err := b.Join(mine).Post(ctx, "q", parley.Payload{})
 		if err == nil {
-			if err = mine.Commit(); err == nil {
-				posted++
+			if err := mine.Commit(); err != nil {
+				t.Fatal(err)
 			}
+			posted++
 		} else if mine.Rollback(); !errors.Is(err, parley.ErrConnection) {
 			t.Errorf("%v, want ErrConnection or nothing", err)
 		}

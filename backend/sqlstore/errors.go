@@ -61,16 +61,15 @@ func Unreached(ctx context.Context, err error) error {
 	return Classified(backend.ErrConnection, err)
 }
 
-// Unknown marks the error of a statement that commits by itself and whose answer is missing: it may have committed. That
-// is ErrConnection, also where a context has ended it.
-func Unknown(err error) error { return &classified{errUnknown, err} }
+// Unanswered marks the error of a statement that commits by itself and has no answer of the server: it may have
+// committed. Where a context has ended it, that is ErrConnection as well.
+func Unanswered(err error) error { return &unanswered{err} }
 
-var errUnknown error = unknown{}
+type unanswered struct{ error }
 
-type unknown struct{}
+func (e *unanswered) Unwrap() error { return e.error }
 
-func (unknown) Error() string { return "it may have been carried out" }
-func (unknown) Unwrap() error { return backend.ErrConnection }
+var errUnknown = Classified(backend.ErrConnection, errors.New("it may have been carried out"))
 
 // fail classifies an error of the engine. What a context ended is the context's
 // error, whatever the driver makes of it.
@@ -79,7 +78,8 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		return nil
 	}
 	if c := ended(ctx); c != nil {
-		if errors.Is(err, errUnknown) {
+		var u *unanswered
+		if errors.As(err, &u) {
 			return Classified(c, errUnknown)
 		}
 		return c
