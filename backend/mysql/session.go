@@ -59,6 +59,9 @@ func refusal(server *server, v map[string]string) error {
 	case !on(v["autocommit"]):
 		return errors.New("parley: mysql: autocommit is off in sessions of this handle: remove that setting from the data source name or init_connect")
 	}
+	if c := v["completion_type"]; c != "NO_CHAIN" && c != "" { // CHAIN begins a transaction, and later posts would be in it
+		return fmt.Errorf("parley: mysql: completion_type of sessions of this handle is %s, so that a COMMIT does more than commit: remove that setting", c)
+	}
 	for mode := range strings.SplitSeq(v["sql_mode"], ",") {
 		if mode == "EMPTY_STRING_IS_NULL" || mode == "PAD_CHAR_TO_FULL_LENGTH" {
 			return fmt.Errorf("parley: mysql: sql_mode of sessions of this handle has %s, which changes the meaning of values: remove it", mode)
@@ -78,7 +81,7 @@ func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]st
 			return v, err
 		}
 	}
-	v, err := variables(ctx, c, "version", "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet",
+	v, err := variables(ctx, c, "version", "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet", "completion_type",
 		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on", "log_bin")
 	if err == nil {
 		names := slices.Sorted(maps.Keys(v))

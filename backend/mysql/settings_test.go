@@ -54,6 +54,8 @@ func TestRefused(t *testing.T) {
 		open(t, connect(t, server, base, nil), nil)
 		for _, x := range []struct{ variable, value, says string }{
 			{"autocommit", "0", "autocommit"},
+			{"completion_type", "1", "completion_type"},
+			{"completion_type", "2", "completion_type"},
 			{"sql_mode", "'EMPTY_STRING_IS_NULL'", "EMPTY_STRING_IS_NULL"},
 			{"sql_mode", "'PAD_CHAR_TO_FULL_LENGTH'", "PAD_CHAR_TO_FULL_LENGTH"},
 		} {
