@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/parleymq/parley/backend/sqlstore"
@@ -97,10 +96,7 @@ func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...c
 	if t.p.single.Load() || !t.Unbegun() {
 		return nil, false, nil
 	}
-	texts := []string{"START TRANSACTION", "DO LAST_INSERT_ID(0)"}
-	if !t.s.committed {
-		texts = slices.Insert(texts, 0, setLevel)
-	}
+	texts := append(t.opening(), "DO LAST_INSERT_ID(0)")
 	first := len(texts)
 	for _, c := range calls {
 		text, args, err := t.s.text(c.q, tx.Args(c.q, c.args...))
@@ -126,19 +122,8 @@ func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...c
 	return done, done != nil, err
 }
 
-// undo sees to it that nothing is left of a transaction whose first statements have failed.
-func (t *transaction) undo(ctx context.Context, failed error) error {
-	switch {
-	case failed == errSingle:
-	case errors.Is(failed, driver.ErrBadConn): // the driver has noticed it before it sent anything
-		return t.replace(ctx)
-	default:
-		if _, err := t.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil {
-			t.discard()
-		}
-	}
-	return failed
-}
+// errSyntax is ER_PARSE_ERROR: nothing has been carried out, as the server parses all of a text first.
+const errSyntax = 1064
 
 // errSingle: the connection takes one statement in a text.
 var errSingle = errors.New("the connection takes one statement at a time")
@@ -158,8 +143,7 @@ func (t *transaction) runTexts(ctx context.Context, texts []string) (done []chan
 				return errSingle
 			}
 			r, err := x.ExecContext(ctx, strings.Join(texts, ";\n"), nil)
-			const syntaxError = 1064 // ER_PARSE_ERROR: nothing has been carried out, as the server parses all of it first
-			if number(err) == syntaxError {
+			if number(err) == errSyntax {
 				return errSingle
 			}
 			if err != nil {

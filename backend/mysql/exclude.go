@@ -18,7 +18,8 @@ func (p *pool) exclude(ctx context.Context, tx backend.Execer) error {
 	if !ok {
 		return errors.New("parley: mysql: a migration needs a separate transaction")
 	}
-	if s := p.server.Load(); s != nil && s.cluster {
+	if p.cluster() {
+		a.t.reset(ctx) // each statement of a migration commits by itself
 		return a.takeTurn(ctx, p.prefix)
 	}
 	var database string

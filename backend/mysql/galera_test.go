@@ -32,6 +32,7 @@ func TestGalera(t *testing.T) {
 	nodes := galeraNodes(t)
 	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
 	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
+	t.Run("no part commits", func(t *testing.T) { testWhole(t, nodes[0]) })
 	db := connect(t, nodes[0], "parley", nil)
 	store := open(t, db, nil)
 	info, err := store.Info(t.Context())
@@ -146,6 +147,83 @@ func testUndone(t *testing.T, nodes []string) {
 		err := two.QueryRowContext(t.Context(), "SELECT coalesce(group_concat(id ORDER BY id), '') FROM undone").Scan(&ids)
 		return fmt.Sprint(ids, err), err == nil && ids == "2,4"
 	})
+}
+
+// testWhole has transactions rolled back in the middle, which the store does not notice: what follows must not commit. The
+// server does that to transactions in the way of a change of the schema.
+func testWhole(t *testing.T, node string) {
+	own := database(t, node)
+	direct := connect(t, node, own, nil)
+	for _, text := range []string{
+		"CREATE TABLE effect (n INT PRIMARY KEY) ENGINE = InnoDB",
+		"CREATE PROCEDURE vanish() ROLLBACK",
+	} {
+		if _, err := direct.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, several := range []bool{false, true} {
+		db := connect(t, node, own, func(c *driver.Config) { c.MultiStatements = several })
+		db.SetMaxOpenConns(1)
+		b, err := parley.New(t.Context(), open(t, db, nil), &parley.Options{NoMaintenance: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		work := func(in context.Context, lose string) error {
+			return b.InTx(in, func(tx *parley.Tx) error {
+				for _, text := range []string{"INSERT INTO effect VALUES (1)", lose, "INSERT INTO effect VALUES (2)"} {
+					if _, err := tx.SQL().ExecContext(in, text); err != nil {
+						return err
+					}
+				}
+				_, err := tx.Post(in, "q", parley.Payload{})
+				return err
+			})
+		}
+		for lose, want := range map[string]struct {
+			err     error
+			effects int
+		}{
+			"RELEASE SAVEPOINT parley_whole": {parley.ErrSerialization, 0},
+			"CALL vanish()":                  {parley.ErrSerialization, 0},
+			"DROP TABLE IF EXISTS nothing":   {parley.ErrTxDone, 1}, // it commits what came before it
+		} {
+			brief, cancel := context.WithTimeout(t.Context(), slow.By(3*time.Second))
+			err := work(brief, lose)
+			cancel()
+			if !errors.Is(err, want.err) {
+				t.Errorf("%s: %v, want %v", lose, err, want.err)
+			}
+			effects, posts := backendtest.Number(t, direct, "SELECT count(*) FROM effect"), backendtest.Number(t, direct, "SELECT count(*) FROM parley_post")
+			if effects != want.effects || posts != 0 {
+				t.Errorf("%s: %d effects and %d posts are left", lose, effects, posts)
+			}
+			if _, err := direct.Exec("DELETE FROM effect"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := work(t.Context(), "DO 1"); err != nil {
+			t.Error(err)
+		}
+		if _, err := db.Exec("DELETE FROM effect"); err != nil { // by the pool's connection, which commits by itself again
+			t.Fatal(err)
+		}
+		if _, err := b.Post(t.Context(), "q", parley.Payload{}, parley.Key("k")); err != nil {
+			t.Fatal(err)
+		}
+		effects, posts := backendtest.Number(t, direct, "SELECT count(*) FROM effect"), backendtest.Number(t, direct, "SELECT count(*) FROM parley_post")
+		keyed := backendtest.Number(t, direct, "SELECT count(*) FROM parley_message")
+		if effects != 0 || posts != 1 || keyed == 0 {
+			t.Errorf("%d effects, %d posts and %d with a key", effects, posts, keyed)
+		}
+		if _, err := direct.Exec("DELETE FROM parley_post"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // testTurns migrates on all nodes concurrently without GET_LOCK, which Percona XtraDB Cluster

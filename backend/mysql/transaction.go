@@ -61,6 +61,7 @@ type transaction struct {
 	after   string // gives back, when it has ended, what kept other migrations away
 	free    bool   // what is done in it commits by itself
 	turn    string // keeps other migrations away for longer, on a cluster
+	whole   bool   // it has the savepoint of its beginning
 }
 
 // setLevel sets the level of the next transaction. errInProgress is the number of its error "while a
@@ -72,12 +73,10 @@ const (
 
 // start starts it, in one trip if the session's level is the right one.
 func (t *transaction) start(ctx context.Context) error {
-	if !t.s.committed {
-		if _, err := t.conn.ExecContext(ctx, setLevel); err != nil {
-			return err
-		}
+	err := t.p.together(ctx, t.conn, t.opening())
+	if err != nil && t.whole {
+		t.reset(ctx)
 	}
-	_, err := t.conn.ExecContext(ctx, "START TRANSACTION")
 	return err
 }
 
@@ -108,7 +107,7 @@ func (t *transaction) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case open:
-		t.applied, t.ends, t.doubt = false, false, false
+		t.applied, t.ends, t.doubt = false, t.ends && t.whole, false
 		return nil
 	case t.ends:
 		t.lost = sqlstore.ErrEnded
@@ -250,10 +249,9 @@ func (t *transaction) end(ctx context.Context, how string) error {
 	t.over = true
 	after := t.after
 	t.mu.Unlock()
-	_, err := t.conn.ExecContext(ctx, how)
-	if err != nil {
+	if err := t.p.together(ctx, t.conn, t.closing(how)); err != nil {
 		t.discard()
-		return err
+		return t.notWhole(err)
 	}
 	if after != "" {
 		if _, err := t.conn.ExecContext(ctx, after); err != nil {
