@@ -423,6 +423,10 @@ func (b *Broker) inTx(ctx, begin context.Context, f func(tx *Tx) error) error {
 		}
 	}()
 	if err := f(tx); err != nil {
+		over = true
+		if lost := tx.rollback(ctx); lost != nil && !errors.Is(err, ErrSerialization) { // f has missed what it had done
+			return fail("rollback", "", fmt.Errorf("%w: %w", lost, err))
+		}
 		return err
 	}
 	over = true

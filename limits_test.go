@@ -32,7 +32,6 @@ var known = map[string]int{
 	". dispatch paths":                               38,
 	"backend/mssql moves paths":                      30,
 	"backend/mssql read paths":                       32,
-	"backend/mysql TestGalera lines":                 81,
 	"backend/mysql TestJoinedLocksNothingElse lines": 99,
 	"backend/postgres TestDuePlans lines":            96,
 	"backend/postgres TestPlans lines":               176,

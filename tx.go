@@ -287,18 +287,24 @@ func (tx *Tx) commit(ctx context.Context) error {
 }
 
 // rollback ends the transaction whatever became of ctx.
-func (tx *Tx) rollback(ctx context.Context) {
+// rollback returns ErrSerialization if the database had rolled back before, and had not said so.
+func (tx *Tx) rollback(ctx context.Context) error {
 	if tx.be == nil || tx.broken != nil {
-		return
+		return nil
 	}
 	tx.broken = ErrTxDone
 	tx.leaveDialogs(false)
 	ctx, cancel := wait.Cleanup(ctx)
 	defer cancel()
 	// With its connection, the database has rolled back.
-	if err := tx.be.Rollback(ctx); err != nil && !errors.Is(err, ErrConnection) {
+	err := tx.be.Rollback(ctx)
+	switch {
+	case errors.Is(err, ErrSerialization):
+		return err
+	case err != nil && !errors.Is(err, ErrConnection):
 		tx.b.log.Warn("parley: rollback failed", "error", err)
 	}
+	return nil
 }
 
 // OwnTx is a transaction that its holder commits. A handler gets the Tx of one, which it

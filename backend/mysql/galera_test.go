@@ -30,9 +30,7 @@ import (
 func TestGalera(t *testing.T) {
 	t.Parallel()
 	nodes := galeraNodes(t)
-	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
-	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
-	t.Run("no part commits", func(t *testing.T) { testWhole(t, nodes[0]) })
+	testStanding(t, nodes)
 	db := connect(t, nodes[0], "parley", nil)
 	store := open(t, db, nil)
 	info, err := store.Info(t.Context())
@@ -108,6 +106,13 @@ func TestGalera(t *testing.T) {
 		t.Errorf("%d handled, %d handles have moved: that is no test", total, c.moved)
 	}
 	t.Logf("%d handled", total)
+}
+
+// testStanding is what needs no fault.
+func testStanding(t *testing.T, nodes []string) {
+	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
+	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
+	t.Run("no part commits", func(t *testing.T) { testWhole(t, nodes[0]) })
 }
 
 // galeraNodes are the addresses of a cluster.
@@ -209,6 +214,7 @@ func testWhole(t *testing.T, node string) {
 		if err := work(t.Context(), "DO 1"); err != nil {
 			t.Error(err)
 		}
+		isTold(t, b)
 		if _, err := db.Exec("DELETE FROM effect"); err != nil { // by the pool's connection, which commits by itself again
 			t.Fatal(err)
 		}
@@ -223,6 +229,18 @@ func testWhole(t *testing.T, node string) {
 		if _, err := direct.Exec("DELETE FROM parley_post"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// isTold: who finds that something is not there hears that the transaction was gone.
+func isTold(t *testing.T, b *parley.Broker) {
+	missed := errors.New("what was there is not there")
+	err := b.InTx(t.Context(), func(tx *parley.Tx) error {
+		_, err := tx.SQL().ExecContext(t.Context(), "CALL vanish()")
+		return errors.Join(missed, err)
+	})
+	if !errors.Is(err, missed) || !errors.Is(err, parley.ErrSerialization) {
+		t.Errorf("%v, want %v and ErrSerialization", err, missed)
 	}
 }
 

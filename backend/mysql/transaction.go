@@ -233,9 +233,14 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	if t.Unbegun() {
 		return t.conn.Close()
 	}
-	t.reads.Close()        // else the connection could not be closed, or a statement would be waited for
-	t.end(ctx, "ROLLBACK") // or it is gone with its connection
-	return nil
+	t.reads.Close() // else the connection could not be closed, or a statement would be waited for
+	err := t.end(ctx, "ROLLBACK")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil && errors.Is(err, backend.ErrSerialization) { // news
+		return err
+	}
+	return nil // or it is gone with its connection
 }
 
 func (t *transaction) end(ctx context.Context, how string) error {
@@ -249,9 +254,16 @@ func (t *transaction) end(ctx context.Context, how string) error {
 	t.over = true
 	after := t.after
 	t.mu.Unlock()
-	if err := t.p.together(ctx, t.conn, t.closing(how)); err != nil {
+	err := t.p.together(ctx, t.conn, t.closing(how))
+	switch {
+	case err == nil:
+	case t.whole && number(err) == errNoSavepoint:
+		t.reset(ctx)
+		t.conn.Close()
+		return t.notWhole()
+	default:
 		t.discard()
-		return t.notWhole(err)
+		return err
 	}
 	if after != "" {
 		if _, err := t.conn.ExecContext(ctx, after); err != nil {

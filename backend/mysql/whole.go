@@ -36,21 +36,16 @@ func (t *transaction) opening() (texts []string) {
 
 // closing are the statements that end it, how is COMMIT or ROLLBACK.
 func (t *transaction) closing(how string) []string {
-	switch {
-	case !t.whole:
-		return []string{how}
-	case how == "COMMIT":
+	if t.whole {
 		return []string{wholeRelease, how, autocommit}
 	}
-	return []string{how, autocommit}
+	return []string{how}
 }
 
-// notWhole is the error of an end: if the savepoint is not there, the transaction was rolled back before.
-func (t *transaction) notWhole(err error) error {
-	switch {
-	case !t.whole || number(err) != errNoSavepoint:
-		return err
-	case t.ends:
+// notWhole is the error of an end whose savepoint is not there: the transaction was rolled back before, or an application's
+// statement has committed it.
+func (t *transaction) notWhole() error {
+	if t.ends {
 		return sqlstore.ErrEnded
 	}
 	return sqlstore.Classified(backend.ErrSerialization, errRolledBack)
@@ -70,7 +65,11 @@ func (t *transaction) undo(ctx context.Context, failed error) error {
 
 // reset rolls back, so that the connection can be used by others.
 func (t *transaction) reset(ctx context.Context) {
-	if t.p.together(context.WithoutCancel(ctx), t.conn, t.closing("ROLLBACK")) != nil {
+	texts := []string{"ROLLBACK"}
+	if t.whole {
+		texts = append(texts, autocommit)
+	}
+	if t.p.together(context.WithoutCancel(ctx), t.conn, texts) != nil {
 		t.discard()
 	}
 	t.whole = false

@@ -64,19 +64,20 @@ func (o options) kind() string {
 // suite is a run.
 type suite struct {
 	options
-	dir     string
-	b       *parley.Broker
-	side    *sql.DB
-	own     *ownedServer // nil if nothing else is known of the server than its address
-	disk    *disk        // nil: it cannot be filled
-	proxy   *proxy.Proxy // nil for SQLite
-	through string       // the database's name through the proxy
-	rec     *recorder
-	running []*exec.Cmd
-	started int // programs
-	changes int // of the catalog
-	tally   tally
-	calm    calm
+	dir      string
+	b        *parley.Broker
+	side     *sql.DB
+	own      *ownedServer // nil if nothing else is known of the server than its address
+	disk     *disk        // nil: it cannot be filled
+	proxy    *proxy.Proxy // nil for SQLite
+	through  string       // the database's name through the proxy
+	rec      *recorder
+	running  []*exec.Cmd
+	started  int  // programs
+	changes  int  // of the catalog
+	migrated bool // to the next schema
+	tally    tally
+	calm     calm
 }
 
 // run runs programs under faults and judges their histories.
