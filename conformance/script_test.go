@@ -71,7 +71,8 @@ var scriptCases = []struct {
 	{"beside, fails", begun + `start r nothing SQ
 			join r`, `line 3, join r: line 2, nothing SQ: received`},
 	{"beside, does not wait", begun + `start r send d "3"
-			waits r`, `line 3, waits r: send d "3" did not wait`},
+			depth SQ 3
+			waits r`, `line 4, waits r: send d "3" did not wait`},
 	{"not joined in time", begun + `start r receive CQ wait 300ms
 			join r within 10ms`, `line 3, join r within 10ms: receive CQ wait 300ms is not done after 10ms`},
 	{"not soon", begun + `soon 30ms:
