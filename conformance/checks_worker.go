@@ -433,7 +433,7 @@ func checkCutConnection(e *env, late time.Duration) {
 func checkSlowHandler(e *env) {
 	for _, hold := range e.Holds() {
 		w := e.another()
-		const budget, lease = 50 * time.Millisecond, 2 * time.Second
+		const budget, lease = 50 * time.Millisecond, 5 * time.Second
 		g := newGate()
 		var slow atomic.Int64
 		handler := func(ctx context.Context, m *parley.Message) error {
