@@ -286,8 +286,8 @@ func (tx *Tx) commit(ctx context.Context) error {
 	return nil
 }
 
-// rollback ends the transaction whatever became of ctx.
-// rollback returns ErrSerialization if the database had rolled back before, and had not said so.
+// rollback ends the transaction whatever became of ctx. It returns ErrSerialization if the database had rolled back
+// before, and had not said so.
 func (tx *Tx) rollback(ctx context.Context) error {
 	if tx.be == nil || tx.broken != nil {
 		return nil

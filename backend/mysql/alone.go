@@ -45,7 +45,7 @@ func (t *transaction) replace(ctx context.Context) error {
 	t.discard()
 	fresh, err := t.p.beginWhole(ctx)
 	if err == nil {
-		t.conn, t.s = fresh.conn, fresh.s
+		t.conn, t.s, t.whole = fresh.conn, fresh.s, fresh.whole
 	}
 	return err
 }

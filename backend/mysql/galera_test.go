@@ -113,6 +113,7 @@ func testStanding(t *testing.T, nodes []string) {
 	t.Run("migrations take turns", func(t *testing.T) { testTurns(t, nodes) })
 	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
 	t.Run("no part commits", func(t *testing.T) { testWhole(t, nodes[0]) })
+	t.Run("a replaced connection commits", func(t *testing.T) { testReplaced(t, nodes[0]) })
 }
 
 // galeraNodes are the addresses of a cluster.
@@ -229,6 +230,36 @@ func testWhole(t *testing.T, node string) {
 		if _, err := direct.Exec("DELETE FROM parley_post"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// testReplaced: a transaction whose connection was dead begins on another one, which commits by itself afterwards.
+func testReplaced(t *testing.T, node string) {
+	own := database(t, node)
+	direct := connect(t, node, own, nil)
+	p, through := backendtest.Through(t, node)
+	db := connect(t, through, own, func(c *driver.Config) { c.Logger, c.CheckConnLiveness = &driver.NopLogger{}, false })
+	db.SetMaxOpenConns(1)
+	b, err := parley.New(t.Context(), open(t, db, nil), &parley.Options{NoMaintenance: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	if err := b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		p.Cut()
+		if _, err := b.Post(t.Context(), "q", parley.Payload{}, parley.Key("k")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Post(t.Context(), "q", parley.Payload{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keyed, posts := backendtest.Number(t, direct, "SELECT count(*) FROM parley_message"), backendtest.Number(t, direct, "SELECT count(*) FROM parley_post")
+	if keyed != 3 || posts != 3 {
+		t.Errorf("%d posts with a key and %d without are stored, want 3 of each", keyed, posts)
 	}
 }
 
