@@ -31,18 +31,19 @@ func init() {
 		`, rarely),
 		scripted("N02", "a delayed post takes its place in its key's order when it is due", `
 			clock c
-			post SQ key k after 300ms "late"
-			post SQ key k after 600ms "later"
-			post SQ key k "early" // does not wait for those posted before it
-			receive SQ max 1 as r -> "early"
+			before 1s:
+				post SQ key k after 1s "late"
+				post SQ key k after 1300ms "later"
+				post SQ key k "early" // does not wait for those posted before it
+				receive SQ max 1 as r -> "early"
 			rollback r
 			soon: // it stays unread until the next has joined the order behind it
 				receive SQ as r
 				rollback r
 				differ r.count 1
-			passed c 300ms
+			passed c 1s
 			take SQ -> "early", "late", "later"
-			passed c 600ms
+			passed c 1300ms
 		`),
 		scripted("N02", "a delayed post that falls due while its key is held keeps its place", `
 			each hold: every hold

@@ -58,9 +58,10 @@ func init() {
 			each first, second: 250ms, 700ms | 1h, 250ms
 				begin d
 				begin other
-				timer d $first
-				clock set
-				timer d $second
+				before $first:
+					timer d $first
+					clock set
+					timer d $second
 				transaction t // twice in one transaction
 				t: timer other $first
 				t: timer other $second

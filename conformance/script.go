@@ -27,6 +27,8 @@ import (
 //		send d "x" -> ErrNoConversation naming d
 //	soon 10s:                      // and this again and again, until all of it succeeds
 //		equal d.waiting 1
+//	before 2s:                     // and this proves something only if it is done before something else
+//		receive SQ -> "early"      // happens: a failure after that time is told as expired
 //
 // What stands behind an arrow is expected, and a step without one has to succeed. Client,
 // Server, CQ, SQ, Contract, Ask, Tell and Any are the names of the check's world; every other
@@ -44,6 +46,7 @@ type script struct {
 	step    *scriptStep
 	history []string
 	told    bool                    // what led to the first failure
+	until   time.Time               // the end of the time that the block "before" has
 	peers   map[parley.ID]parley.ID // as they were last seen
 }
 
@@ -75,7 +78,7 @@ func scripted(id, name, text string, on ...func(*env) *world) check {
 	}}
 }
 
-var scriptBlocks = []string{"each", "if", "soon"}
+var scriptBlocks = []string{"before", "each", "if", "soon"}
 
 var (
 	scriptComment = regexp.MustCompile(`^((?:[^"/]|/[^/]|"(?:[^"\\]|\\.)*")*)//.*$`)
@@ -135,6 +138,8 @@ func (s *script) block(from, to int, given []string) {
 			end++
 		}
 		switch words[0] {
+		case "before":
+			s.before(strings.Join(words[1:], " "), i+1, end, given)
 		case "if":
 			if s.holds(strings.Join(words[1:], " ")) {
 				s.block(i+1, end, given)
@@ -287,6 +292,9 @@ func (s *script) failf(format string, args ...any) {
 
 // explain adds to a failure where in the script it was, and to the first one what led to it.
 func (s *script) explain(failure string) string {
+	if !s.until.IsZero() && time.Now().After(s.until) {
+		s.late()
+	}
 	failure = strings.ReplaceAll(failure, s.Name(""), "") // names are as in the script
 	failure = fmt.Sprintf("line %d, %s: %s", s.line+1, s.step.text, failure)
 	if s.told {

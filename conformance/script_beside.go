@@ -255,6 +255,18 @@ func startVerb(s *script, st *scriptStep) error {
 	return nil
 }
 
+// before runs lines that have to be over before something that comes after the time. If they are
+// not, because the machine has paused, then what fails from there on proves nothing.
+func (s *script) before(text string, from, to int, given []string) {
+	d, err := time.ParseDuration(text)
+	s.Must(err)
+	s.until = time.Now().Add(d)
+	s.block(from, to, given)
+	if time.Now().Before(s.until) {
+		s.until = time.Time{}
+	}
+}
+
 // soon runs lines again and again until all of them succeed, and ends the check if they do not
 // within the time.
 func (s *script) soon(text string, from, to int, given []string) {

@@ -77,6 +77,15 @@ var scriptCases = []struct {
 			join r within 10ms`, `line 3, join r within 10ms: receive CQ wait 300ms is not done after 10ms`},
 	{"not soon", begun + `soon 30ms:
 				equal d.state DI`, `line 3, equal d.state DI: line 3, equal d.state DI: they are`},
+	{"before", begun + `before 10s:
+				equal d.state CO
+			equal d.state DI`, `line 4, equal d.state DI: they are`},
+	{"too slow before", begun + `before 1ms:
+				pause 20ms
+			equal d.state DI`, `expired: line 4, equal d.state DI: they are`},
+	{"fails too late", begun + `before 1ms:
+				pause 20ms
+				equal d.state DI`, `expired: line 4, equal d.state DI: they are`},
 	{"not passed", begun + "clock c; passed c 1h", `want at least 1h`},
 	{"not within", begun + "clock c; pause 20ms; within c 1ms", `want at most 1ms`},
 	{"field", begun + "equal d.colour 1", `has no field "colour"`},
