@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +224,18 @@ func TestLostTransaction(t *testing.T) {
 		}
 		f.Is(post(tx), backend.ErrTxDone)
 		f.Is(tx.Commit(f.Ctx), backend.ErrTxDone)
+		// By one that commits and then fails.
+		tx = f.Begin()
+		if _, err := tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)"); err == nil {
+			t.Fatal("a table was made twice")
+		}
+		_, err := tx.SQL().ExecContext(f.Ctx, "INSERT INTO app VALUES (3)")
+		f.OK(err)
+		f.OK(post(tx))
+		f.OK(tx.Rollback(f.Ctx))
+		var n int
+		f.OK(db.QueryRow("SELECT COUNT(*) FROM app WHERE id = 3").Scan(&n))
+		f.Equal("rows of a transaction that was rolled back", n, 0)
 
 		// By a deadlock that the application overlooks, in a row that it scans.
 		tx = f.Begin()
@@ -250,6 +263,41 @@ func TestLostTransaction(t *testing.T) {
 		f.Is(post(tx), backend.ErrSerialization)
 		f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
 		f.Equal("drained", f.Drain(f.QP), []string(nil))
+	})
+}
+
+// TestNotBegunAgain: a transaction that begins with a statement that commits begins once more. If it cannot,
+// what follows must not be carried out by itself.
+func TestNotBegunAgain(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		connector, err := driver.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fails atomic.Bool
+		db := backendtest.Rewrite(connector, func(query string) string {
+			if fails.Load() && strings.HasPrefix(query, "START TRANSACTION") {
+				return "START NOTHING"
+			}
+			return query
+		})
+		defer db.Close()
+		f := backendtest.New(t, open(t, db, nil))
+		tx := f.Begin()
+		fails.Store(true)
+		_, err = tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
+		f.Is(err, backend.ErrSerialization)
+		fails.Store(false)
+		_, err = tx.SQL().ExecContext(f.Ctx, "INSERT INTO app VALUES (1)")
+		f.Is(err, backend.ErrSerialization)
+		f.Is(tx.Commit(f.Ctx), backend.ErrSerialization)
+		var n int
+		f.OK(db.QueryRow("SELECT COUNT(*) FROM app").Scan(&n))
+		f.Equal("rows of a transaction that did not begin", n, 0)
 	})
 }
 

@@ -353,10 +353,7 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 			return nil, err
 		}
 		res, err := a.t.conn.ExecContext(ctx, query, args...)
-		if err == nil {
-			err = a.t.start(ctx)
-		}
-		return res, err
+		return res, errors.Join(err, a.again(ctx, err))
 	}
 	if err := a.start(ctx, query); err != nil {
 		return nil, err
@@ -369,6 +366,23 @@ func (a application) ExecContext(ctx context.Context, query string, args ...any)
 	res, err := a.t.conn.ExecContext(ctx, query, args...)
 	a.t.saw(err)
 	return res, err
+}
+
+// again begins the transaction once more, after a statement that has committed it, or may have if it
+// failed. If it does not begin, what follows would commit by itself, so it is lost.
+func (a application) again(ctx context.Context, failed error) error {
+	t := a.t
+	if failed != nil {
+		t.reset(ctx)
+	}
+	err := t.start(ctx)
+	if err == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost = sqlstore.Classified(backend.ErrSerialization, err)
+	return t.lost
 }
 
 func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
