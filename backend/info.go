@@ -28,7 +28,7 @@ type Warning struct {
 const (
 	WarnDurability = "store.durability" // a crash may lose what was confirmed, or more
 	WarnReadOnly   = "store.readonly"   // it takes no writes: a replica, a file's permissions
-	WarnCluster    = "store.cluster"    // a node of a cluster that does not know the others' locks
+	WarnCluster    = "store.cluster"    // a node that does not know the others' locks, or takes over before it knows what they committed
 	WarnIsolation  = "store.isolation"  // the level of the application's own transactions
 	WarnJournal    = "store.journal"    // readers and writers wait for each other
 	WarnVacuum     = "store.vacuum"     // what was deleted is not cleaned up

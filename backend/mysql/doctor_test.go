@@ -10,6 +10,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/internal/doctortest"
 )
@@ -93,6 +94,38 @@ func TestDurability(t *testing.T) {
 		})
 		if warned != (flush != "1") {
 			t.Errorf("innodb_flush_log_at_trx_commit is %s: %v", flush, info.Warnings)
+		}
+	})
+}
+
+// TestGroupConsistency: doctor warns of a replication group whose new primary does not wait until it has caught up. The
+// server is none; it answers as one would.
+func TestGroupConsistency(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		connector, err := driver.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, consistency := range []string{"EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER"} {
+			db := backendtest.Rewrite(connector, func(query string) string {
+				if !strings.Contains(query, "'group_replication_consistency'") {
+					return query
+				}
+				return "SELECT 'version', VERSION() UNION SELECT 'group_replication_group_name', 'a group'" +
+					" UNION SELECT 'group_replication_consistency', '" + consistency + "'"
+			})
+			info, err := open(t, db, nil).Info(t.Context())
+			db.Close()
+			warned := slices.ContainsFunc(info.Warnings, func(w backend.Warning) bool {
+				return w.Code == backend.WarnCluster && strings.Contains(w.Text, consistency)
+			})
+			if err != nil || warned != (consistency == "EVENTUAL") {
+				t.Errorf("%s: warnings %v, %v", consistency, info.Warnings, err)
+			}
 		}
 	})
 }

@@ -114,6 +114,7 @@ func testStanding(t *testing.T, nodes []string) {
 	t.Run("what is undone is nowhere", func(t *testing.T) { testUndone(t, nodes) })
 	t.Run("no part commits", func(t *testing.T) { testWhole(t, nodes[0]) })
 	t.Run("a replaced connection commits", func(t *testing.T) { testReplaced(t, nodes[0]) })
+	t.Run("a new connection knows what is committed", func(t *testing.T) { testBehind(t, nodes) })
 }
 
 // galeraNodes are the addresses of a cluster.

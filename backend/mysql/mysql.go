@@ -280,7 +280,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		"innodb_snapshot_isolation",
 		"sql_mode", "innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "binlog_format", "max_allowed_packet",
 		"max_connections", "innodb_lock_wait_timeout", "wait_timeout", "read_only", "super_read_only", "wsrep_on",
-		"group_replication_group_name", "group_replication_single_primary_mode")
+		"group_replication_group_name", "group_replication_single_primary_mode", "group_replication_consistency")
 	if err != nil {
 		return i, err
 	}
@@ -308,5 +308,8 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 	sqlstore.Warn(&i, v["group_replication_group_name"] != "" && v["group_replication_single_primary_mode"] == "OFF", backend.Warning{Code: backend.WarnCluster,
 		Text: "the server is a member of a group with several primaries, which do not know each other's locks",
 		Hint: "have all programs that use this store use the same one at a time"})
+	sqlstore.Warn(&i, v["group_replication_group_name"] != "" && v["group_replication_consistency"] == "EVENTUAL", backend.Warning{Code: backend.WarnCluster,
+		Text: "group_replication_consistency is EVENTUAL: a new primary takes transactions before it has applied what the one before has committed, so messages may stay behind",
+		Hint: "set it to BEFORE_ON_PRIMARY_FAILOVER"})
 	return i, nil
 }

@@ -38,7 +38,22 @@ func (p *pool) newSession(ctx context.Context, c *sql.Conn) (*session, error) {
 		s.snapshots = false
 	}
 	s.refused = refusal(server, v)
-	return s, nil
+	if server.cluster {
+		err = p.catchUp(ctx, c, v["wsrep_sync_wait"])
+	}
+	return s, err
+}
+
+// catchUp waits, in a new session on a node of Galera, until the node has applied what others have committed. When a node
+// is lost, programs come to the next one earlier than that. A transaction there may lock a row that another node has
+// deleted, and rely on it. The server does not refuse its COMMIT: it undoes the transaction, applies the deletion, and then
+// applies the transaction's rows once more.
+func (p *pool) catchUp(ctx context.Context, c *sql.Conn, wait string) error {
+	err := p.together(ctx, c, []string{"SET SESSION wsrep_sync_wait = 1", "SELECT 1", "SET SESSION wsrep_sync_wait = " + wait})
+	if err != nil {
+		sqlstore.Discard(c)
+	}
+	return err
 }
 
 // ErrNoBinaryLog is the error of Open, or of the first use of New's store, on a MariaDB node of a Galera cluster whose
@@ -82,7 +97,7 @@ func (p *pool) sessionVariables(ctx context.Context, c *sql.Conn) (map[string]st
 		}
 	}
 	v, err := variables(ctx, c, "version", "pseudo_thread_id", "autocommit", "sql_mode", "max_allowed_packet", "completion_type",
-		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on", "log_bin")
+		"transaction_isolation", "tx_isolation", "innodb_snapshot_isolation", "innodb_rollback_on_timeout", "wsrep_on", "wsrep_sync_wait", "log_bin")
 	if err == nil {
 		names := slices.Sorted(maps.Keys(v))
 		p.has.Store(&names)

@@ -224,7 +224,7 @@ func TestLostTransaction(t *testing.T) {
 		}
 		f.Is(post(tx), backend.ErrTxDone)
 		f.Is(tx.Commit(f.Ctx), backend.ErrTxDone)
-		// By one that commits and then fails.
+		// By a statement that commits and then fails.
 		tx = f.Begin()
 		if _, err := tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)"); err == nil {
 			t.Fatal("a table was made twice")

@@ -156,9 +156,14 @@ func (g galera) Failover(ctx context.Context, in *instance) (string, error) {
 }
 
 // Repair implements successor. The killed node gets its data from the node that is not in
-// charge, which takes no statements meanwhile.
+// charge, which takes no statements meanwhile. It starts after the others have agreed that it was gone: one of twenty
+// nodes that came back before left the cluster without a majority.
 func (g galera) Repair(ctx context.Context, in *instance) error {
-	lost, donor := (g.inCharge(in)+galeraNodes-1)%galeraNodes, (g.inCharge(in)+1)%galeraNodes
+	heir := g.inCharge(in)
+	lost, donor := (heir+galeraNodes-1)%galeraNodes, (heir+1)%galeraNodes
+	if err := g.synced(ctx, in, heir, in.lastPortOf(fmt.Sprint("sql", heir)), galeraNodes-1); err != nil {
+		return err
+	}
 	p, err := g.nodePorts(lost, func(name string) (int, error) { return in.lastPort(ctx, name) })
 	if err != nil {
 		return err
