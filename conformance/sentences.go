@@ -170,7 +170,7 @@ var sections = []section{
 		{"X02", "A failing attempt never removes its message, and nothing that the attempt wrote stays."},
 		{"X03", "Groups beside a poisoned group are handled without delay. The poisoned group is retried no more often than its back-off says."},
 		{"X04", "If the policy is to disable the queue, receivers get ErrQueueDisabled after the last attempt. What arrives is kept, and enabling the queue resumes without loss."},
-		{"X05", "Attempts are counted across processes. Losing against another transaction does not count unless the policy says so."},
+		{"X05", "Attempts are counted across processes. A conflict or a connection that was lost does not count unless the policy says so."},
 		{"X06", "Without a limit of attempts a failing message is retried for ever, and neither its queue nor any other is disabled."},
 		{"X07", "A worker that dies before its commit leaves its messages to be handled again, and nothing of what it wrote."},
 		{"X08", "The delivery after a receiver's death has the same message ID and a higher attempt, and is marked as redelivered."},

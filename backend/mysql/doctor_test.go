@@ -10,7 +10,6 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/internal/backendtest"
 	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/internal/doctortest"
 )
@@ -102,16 +101,8 @@ func TestDurability(t *testing.T) {
 // server is none; it answers as one would.
 func TestGroupConsistency(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		connector, err := driver.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, consistency := range []string{"EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER"} {
-			db := backendtest.Rewrite(connector, func(query string) string {
+			db := rewriting(t, server, func(query string) string {
 				if !strings.Contains(query, "'group_replication_consistency'") {
 					return query
 				}
@@ -119,7 +110,6 @@ func TestGroupConsistency(t *testing.T) {
 					" UNION SELECT 'group_replication_consistency', '" + consistency + "'"
 			})
 			info, err := open(t, db, nil).Info(t.Context())
-			db.Close()
 			warned := slices.ContainsFunc(info.Warnings, func(w backend.Warning) bool {
 				return w.Code == backend.WarnCluster && strings.Contains(w.Text, consistency)
 			})

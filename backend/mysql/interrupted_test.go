@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
 )
@@ -20,23 +18,14 @@ import (
 // stored there, it rewrites each read with subqueries.
 func rewritten(t *testing.T, server string) (*backendtest.Fixture, *atomic.Pointer[func(string) string]) {
 	t.Helper()
-	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := new(atomic.Pointer[func(string) string])
-	db := backendtest.Rewrite(connector, func(query string) string {
+	db := rewriting(t, server, func(query string) string {
 		text := settings.ReplaceAllString(query, "")
 		if f := now.Load(); f != nil && strings.HasPrefix(text, "SELECT") && withoutSubqueries(text) != text {
 			return (*f)(query)
 		}
 		return query
 	})
-	t.Cleanup(func() { db.Close() })
 	return backendtest.New(t, open(t, db, nil)), now
 }
 

@@ -55,6 +55,22 @@ func connect(t testing.TB, server, database string, set func(*driver.Config)) *s
 	return backendtest.Connect(t, "mysql", name(t, server, database, set))
 }
 
+// rewriting opens a pool on a fresh database. The function gets each statement before the server does.
+func rewriting(t *testing.T, server string, rewrite func(query string) string) *sql.DB {
+	t.Helper()
+	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := backendtest.Rewrite(connector, rewrite)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 // database makes a database that is the test's own.
 func database(t testing.TB, server string) string {
 	t.Helper()

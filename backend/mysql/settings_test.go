@@ -270,26 +270,17 @@ func TestLostTransaction(t *testing.T) {
 // what follows must not be carried out by itself.
 func TestNotBegunAgain(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		connector, err := driver.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var fails atomic.Bool
-		db := backendtest.Rewrite(connector, func(query string) string {
+		db := rewriting(t, server, func(query string) string {
 			if fails.Load() && strings.HasPrefix(query, "START TRANSACTION") {
 				return "START NOTHING"
 			}
 			return query
 		})
-		defer db.Close()
 		f := backendtest.New(t, open(t, db, nil))
 		tx := f.Begin()
 		fails.Store(true)
-		_, err = tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
+		_, err := tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
 		f.Is(err, backend.ErrSerialization)
 		fails.Store(false)
 		_, err = tx.SQL().ExecContext(f.Ctx, "INSERT INTO app VALUES (1)")
