@@ -23,7 +23,7 @@ type parkedData struct {
 // blockedShown is how many blocked groups a page has, and blockedFound how many if it looks for a text: it looks up
 // each of these.
 const (
-	blockedShown = 200
+	blockedShown = 100
 	blockedFound = 50
 )
 

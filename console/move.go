@@ -15,7 +15,7 @@ import (
 // it moves between groups of one level, the later ones are promoted again.
 
 // nearby is how far down its queue a group can be moved to.
-const nearby = 200
+const nearby = 100
 
 // errMoved is the error of a move that what happened meanwhile has overtaken.
 var errMoved = errors.New("nothing was moved")

@@ -233,7 +233,7 @@ func TestParkedPages(t *testing.T) {
 	})
 	s := serve(t, b, nil)
 	names := regexp.MustCompile(`<td class="name"><a href="group[^"]*">(k\d+)</a>`)
-	for path, want := range map[string][2]int{"/parked": {900, 5}, "/parked?reason=even": {720, 15}, "/parked?state=deferred": {90, 1}, "/parked?reason=other": {90, 2}} {
+	for path, want := range map[string][2]int{"/parked": {900, 9}, "/parked?reason=even": {720, 15}, "/parked?state=deferred": {90, 1}, "/parked?reason=other": {90, 2}} {
 		found, pages := s.follow(path, names)
 		seen := make(map[string]bool)
 		for _, name := range found {
