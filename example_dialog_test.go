@@ -67,6 +67,25 @@ func ExampleConversation_Send() {
 	// 1 message
 }
 
+// A send by itself needs the conversation's handle only, in any process.
+func ExampleBroker_Send() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+	handle := order(b, `{"item": 1}`)
+
+	must(b.Send(ctx, handle, parley.Payload{Type: "Order", Body: []byte(`{"item": 2}`)}))
+	d, err := b.Receive(ctx, "billing", nil)
+	must(err)
+	for _, m := range d.Messages {
+		fmt.Println(m.Seq, string(m.Body))
+	}
+	must(d.Ack(ctx))
+	// Output:
+	// 0 {"item": 1}
+	// 1 {"item": 2}
+}
+
 // A program that has a handle can go on with the conversation, in any process.
 func ExampleConversation_EndWithError() {
 	ctx := context.Background()

@@ -40,6 +40,11 @@ func (c *Conversation) SendPayload(ctx context.Context, p Payload) error {
 	return c.tx.SendBatch(ctx, []Sending{{c, p}})
 }
 
+// Send sends a message on a conversation in a separate transaction, as Post posts one.
+func (b *Broker) Send(ctx context.Context, conversation ID, p Payload) error {
+	return b.alone(ctx, func(tx *Tx) error { return tx.Conversation(conversation).SendPayload(ctx, p) })
+}
+
 // SendTo sends one message on several conversations, or on none if any of them cannot take it. No
 // conversation may be listed twice.
 func (tx *Tx) SendTo(ctx context.Context, to []*Conversation, typ string, body []byte) error {

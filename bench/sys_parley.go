@@ -150,7 +150,7 @@ func (q *parleyQueue) send(ctx context.Context, body []byte) error {
 		handle = h
 	}
 	if q.how.dialog {
-		return q.b.InTx(ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).Send(ctx, "Job", body) })
+		return q.b.Send(ctx, handle, payload(body))
 	}
 	post := func(tx *parley.Tx) error {
 		_, err := tx.Post(ctx, "jobs", payload(body))

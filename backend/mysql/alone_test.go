@@ -16,16 +16,20 @@ import (
 	"github.com/parleymq/parley/backend/mysql"
 )
 
-func TestAlone(t *testing.T) {
+func TestAlone(t *testing.T) { alone(t, backendtest.Alone) }
+
+func TestAloneSends(t *testing.T) { alone(t, backendtest.AloneSends) }
+
+func alone(t *testing.T, verb func(*testing.T, string, func(*testing.T, string) backend.Backend, func(*testing.T, string) func())) {
 	each(t, func(t *testing.T, server string) {
 		own := database(t, server)
 		direct := connect(t, server, own, nil)
-		backendtest.Alone(t, server, func(t *testing.T, through string) backend.Backend {
+		verb(t, server, func(t *testing.T, through string) backend.Backend {
 			return open(t, connect(t, through, own, func(c *driver.Config) { c.Logger = &driver.NopLogger{} }), nil)
-		}, func(t *testing.T) func() {
+		}, func(t *testing.T, table string) func() {
 			conn, err := direct.Conn(t.Context())
 			if err == nil {
-				_, err = conn.ExecContext(t.Context(), "LOCK TABLES parley_post READ")
+				_, err = conn.ExecContext(t.Context(), "LOCK TABLES "+table+" READ")
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -40,8 +44,9 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// TestKeyedAlone posts with a key by Broker.Post, in two round trips, while connections break and callers give up.
-func TestKeyedAlone(t *testing.T) {
+// TestTwoTrips posts with a key by Broker.Post, and sends by Broker.Send, in two round trips each, while connections break
+// and callers give up.
+func TestTwoTrips(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		own := database(t, server)
 		direct := connect(t, server, own, nil)
@@ -58,46 +63,60 @@ func TestKeyedAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
-		post := func(ctx context.Context, body string) error {
-			_, err := b.Post(ctx, "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
+		must(b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}, {Name: "own"}}, Services: []parley.Service{
+			{Name: "Sender", Queue: "own"}, {Name: "Receiver", Queue: "q", Contracts: []string{parley.DefaultContract}}}}))
+		var handle parley.ID
+		must(b.InTx(t.Context(), func(tx *parley.Tx) error {
+			c, err := tx.Begin(t.Context(), "Sender", "Receiver", nil)
+			if err == nil {
+				handle = c.Handle()
+			}
 			return err
-		}
-		must(post(t.Context(), "first"))
-		for _, answered := range []bool{false, true} {
-			body := fmt.Sprintf("lost %t", answered)
-			must(post(t.Context(), "before"))
-			p.CutAt(answered, body, fmt.Sprintf("%x", body))
-			if err := post(t.Context(), body); !errors.Is(err, parley.ErrConnection) {
-				t.Errorf("cut, answered %t: %v, want ErrConnection", answered, err)
+		}))
+		for name, verb := range map[string]func(ctx context.Context, body string) error{
+			"post": func(ctx context.Context, body string) error {
+				_, err := b.Post(ctx, "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
+				return err
+			},
+			"send": func(ctx context.Context, body string) error {
+				return b.Send(ctx, handle, parley.Payload{Type: parley.DefaultType, Body: []byte(body)})
+			},
+		} {
+			must(verb(t.Context(), "first"))
+			for _, answered := range []bool{false, true} {
+				body := fmt.Sprintf("lost %t", answered)
+				must(verb(t.Context(), "before"))
+				p.CutAt(answered, body, fmt.Sprintf("%x", body))
+				if err := verb(t.Context(), body); !errors.Is(err, parley.ErrConnection) {
+					t.Errorf("%s: cut, answered %t: %v, want ErrConnection", name, answered, err)
+				}
 			}
-		}
-
-		tx, err := direct.Begin()
-		must(err)
-		defer tx.Rollback()
-		_, err = tx.Exec("UPDATE parley_stream SET touched = touched + 1")
-		must(err)
-		brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		if err := post(brief, "given up"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("given up while it waited for the guard: %v", err)
-		}
-		must(tx.Rollback())
-		must(post(t.Context(), "last"))
-
-		d, err := b.Receive(t.Context(), "q", nil)
-		must(err)
-		var got []string
-		for i, m := range d.Messages {
-			if got = append(got, string(m.Body)); m.Seq != int64(i) {
-				t.Errorf("message %d has number %d", i, m.Seq)
+			tx, err := direct.Begin()
+			must(err)
+			defer tx.Rollback()
+			_, err = tx.Exec("UPDATE parley_stream SET touched = touched + 1")
+			must(err)
+			brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if err := verb(brief, "given up"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: given up while it waited for the guard: %v", name, err)
 			}
+			must(tx.Rollback())
+			must(verb(t.Context(), "last"))
+
+			d, err := b.Receive(t.Context(), "q", nil)
+			must(err)
+			var got []string
+			for i, m := range d.Messages {
+				if got = append(got, string(m.Body)); m.Seq != int64(i) {
+					t.Errorf("%s: message %d has number %d", name, i, m.Seq)
+				}
+			}
+			if want := []string{"first", "before", "before", "last"}; !slices.Equal(got, want) {
+				t.Errorf("%s: stored are %q, want %q", name, got, want)
+			}
+			must(d.Ack(t.Context()))
 		}
-		if want := []string{"first", "before", "before", "last"}; !slices.Equal(got, want) {
-			t.Errorf("stored are %q, want %q", got, want)
-		}
-		must(d.Ack(t.Context()))
 	})
 }
 

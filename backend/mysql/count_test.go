@@ -75,6 +75,7 @@ func TestDialogStatements(t *testing.T) {
 				"receive the reply and end":                          6,
 				"a post by itself, with BEGIN and COMMIT":            1,
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
+				"a send by itself, with BEGIN and COMMIT":            keyed,
 				"begin and send on twenty dialogs":                   7,
 				"a worker's batch of requests":                       89,
 				"a worker's batch of replies and ends":               7,

@@ -22,25 +22,53 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	if tx.Joined() {
 		return sent, false, nil
 	}
-	n, err := tx.Exec(ctx, p.hot.Advance, m.From)
-	if err != nil || n == 0 {
+	n, sent, err := p.sendOn(ctx, tx, version, m)
+	switch {
+	case err != nil || n < 0:
 		return sent, false, err
-	}
-	sent.Seq = inserted(tx) - 1
-	n, err = tx.Exec(ctx, p.hot.Insert, sent.Seq, m.ID, m.Kind, m.Type, m.Body, sqlstore.NullText(m.Headers), m.From, version)
-	if err != nil {
-		return sent, false, err
-	}
-	if n == 0 {
+	case n == 0:
 		_, err = tx.Exec(ctx, tx.Q().StreamAdvance, sent.Seq, m.From)
 		return sent, false, err
-	}
-	sent.Queue = inserted(tx)
-	_, err = tx.Exec(ctx, p.hot.Place, m.From)
-	if err == nil && m.Retain {
+	case m.Retain:
 		err = tx.RetainSent(ctx, m, sent.Seq)
 	}
 	return sent, true, err
+}
+
+// sendOn returns how many messages it has sent, which is below zero if the stream takes none.
+func (p *pool) sendOn(ctx context.Context, tx *sqlstore.Tx, version int64, m backend.Outgoing) (n int64, sent backend.Sent, err error) {
+	insert := func(seq, version any) []any {
+		return []any{seq, m.ID, m.Kind, m.Type, m.Body, sqlstore.NullText(m.Headers), m.From, version}
+	}
+	if t, ours := tx.Session().(*transaction); ours {
+		done, ok, err := t.beginWith(ctx, tx, call{p.hot.Advance, []any{m.From}}, call{p.hot.Insert, insert(advanced(version))},
+			call{p.hot.PlaceSent, []any{m.From}})
+		switch {
+		case err != nil:
+			return 0, sent, err
+		case ok && done[0].rows == 0:
+			return -1, sent, nil
+		case ok:
+			return done[1].rows, backend.Sent{Seq: done[0].id - 1, Queue: done[1].id}, nil
+		}
+	}
+	n, err = tx.Exec(ctx, p.hot.Advance, m.From)
+	if err != nil || n == 0 {
+		return -1, sent, err
+	}
+	sent.Seq = inserted(tx) - 1
+	n, err = tx.Exec(ctx, p.hot.Insert, insert(sent.Seq, version)...)
+	if err == nil && n == 1 {
+		sent.Queue = inserted(tx)
+		_, err = tx.Exec(ctx, p.hot.Place, m.From)
+	}
+	return n, sent, err
+}
+
+// advanced are the number and the catalog's version for the statement after Advance or AdvanceKey. If that has found no
+// stream, no catalog has the version, although the stream may be there by then.
+func advanced(version int64) (seq, of expression) {
+	return expression("LAST_INSERT_ID() - 1"), expression(fmt.Sprintf("IF(LAST_INSERT_ID() > 0, %d, -1)", version))
 }
 
 // beginDialogs stores conversations with their messages in five statements.
@@ -235,9 +263,7 @@ func (p *pool) addToKey(ctx context.Context, tx *sqlstore.Tx, version int64, x b
 	}
 	advance, place := []any{x.Rank, x.Queue, x.Key}, []any{x.Queue, x.Key}
 	if t, ours := tx.Session().(*transaction); ours {
-		// If the first statement finds no key, the second adds nothing, although the key may be there by then.
-		number, found := expression("LAST_INSERT_ID() - 1"), expression(fmt.Sprintf("IF(LAST_INSERT_ID() > 0, %d, -1)", version))
-		done, ok, err := t.beginWith(ctx, tx, call{p.hot.AdvanceKey, advance}, call{p.hot.InsertKeyed, insert(number, found)}, call{p.hot.PlaceKey, place})
+		done, ok, err := t.beginWith(ctx, tx, call{p.hot.AdvanceKey, advance}, call{p.hot.InsertKeyed, insert(advanced(version))}, call{p.hot.PlaceKey, place})
 		switch {
 		case err != nil:
 			return 0, 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"io"
 	"maps"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 const mostAlone = 16 << 10
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
+// post or a send, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
 // something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
 // When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
@@ -102,17 +103,15 @@ func (k *known) doubt() {
 	k.doubted = time.Now()
 }
 
-// exec carries out a statement on a chosen connection, where it is prepared. Package database/sql would choose the
-// connection itself. If that connection broke, it would repeat the statement on another, although the server may
-// have carried it out.
-func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
-	other := false
+// prepared has work done with a statement that is prepared on a chosen connection. Package database/sql would choose the
+// connection itself. If that connection broke, it would repeat the statement on another, although the server may have
+// carried it out. If ok is false, the program has wrapped the connection, which can do less now, and nothing was done.
+func prepared[S any](ctx context.Context, k *known, conn *sql.Conn, q *sqlstore.Stmt, work func(S) error) (ok bool, err error) {
 	err = conn.Raw(func(c any) error {
 		x, _ := k.conn(c)
 		if x.stmts[q] == nil {
-			p, ok := c.(driver.ConnPrepareContext)
-			if !ok {
-				other = true
+			p, can := c.(driver.ConnPrepareContext)
+			if !can {
 				return nil
 			}
 			s, err := p.PrepareContext(ctx, q.Text)
@@ -121,26 +120,87 @@ func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args
 			}
 			x.stmts[q] = s
 		}
-		stmt, ok := x.stmts[q].(driver.StmtExecContext)
-		if !ok {
-			other = true
+		s, can := x.stmts[q].(S)
+		if !can {
 			return nil
 		}
-		values := make([]driver.NamedValue, len(args))
-		for i, a := range args {
-			v, err := driver.DefaultParameterConverter.ConvertValue(a)
-			if err != nil {
-				return err
-			}
-			values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+		ok = true
+		return work(s)
+	})
+	return ok || err != nil, err
+}
+
+// values are arguments as a driver wants them.
+func values(args []any) ([]driver.NamedValue, error) {
+	list := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		v, err := driver.DefaultParameterConverter.ConvertValue(a)
+		if err != nil {
+			return nil, err
 		}
-		res, err = stmt.ExecContext(ctx, values)
+		list[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return list, nil
+}
+
+// exec carries out a statement on a chosen connection, where it is prepared.
+func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (res sql.Result, err error) {
+	list, err := values(args)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := prepared(ctx, k, conn, q, func(s driver.StmtExecContext) (err error) {
+		res, err = s.ExecContext(ctx, list)
 		return err
 	})
-	if other { // the program has wrapped the connection, which can do less now
+	if !ok {
 		return conn.ExecContext(ctx, q.Text, args...)
 	}
 	return res, err
+}
+
+// row is exec for a statement that returns a row of two numbers, or none.
+func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (row []int64, err error) {
+	list, err := values(args)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := prepared(ctx, k, conn, q, func(s driver.StmtQueryContext) error {
+		rows, err := s.QueryContext(ctx, list)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for {
+			v := make([]driver.Value, 2)
+			if err := rows.Next(v); err == io.EOF { // the server has committed
+				return nil
+			} else if err != nil {
+				return err
+			}
+			row = []int64{v[0].(int64), v[1].(int64)}
+		}
+	})
+	if !ok {
+		return rowOf(conn.QueryContext(ctx, q.Text, args...))
+	}
+	return row, err
+}
+
+// rowOf reads such a row.
+func rowOf(rows *sql.Rows, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var row []int64
+	for rows.Next() {
+		row = make([]int64, 2)
+		if err := rows.Scan(&row[0], &row[1]); err != nil {
+			return nil, err
+		}
+	}
+	return row, rows.Err()
 }
 
 // enter begins the transaction if that has been put off.
@@ -168,13 +228,39 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 		} else {
 			res, err = t.p.known.exec(ctx, t.conn, q, args)
 		}
-		if err != nil && sqlState(err) == "" {
-			t.p.known.doubt()
-			err = sqlstore.Unanswered(err)
-		}
-		t.p.check(err)
-		return res, false, err
+		return res, false, t.answered(err)
 	})
+}
+
+// sendByItself is byItself for a send; row is what the statement returns, nil if the message was refused.
+func (t *transaction) sendByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, args []any) (row []int64, done bool, err error) {
+	pooled := t.p.pooled.Load()
+	if args = tx.Args(q, args...); !t.Unbegun() || pooled && !small(args) {
+		return nil, false, nil
+	}
+	err = tx.Do(ctx, func(ctx context.Context) (err error) {
+		_, done, err = t.ByItself(func() (res sql.Result, begun bool, err error) {
+			if pooled {
+				text, args := t.p.unprepared(q, args)
+				row, err = rowOf(t.conn.QueryContext(ctx, text, args...))
+			} else {
+				row, err = t.p.known.row(ctx, t.conn, q, args)
+			}
+			return driver.RowsAffected(len(row)), false, t.answered(err)
+		})
+		return err
+	})
+	return row, done || err != nil, err
+}
+
+// answered takes note of what a statement by itself has failed with. Without an answer it may have been carried out.
+func (t *transaction) answered(err error) error {
+	if err != nil && sqlState(err) == "" {
+		t.p.known.doubt()
+		err = sqlstore.Unanswered(err)
+	}
+	t.p.check(err)
+	return err
 }
 
 // small reports whether the values of a statement are short enough to be written into its text.

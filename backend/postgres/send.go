@@ -15,8 +15,17 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	if m.Retain {
 		q = p.hot.Send[1]
 	}
-	done, err = tx.Row(ctx, []any{&sent.Seq, &sent.Queue}, q, m.From, m.ID, m.Type, m.Body, m.Kind, version,
-		sqlstore.NullText(m.Headers))
+	args := []any{m.From, m.ID, m.Type, m.Body, m.Kind, version, sqlstore.NullText(m.Headers)}
+	if t, ours := tx.Session().(*transaction); ours {
+		row, ran, err := t.sendByItself(ctx, tx, q, args)
+		if err != nil || ran {
+			if row != nil {
+				sent = backend.Sent{Seq: row[0], Queue: row[1]}
+			}
+			return sent, row != nil, err
+		}
+	}
+	done, err = tx.Row(ctx, []any{&sent.Seq, &sent.Queue}, q, args...)
 	return sent, done, err
 }
 

@@ -15,25 +15,106 @@ import (
 )
 
 // Alone posts by Broker.Post while connections break and callers give up. The statement of such a post has no
-// transaction around it. open opens a migrated store through a proxy, and lock keeps others from writing to the
-// table of posts.
-func Alone(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T) (unlock func())) {
-	p, through := Through(t, server)
-	a := &alone{T: t}
-	a.b = a.broker(open(t, through))
-	a.must(a.b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+// transaction around it. open opens a migrated store through a proxy, and lock keeps others from writing to a table.
+func Alone(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T, table string) (unlock func())) {
+	a, p, through := newAlone(t, server, open)
+	a.verb = func(ctx context.Context, body string) error {
+		_, err := a.b.Post(ctx, "q", parley.Payload{Body: []byte(body)})
+		return err
+	}
 	a.must(a.post("first"))
 	a.must(a.post("second"))
 	a.are("first", "second")
 	a.cut(p)
 	a.fallsBack(a.broker(open(t, through)))
-	a.givesUp(lock)
+	a.givesUp(func() (unlock func()) { return lock(t, "parley_post") })
 	a.isUnanswered(p)
+}
+
+// AloneSends is Alone for Broker.Send. On an engine where such a send has a transaction around it, a break before
+// the commit undoes it.
+func AloneSends(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T, table string) (unlock func())) {
+	a, p, through := newAlone(t, server, open)
+	a.must(a.b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "own"}}, Services: []parley.Service{
+		{Name: "Sender", Queue: "own"}, {Name: "Receiver", Queue: "q", Contracts: []string{parley.DefaultContract}}}}))
+	handle := a.begin()
+	payload := func(body string) parley.Payload { return parley.Payload{Type: parley.DefaultType, Body: []byte(body)} }
+	a.verb = func(ctx context.Context, body string) error { return a.b.Send(ctx, handle, payload(body)) }
+	a.must(a.post("first"))
+	a.must(a.post("second"))
+	a.are("first", "second")
+	if info, err := a.b.Info(t.Context()); err != nil || info.Engine == "postgres" {
+		a.must(err)
+		a.cut(p)
+		a.isUnanswered(p)
+	}
+	other := a.broker(open(t, through)) // which does not know the conversation
+	a.must(other.Send(t.Context(), handle, payload("by another process")))
+	a.must(other.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "another"}}}))
+	a.must(a.post("with a stale catalog"))
+	a.are("by another process", "with a stale catalog")
+	a.givesUp(func() (unlock func()) { return lock(t, "parley_stream") })
+	a.isRefused(payload)
+}
+
+// isRefused: a send that is refused fails as it does in a transaction.
+func (a *alone) isRefused(payload func(body string) parley.Payload) {
+	byItself, within := a.begin(), a.begin()
+	verbs := map[string]func() error{
+		"by itself": func() error { return a.b.Send(a.Context(), byItself, payload("later")) },
+		"in a transaction": func() error {
+			return a.b.InTx(a.Context(), func(tx *parley.Tx) error { return tx.Conversation(within).SendPayload(a.Context(), payload("later")) })
+		},
+	}
+	for _, verb := range verbs {
+		a.must(verb())
+		d, err := a.b.Receive(a.Context(), "q", nil)
+		a.must(err)
+		for _, m := range d.Messages {
+			a.must(m.End(a.Context()))
+		}
+		a.must(d.Ack(a.Context()))
+	}
+	for name, verb := range verbs {
+		if err := verb(); !errors.Is(err, parley.ErrFarEnded) {
+			a.Errorf("%s, after the other side has ended: %v", name, err)
+		}
+	}
+	for _, h := range []parley.ID{byItself, within} {
+		a.must(a.b.InTx(a.Context(), func(tx *parley.Tx) error { return tx.Conversation(h).End(a.Context()) }))
+	}
+	for name, verb := range verbs {
+		if err := verb(); !errors.Is(err, parley.ErrNoConversation) {
+			a.Errorf("%s, when the conversation is gone: %v", name, err)
+		}
+	}
+	a.are()
+}
+
+// begin begins a conversation.
+func (a *alone) begin() (handle parley.ID) {
+	a.must(a.b.InTx(a.Context(), func(tx *parley.Tx) error {
+		c, err := tx.Begin(a.Context(), "Sender", "Receiver", nil)
+		if err == nil {
+			handle = c.Handle()
+		}
+		return err
+	}))
+	return handle
+}
+
+func newAlone(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend) (a *alone, p *proxy.Proxy, through string) {
+	p, through = Through(t, server)
+	a = &alone{T: t}
+	a.b = a.broker(open(t, through))
+	a.must(a.b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
+	return a, p, through
 }
 
 type alone struct {
 	*testing.T
-	b *parley.Broker
+	b    *parley.Broker
+	verb func(ctx context.Context, body string) error // posts or sends
 }
 
 func (a *alone) must(err error) {
@@ -50,14 +131,7 @@ func (a *alone) broker(be backend.Backend) *parley.Broker {
 	return b
 }
 
-func (a *alone) post(body string, o ...parley.PostOption) error {
-	return a.postBy(a.Context(), body, o...)
-}
-
-func (a *alone) postBy(ctx context.Context, body string, o ...parley.PostOption) error {
-	_, err := a.b.Post(ctx, "q", parley.Payload{Body: []byte(body)}, o...)
-	return err
-}
+func (a *alone) post(body string) error { return a.verb(a.Context(), body) }
 
 // are wants what has been stored.
 func (a *alone) are(want ...string) {
@@ -114,7 +188,8 @@ func (a *alone) fallsBack(other *parley.Broker) {
 	a.must(other.Admin().EnableQueue(a.Context(), "q"))
 	a.are("with a stale catalog")
 	for _, body := range []string{"0", "1", "2"} { // the first one makes the key
-		a.must(a.post(body, parley.Key("k")))
+		_, err := a.b.Post(a.Context(), "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
+		a.must(err)
 	}
 
 	a.are("0", "1", "2")
@@ -127,7 +202,7 @@ func (a *alone) isUnanswered(p *proxy.Proxy) {
 	brief, cancel := context.WithTimeout(a.Context(), time.Second)
 	defer cancel()
 	over := make(chan error, 1)
-	go func() { over <- a.postBy(brief, "unanswered") }()
+	go func() { over <- a.verb(brief, "unanswered") }()
 	var err error
 	select {
 	case err = <-over:
@@ -147,13 +222,13 @@ func (a *alone) isUnanswered(p *proxy.Proxy) {
 }
 
 // givesUp: a caller whose context ends knows that nothing was stored, once the server has said so.
-func (a *alone) givesUp(lock func(t *testing.T) (unlock func())) {
+func (a *alone) givesUp(lock func() (unlock func())) {
 	a.must(a.post("warm"))
-	unlock := lock(a.T)
+	unlock := lock()
 	brief, cancel := context.WithTimeout(a.Context(), 200*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if err := a.postBy(brief, "blocked"); !errors.Is(err, context.DeadlineExceeded) {
+	if err := a.verb(brief, "blocked"); !errors.Is(err, context.DeadlineExceeded) {
 		a.Errorf("given up while it was blocked: %v", err)
 	}
 	if d := time.Since(begun); d > slow.By(10*time.Second) {

@@ -37,17 +37,31 @@ func Dialogs(t *testing.T, be backend.Backend, count *Counter, frame []string, w
 	d.alone()
 }
 
-// alone: what Broker.Post takes, with what frames a transaction.
+// alone: what Broker.Post and Broker.Send take, with what frames a transaction.
 func (d *dialogs) alone() {
-	for name, o := range map[string][]parley.PostOption{
-		"a post by itself, with BEGIN and COMMIT":            nil,
-		"a post by itself with a key, with BEGIN and COMMIT": {parley.Key("alone")},
+	var asking parley.ID
+	d.OK(d.b.InTx(d.ctx, func(tx *parley.Tx) error {
+		c, err := tx.Begin(d.ctx, "Asker", "Answerer", &parley.DialogOptions{Contract: "Ask"})
+		if err == nil {
+			asking = c.Handle()
+		}
+		return err
+	}))
+	post := func(o ...parley.PostOption) func() error {
+		return func() error {
+			_, err := d.b.Post(d.ctx, "asks", parley.Payload{}, o...)
+			return err
+		}
+	}
+	for name, verb := range map[string]func() error{
+		"a post by itself, with BEGIN and COMMIT":            post(),
+		"a post by itself with a key, with BEGIN and COMMIT": post(parley.Key("alone")),
+		"a send by itself, with BEGIN and COMMIT":            func() error { return d.b.Send(d.ctx, asking, parley.Payload{Type: "Request"}) },
 	} {
 		least := math.MaxInt // a connection that has not been used for a moment begins a transaction
 		for range 10 {
 			d.count.Take()
-			_, err := d.b.Post(d.ctx, "asks", parley.Payload{}, o...)
-			d.OK(err)
+			d.OK(verb())
 			least = min(least, len(d.count.Take()))
 		}
 		if least != d.want[name] {

@@ -29,6 +29,14 @@ INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
   FROM parley_stream s WHERE s.stream_id = ?
 
+-- name: PlaceSent
+-- Place in the same text as Insert, if that has sent something.
+--
+-- from
+INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
+  FROM parley_stream s WHERE s.stream_id = ? AND ROW_COUNT() > 0
+
 -- name: States
 -- The guards of a batch, locked in the order of their ids, and what else a sender depends on. The
 -- columns of the stream are those of the locked row. The rest is as of the statement's beginning,

@@ -83,6 +83,12 @@ INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 SELECT s.queue_id, s.group_id, s.stream_id, s.priority, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_stream s WHERE s.stream_id = ?
 
+-- name: PlaceSent
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+INSERT IGNORE INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+SELECT s.queue_id, s.group_id, s.stream_id, s.priority, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+  FROM parley_stream s WHERE s.stream_id = ? AND ROW_COUNT() > 0
+
 -- name: PostMany
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since) VALUES ?
