@@ -234,8 +234,12 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 
 // sendByItself is byItself for a send; row is what the statement returns, nil if the message was refused.
 func (t *transaction) sendByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, args []any) (row []int64, done bool, err error) {
+	if !t.Unbegun() {
+		return nil, false, nil
+	}
+	args = tx.Args(q, args...)
 	pooled := t.p.pooled.Load()
-	if args = tx.Args(q, args...); !t.Unbegun() || pooled && !small(args) {
+	if pooled && !small(args) {
 		return nil, false, nil
 	}
 	err = tx.Do(ctx, func(ctx context.Context) (err error) {

@@ -16,7 +16,7 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 		q = p.hot.Send[1]
 	}
 	args := []any{m.From, m.ID, m.Type, m.Body, m.Kind, version, sqlstore.NullText(m.Headers)}
-	if t, ours := tx.Session().(*transaction); ours {
+	if t, ours := tx.Session().(*transaction); ours && !m.Last { // what seals the stream follows
 		row, ran, err := t.sendByItself(ctx, tx, q, args)
 		if err != nil || ran {
 			if row != nil {

@@ -35,8 +35,12 @@ func Alone(t *testing.T, server string, open func(t *testing.T, through string) 
 // the commit undoes it.
 func AloneSends(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T, table string) (unlock func())) {
 	a, p, through := newAlone(t, server, open)
-	a.must(a.b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "own"}}, Services: []parley.Service{
-		{Name: "Sender", Queue: "own"}, {Name: "Receiver", Queue: "q", Contracts: []string{parley.DefaultContract}}}}))
+	a.must(a.b.Define(t.Context(), parley.Catalog{
+		Contracts: []parley.Contract{{Name: "Talk", Messages: []parley.ContractEntry{
+			{Type: parley.DefaultType, SentBy: parley.ByAny}, {Type: parley.EndOfStream, SentBy: parley.ByInitiator}}}},
+		Queues:   []parley.Queue{{Name: "own"}},
+		Services: []parley.Service{{Name: "Sender", Queue: "own"}, {Name: "Receiver", Queue: "q", Contracts: []string{"Talk"}}},
+	}))
 	handle := a.begin()
 	payload := func(body string) parley.Payload { return parley.Payload{Type: parley.DefaultType, Body: []byte(body)} }
 	a.verb = func(ctx context.Context, body string) error { return a.b.Send(ctx, handle, payload(body)) }
@@ -55,6 +59,10 @@ func AloneSends(t *testing.T, server string, open func(t *testing.T, through str
 	a.are("by another process", "with a stale catalog")
 	a.givesUp(func() (unlock func()) { return lock(t, "parley_stream") })
 	a.isRefused(payload)
+	a.must(a.b.Send(t.Context(), handle, parley.Payload{Type: parley.EndOfStream}))
+	if err := a.post("after the last one"); !errors.Is(err, parley.ErrSealed) {
+		a.Errorf("after the last message: %v, want ErrSealed", err)
+	}
 }
 
 // isRefused: a send that is refused fails as it does in a transaction.
@@ -94,7 +102,7 @@ func (a *alone) isRefused(payload func(body string) parley.Payload) {
 // begin begins a conversation.
 func (a *alone) begin() (handle parley.ID) {
 	a.must(a.b.InTx(a.Context(), func(tx *parley.Tx) error {
-		c, err := tx.Begin(a.Context(), "Sender", "Receiver", nil)
+		c, err := tx.Begin(a.Context(), "Sender", "Receiver", &parley.DialogOptions{Contract: "Talk"})
 		if err == nil {
 			handle = c.Handle()
 		}
