@@ -16,16 +16,22 @@ import (
 	"github.com/parleymq/parley/backend/mysql"
 )
 
-func TestAlone(t *testing.T) { alone(t, backendtest.Alone) }
+func TestAlone(t *testing.T) { alone(t, false, backendtest.Alone) }
 
-func TestAloneSends(t *testing.T) { alone(t, backendtest.AloneSends) }
+// TestAloneSends sends as connections of New do, and as those of Open.
+func TestAloneSends(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		t.Run(fmt.Sprintf("several statements in a text %t", several), func(t *testing.T) { alone(t, several, backendtest.AloneSends) })
+	}
+}
 
-func alone(t *testing.T, verb func(*testing.T, string, func(*testing.T, string) backend.Backend, func(*testing.T, string) func())) {
+func alone(t *testing.T, several bool, verb func(*testing.T, string, func(*testing.T, string) backend.Backend, func(*testing.T, string) func())) {
 	each(t, func(t *testing.T, server string) {
 		own := database(t, server)
 		direct := connect(t, server, own, nil)
 		verb(t, server, func(t *testing.T, through string) backend.Backend {
-			return open(t, connect(t, through, own, func(c *driver.Config) { c.Logger = &driver.NopLogger{} }), nil)
+			db := connect(t, through, own, func(c *driver.Config) { c.Logger, c.MultiStatements = &driver.NopLogger{}, several })
+			return open(t, db, nil)
 		}, func(t *testing.T, table string) func() {
 			conn, err := direct.Conn(t.Context())
 			if err == nil {
