@@ -25,7 +25,7 @@ var systems = []*system{
 	{name: "parley-key", engine: everywhere, open: parleyWith(parleyHow{key: true}),
 		settings: "posts with 1,000 keys"},
 	{name: "parley-dialog", engine: everywhere, open: parleyWith(parleyHow{dialog: true}),
-		settings: "messages on conversations, one for each sender"},
+		settings: "messages on conversations, one for each sender, by Broker.Send"},
 	{name: "parley-intx", extra: true, engine: onPostgres, open: parleyWith(parleyHow{inTx: true}),
 		settings: "posts by Broker.InTx"},
 	{name: "parley-joined", extra: true, engine: onPostgres, open: parleyWith(parleyHow{joined: true}),

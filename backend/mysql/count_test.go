@@ -15,18 +15,10 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// counted is a handle on a fresh database whose statements are counted.
+// counted opens a pool on a fresh database whose statements are counted.
 func counted(t *testing.T, server string, set func(*driver.Config)) (*sql.DB, *backendtest.Counter) {
 	t.Helper()
-	config, err := driver.ParseDSN(name(t, server, database(t, server), set))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, count := backendtest.Count(connector)
+	db, count := backendtest.Count(connector(t, server, set))
 	t.Cleanup(func() { db.Close() })
 	return db, count
 }

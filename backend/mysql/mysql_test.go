@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"net/url"
 	"sync"
 	"testing"
@@ -55,18 +56,24 @@ func connect(t testing.TB, server, database string, set func(*driver.Config)) *s
 	return backendtest.Connect(t, "mysql", name(t, server, database, set))
 }
 
+// connector makes connections to a fresh database.
+func connector(t *testing.T, server string, set func(*driver.Config)) sqldriver.Connector {
+	t.Helper()
+	config, err := driver.ParseDSN(name(t, server, database(t, server), set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
 // rewriting opens a pool on a fresh database. The function gets each statement before the server does.
 func rewriting(t *testing.T, server string, rewrite func(query string) string) *sql.DB {
 	t.Helper()
-	config, err := driver.ParseDSN(name(t, server, database(t, server), nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := backendtest.Rewrite(connector, rewrite)
+	db := backendtest.Rewrite(connector(t, server, nil), rewrite)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
