@@ -259,6 +259,9 @@ func (t *transaction) sendByItself(ctx context.Context, tx *sqlstore.Tx, q *sqls
 
 // answered takes note of what a statement by itself has failed with. Without an answer it may have been carried out.
 func (t *transaction) answered(err error) error {
+	if sqlState(err) == "40001" {
+		t.p.strict.Store(true) // transactions at READ COMMITTED wait instead
+	}
 	if err != nil && sqlState(err) == "" {
 		t.p.known.doubt()
 		err = sqlstore.Unanswered(err)

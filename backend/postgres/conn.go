@@ -30,7 +30,8 @@ type pool struct {
 	store   *sqlstore.Store
 	hot     hot
 
-	known known // connections for posts by themselves
+	known  known       // connections for posts by themselves
+	strict atomic.Bool // such a post has lost a conflict, as its session is above READ COMMITTED
 
 	commits commits // of joined transactions
 

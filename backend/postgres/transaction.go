@@ -28,7 +28,7 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if p.options.Locks == LocksNative {
 		return p.beginNative(ctx)
 	}
-	if p.libpq && backend.IsAlone(ctx) {
+	if p.libpq && backend.IsAlone(ctx) && !p.strict.Load() {
 		return p.beginAlone(ctx)
 	}
 	return p.beginWhole(ctx, level)
