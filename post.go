@@ -329,7 +329,8 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 }
 
 // Post puts one message into a queue in a separate transaction, which begins again if it loses against
-// another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well.
+// another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well, or
+// may still arrive, on PostgreSQL even behind messages with the same key that are posted after it.
 // If ctx ends while the database's answer is missing, the error is that of ctx and ErrConnection.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
 	err = b.alone(ctx, func(tx *Tx) error {

@@ -45,6 +45,7 @@ var loads = []struct {
 	{"dialogs", 8, true, (*sender).dialogs},
 	{"diary", 6, true, (*sender).entries},
 	{"shared", 8, true, (*sender).shared},
+	{"alone", 8, true, (*sender).alone},
 	{"ranked", 4, false, (*sender).rankedPosts},
 	{"operators", 10, false, (*sender).operate},
 	{"groups", 8, false, (*sender).move},

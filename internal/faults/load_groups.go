@@ -23,8 +23,13 @@ func (s *sender) move(ctx context.Context) error {
 	if to.Service != from.Service {
 		group = parley.NewID()
 	}
-	err = s.b.InTx(ctx, func(tx *parley.Tx) error {
-		if err := tx.Conversation(from.Handle).Move(ctx, group); err != nil {
+	return s.moveTo(ctx, from.Handle, group)
+}
+
+// moveTo takes one side of a dialog to a group.
+func (s *sender) moveTo(ctx context.Context, handle, group parley.ID) error {
+	err := s.b.InTx(ctx, func(tx *parley.Tx) error {
+		if err := tx.Conversation(handle).Move(ctx, group); err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)

@@ -51,10 +51,14 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 	}
 	s.rec.write(e)
 	time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-	if m := d.Messages[0]; m.Key == "" && m.Conversation.IsZero() && random.IntN(2) == 0 {
+	m, coin := d.Messages[0], random.IntN(2) == 0
+	if m.Key == "" && m.Conversation.IsZero() && coin {
 		err = s.skip(ctx, queue, d.Group)
 	} else {
-		err = s.unpark(ctx, s.b, d.Group)
+		if !m.Conversation.IsZero() && coin { // its messages wait no more, whatever becomes of the group
+			err = s.moveTo(ctx, m.Conversation, parley.NewID())
+		}
+		err = errors.Join(err, unless(s.unpark(ctx, s.b, d.Group), parley.ErrUnknownGroup, parley.ErrNotPending))
 	}
 	return unless(err, parley.ErrUnknownGroup, parley.ErrNotPending) // it was due, or tidy was quicker
 }

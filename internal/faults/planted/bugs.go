@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // bug is a mistake that a programmer could make, on the server where it shows.
 type bug struct {
 	name, server string
@@ -115,12 +117,13 @@ func skewed(lease time.Duration) time.Duration {
 			new: "if false {"},
 		{file: "internal/consumer/admission.go", old: "if room < 0 || a.held < max(room, 1) {", new: "if _ = room; true {"},
 	}},
-	{name: "one snapshot, no count", server: "postgres", changes: append([]change{
-		// What a claim reads is older than its locks.
-		{file: "backend/postgres/transaction.go",
-			old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}",
-			new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
-	}, uncounted...)},
+	{name: "one snapshot, no count", server: "postgres", flags: []string{"--only", "kill", "--limit", "15s", "--drain", "10s"},
+		env: "PARLEY_FAULTS_KINDS=posts,shared", changes: slices.Concat([]change{
+			// What a claim reads is older than its locks.
+			{file: "backend/postgres/transaction.go",
+				old: "var level = &sql.TxOptions{Isolation: sql.LevelReadCommitted}",
+				new: "var level = &sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
+		}, earlySnapshots, uncounted)},
 	{name: "lost savepoint lock, no count", server: "postgres", flags: []string{"--only", "kill"},
 		changes: append([]change{
 			// What was locked behind a savepoint is kept after the rollback to it.

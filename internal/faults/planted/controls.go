@@ -1,13 +1,13 @@
 package main
 
-// controls are runs in which nothing may be found: what bugs change besides, and clocks
-// that are wrong. Go asks the
-// kernel for the time by itself, so the clock is that of a changed package time. Histories
-// keep the right time.
+// controls are runs in which nothing may be found: what bugs change besides, and clocks that are wrong. Go asks the kernel
+// for the time by itself, so the clock is that of a changed package time. Histories keep the right time.
 var controls = []bug{
 	{name: "seldom a look", server: "postgres", flags: []string{"--only", "lag"},
 		env: "PARLEY_FAULTS_KINDS=dialogs", sound: true, changes: seldom},
 	{name: "slow commits", server: "postgres", flags: []string{"--only", "kill"}, sound: true, changes: slowly},
+	{name: "early snapshots", server: "postgres", flags: []string{"--only", "kill"},
+		env: "PARLEY_FAULTS_KINDS=posts,shared", sound: true, changes: earlySnapshots},
 	{name: "long stops", server: "postgres", flags: []string{"--only", "stop", "--faults", "2", "--drain", "10s"},
 		env: "PARLEY_FAULTS_KINDS=posts", sound: true, changes: longStops},
 	{name: "clocks an hour apart", server: "postgres", env: "PARLEY_FAULTS_CLOCK=apart", sound: true, changes: wrongClock},
@@ -34,6 +34,21 @@ var longStops = []change{
 // slowly has senders wait before they commit, so that more of them are open when others finish.
 var slowly = []change{
 	{file: "broker.go", old: "	over = true\n	return fail(\"commit\"", new: "	over = true\n	time.Sleep(5 * time.Millisecond)\n	return fail(\"commit\""},
+}
+
+// earlySnapshots has transactions read something a moment before they do their work.
+var earlySnapshots = []change{
+	{file: "backend/postgres/transaction.go",
+		old: "	return &transaction{p: p, tx: tx, cancel: cancel}, nil\n",
+		new: `	if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
+		tx.Rollback()
+		cancel()
+		return nil, refused(ctx, err)
+	}
+	time.Sleep(5 * time.Millisecond)
+	return &transaction{p: p, tx: tx, cancel: cancel}, nil
+`},
+	{file: "backend/postgres/transaction.go", old: "	\"errors\"\n", new: "	\"errors\"\n	\"time\"\n"},
 }
 
 var wrongClock = []change{
