@@ -40,22 +40,23 @@ func talking(after int) func(context.Context, *measurement) (sample, error) {
 		}
 		const clients = 16
 		var trips atomic.Int64
-		begin := func(tx *parley.Tx) (*parley.Conversation, error) {
-			return tx.Begin(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"})
-		}
 		ask := func(handle parley.ID) (parley.ID, error) {
 			answer := make(chan struct{}, 1)
-			err := q.b.InTx(ctx, func(tx *parley.Tx) (err error) {
-				c := tx.Conversation(handle)
-				if handle.IsZero() {
-					if c, err = begin(tx); err != nil {
+			var err error
+			if handle.IsZero() {
+				err = q.b.InTx(ctx, func(tx *parley.Tx) error {
+					c, err := tx.Begin(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"})
+					if err != nil {
 						return err
 					}
-				}
-				handle = c.Handle()
+					handle = c.Handle()
+					waiting.Store(handle, answer)
+					return c.Send(ctx, "Job", body(0))
+				})
+			} else {
 				waiting.Store(handle, answer)
-				return c.Send(ctx, "Job", body(0))
-			})
+				err = q.b.Send(ctx, handle, parley.Payload{Type: "Job", Body: body(0)})
+			}
 			if err != nil {
 				return handle, err
 			}
