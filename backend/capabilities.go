@@ -40,11 +40,6 @@ type Capabilities struct {
 	// conflict with another transaction, or a full store, is not charged to the message.
 	Classify func(error) error
 
-	// Emptied reports whether the last Settle of a transaction has left no message in the streams that it touched, apart
-	// from what it gave back, which the next claim could have. After that a worker that took all there was to claim does
-	// not look once more. It waits for the next message.
-	Emptied func(Tx) bool
-
 	// IdleClosed returns how many connections the pool has closed so far only because it keeps few
 	// idle ones.
 	IdleClosed func() int64

@@ -53,7 +53,6 @@
 //	Migrator            migrations that wait, and report their steps        broker.go (Migrate), cmd/parley/migrate.go
 //	Printer             the SQL of a migration                              cmd/parley/migrate.go
 //	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
-//	Emptied             whether Settle has left nothing to claim            internal/consumer/settle.go
 //	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
 //	Classify            what errors of the driver amount to                 internal/consumer/errors.go
 //

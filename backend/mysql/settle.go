@@ -137,7 +137,6 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	if err != nil {
 		return false, err
 	}
-	left := len(locked) < len(streams)
 	stand := either{columns: []string{"group_id", "stream_id"}}
 	since := choice{column: "stream_id"}
 	err = rowsAll(ctx, tx, func(rows *sql.Rows) error {
@@ -152,7 +151,6 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 		if kind < 2 && !first.Valid {
 			keys.stream(id)
 		}
-		left = left || first.Valid && blocked == 0
 		switch {
 		case !stands.Valid:
 		case !first.Valid || blocked != 0:
@@ -171,9 +169,6 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 	}
 	if err == nil && len(stand.rows) > 0 {
 		_, err = tx.Exec(ctx, p.hot.Restand, since, stand)
-	}
-	if err == nil && !left {
-		tx.Emptied()
 	}
 	return len(locked) < len(streams), err
 }

@@ -134,14 +134,10 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 			return false, err
 		}
 	}
-	left := 0
 	if len(locked) > 0 {
-		if _, err := tx.Row(ctx, []any{&left}, p.hot.Finish, uuids(locked)); err != nil {
+		if _, err := tx.Exec(ctx, p.hot.Finish, uuids(locked)); err != nil {
 			return false, err
 		}
-	}
-	if len(locked) == len(streams) && left == 0 {
-		tx.Emptied()
 	}
 	return len(locked) < len(streams), nil
 }

@@ -53,7 +53,6 @@ func (t *Tx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool
 	defer func() { t.late = nil }() // if it fails they are to stay
 	// Whether a promotion has ended shows when the messages are removed.
 	late := finish && !slices.ContainsFunc(outcomes, func(o backend.Outcome) bool { return heldOf(o.Hold).lasts == untilEmpty })
-	t.left = true
 	if err := t.settle(ctx, outcomes, Settlement{Finished: late}); err != nil || !finish {
 		return false, err
 	}
@@ -414,7 +413,7 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 	t.touched = slices.DeleteFunc(t.touched, t.Vanished)
 	streams := SortIDs(t.touched)
 	if len(streams)+len(t.late) == 0 {
-		t.touched, t.settled, t.left = nil, true, false
+		t.touched, t.settled = nil, true
 		return false, nil
 	}
 	if again, err = t.s.d.Finish(ctx, t, streams); err == nil {
@@ -422,12 +421,6 @@ func (t *Tx) finish(ctx context.Context) (again bool, err error) {
 	}
 	return again, err
 }
-
-func (t *Tx) leftNothing() bool { return !t.left }
-
-// Emptied records that no message is left in the streams whose places Finish has corrected, so that Capabilities.Emptied
-// can say so. An engine that cannot know does not call it.
-func (t *Tx) Emptied() { t.left = false }
 
 // Vanished reports whether the transaction has removed a stream.
 func (t *Tx) Vanished(stream backend.ID) bool { return slices.Contains(t.vanished, stream) }

@@ -48,13 +48,7 @@ var _ backend.Backend = (*Store)(nil)
 
 // Capabilities implements backend.Backend.
 func (s *Store) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Invalid: s.d.Invalid, Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify, Emptied: emptied}
-}
-
-// emptied is the capability.
-func emptied(tx backend.Tx) bool {
-	t, ours := tx.(interface{ leftNothing() bool }) // engines embed a Tx
-	return ours && t.leftNothing()
+	return backend.Capabilities{Invalid: s.d.Invalid, Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
 }
 
 // LogTo implements backend.Logging.

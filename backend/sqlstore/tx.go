@@ -24,7 +24,6 @@ type Tx struct {
 	late []Removal
 	// settled: the markers have been looked at.
 	settled bool
-	left    bool // what Capabilities.Emptied is about
 	// guarded are streams whose guards the transaction has asked for, and whether
 	// it got them.
 	guarded map[backend.ID]bool

@@ -59,7 +59,6 @@ type claimed struct {
 	more     bool // it could not take all that it was asked for
 	groups   int
 	messages int // in them
-	bytes    int
 }
 
 // counts are what has become of the messages of a batch.
@@ -72,11 +71,9 @@ type counts struct {
 
 // outlook is what the fetch loop is told of a batch when it begins.
 type outlook struct {
-	ticket         uint64      // of the hub, from before the claim
 	spent          bool        // its claim left nothing
 	quick, growing bool        // handlers take next to no time, and batches become longer
 	brief          bool        // it is expected to be over soon; the fetch loop's alone
-	undone         bool        // it was not settled; for its end alone
 	relief         *time.Timer // has the loop look if the batch is not over soon
 }
 
@@ -87,9 +84,6 @@ func (t *batch) begin(got backend.Claim, start time.Time, asked int) {
 	t.budget = t.c.within(t.s.pace.budget())
 	for _, h := range t.holds {
 		t.got.messages += len(h.Messages)
-		for _, m := range h.Messages {
-			t.got.bytes += len(m.Body) + len(m.Headers)
-		}
 	}
 	t.ctx, t.calls.lost = context.WithCancelCause(t.c.work)
 	t.q.slot = t.c.slot()
@@ -144,7 +138,6 @@ func (t *batch) run() {
 	})
 	t.report(next, settled, err)
 	if err != nil {
-		t.outlook.undone = true
 		t.recover(next, err)
 	}
 	if t.did.disable {

@@ -182,12 +182,9 @@ func (c *Consumer) take(
 	return t, got, err
 }
 
-// claimBytes is how many bytes of bodies and headers a claim reads.
-const claimBytes = 4 << 20
-
 // request completes a claim's request.
 func (t *batch) request(r *backend.ClaimRequest, q backend.Queue, version int64) {
-	r.Version, r.Queue, r.MaxBytes, r.Owner, r.Alone = version, q.ID, claimBytes, t.c.Owner, true
+	r.Version, r.Queue, r.MaxBytes, r.Owner, r.Alone = version, q.ID, 4<<20, t.c.Owner, true
 	switch {
 	case t.c.Consume:
 		r.Consume, r.Retain, r.Keep = true, q.Retention, q.KeepProcessed

@@ -23,7 +23,6 @@ type fetcher struct {
 	brief    int  // batches that are expected to be over soon
 	waiting  bool // for news, or for the end of a pause
 	pausing  bool // no second reader is to begin
-	always   bool // a look follows each batch
 
 	tries              int // looks without a batch in a row
 	contended, trouble time.Duration
@@ -106,28 +105,22 @@ func (f *fetcher) long(t *batch) {
 	}
 }
 
-// over takes note of the end of a batch. If its claim left nothing, the reader of a brief batch will look soon, and no
-// other needs to. Without one, over reports whether to wait for what has been announced since the batch's claim. What the
-// batch itself has left is announced when it is settled.
-func (f *fetcher) over(t *batch) (wait bool) {
+// over takes note of the end of a batch. If its claim left nothing, the reader of a brief
+// batch will look soon, and no other needs to.
+func (f *fetcher) over(t *batch) {
 	f.long(t)
 	f.handling--
 	f.tries = 0
-	switch {
-	case !t.outlook.spent || t.outlook.undone || f.always || f.pausing:
+	if !t.outlook.spent || f.brief == 0 {
 		f.again()
-	case f.brief > 0 || f.want+f.looking > 0:
-	default:
-		return true
 	}
-	return false
 }
 
 // fetch is the fetch loop. It ends when the consumer has stopped, or has drained its queues,
 // and no reader is left.
 func (c *Consumer) fetch() {
 	defer close(c.gone)
-	f := &fetcher{want: 1, timer: time.NewTimer(time.Hour), always: c.Drain || c.NoMaintenance || c.Consume}
+	f := &fetcher{want: 1, timer: time.NewTimer(time.Hour)}
 	defer f.timer.Stop()
 	stop := c.stop.Done()
 	for {
@@ -192,22 +185,6 @@ func (c *Consumer) wait(f *fetcher, ticket uint64, pause time.Duration) {
 	f.timer.Reset(pause)
 }
 
-// lateLook is when the loop looks after a batch that has left nothing, and without news. A receiver in another process may
-// have lost a group in the meantime.
-const lateLook = 250 * time.Millisecond
-
-// settled has the loop wait after a batch, or shortens its wait for news alone.
-func (c *Consumer) settled(f *fetcher, t *batch) {
-	pause := wait.Jitter(min(c.Poll, lateLook))
-	switch {
-	case !f.over(t):
-	case !f.waiting:
-		c.wait(f, t.outlook.ticket, pause)
-	case f.news != nil && f.contended == 0 && f.trouble == 0:
-		f.timer.Reset(pause)
-	}
-}
-
 // tell has the loop carry out f.
 func (c *Consumer) tell(f func(*fetcher)) {
 	select {
@@ -236,7 +213,6 @@ func (c *Consumer) read(idle bool) {
 		c.tell(func(f *fetcher) { c.nothing(f, ticket, more, err) })
 		return
 	}
-	t.outlook.ticket = ticket
 	var d time.Duration
 	if d, t.outlook.quick = t.s.pace.brief(t.got.messages); t.outlook.quick {
 		t.outlook.growing = t.s.pace.growing()
@@ -259,8 +235,7 @@ func (c *Consumer) read(idle bool) {
 		if k := t.inHand; !returned && k != nil { // the handler ended the goroutine
 			c.charge(t.s, k.raw[0], guard.ErrExited)
 		}
-		t.outlook.undone = t.outlook.undone || !returned
-		c.tell(func(f *fetcher) { c.settled(f, t) })
+		c.tell(func(f *fetcher) { f.over(t) })
 	}()
 	t.run()
 	returned = true
@@ -287,11 +262,7 @@ func (c *Consumer) nothing(f *fetcher, ticket uint64, more bool, err error) {
 		f.trouble = min(max(2*f.trouble, 50*time.Millisecond), 5*time.Second)
 		pause = wait.Jitter(f.trouble)
 	case more:
-		least := 2 * time.Millisecond
-		if f.handling > 0 { // most probably our own batches, which tell what they leave
-			least = 20 * time.Millisecond
-		}
-		f.contended = min(max(2*f.contended, least), 250*time.Millisecond)
+		f.contended = min(max(2*f.contended, 2*time.Millisecond), 250*time.Millisecond)
 		pause = min(pause, wait.Jitter(f.contended))
 	default:
 		f.contended, f.trouble = 0, 0

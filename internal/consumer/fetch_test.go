@@ -39,34 +39,11 @@ func TestReadersOfBriefBatches(t *testing.T) {
 	if f.long(a); f.brief != 1 {
 		t.Errorf("of two brief batches one takes long: %d left", f.brief)
 	}
-	if f.over(a) || f.want != 0 {
+	if f.over(a); f.want != 0 {
 		t.Errorf("beside a brief batch a reader goes on: %d", f.want)
 	}
-	if !f.over(b) || f.want != 0 {
-		t.Errorf("after the last batch, which has left nothing, the loop does not wait: %d", f.want)
-	}
-}
-
-// TestReadersAfterBatches: after a batch that has left nothing, no look is made. Otherwise one is.
-func TestReadersAfterBatches(t *testing.T) {
-	spent := outlook{spent: true}
-	for name, c := range map[string]struct {
-		f     fetcher
-		b     outlook
-		looks int
-		waits bool
-	}{
-		"nothing left":    {b: spent, waits: true},
-		"something left":  {looks: 1},
-		"not settled":     {b: outlook{spent: true, undone: true}, looks: 1},
-		"a look for each": {f: fetcher{always: true}, b: spent, looks: 1},
-		"a pause":         {f: fetcher{pausing: true}, b: spent, looks: 1},
-		"a look is made":  {f: fetcher{looking: 1}, b: spent},
-	} {
-		c.f.max, c.f.handling = 3, 1
-		if waits := c.f.over(&batch{outlook: c.b}); waits != c.waits || c.f.want != c.looks {
-			t.Errorf("%s: waits %t, want %t; %d looks, want %d", name, waits, c.waits, c.f.want, c.looks)
-		}
+	if f.over(b); f.want != 1 || f.readers() != 1 {
+		t.Errorf("the last reader goes: %d", f.want)
 	}
 }
 

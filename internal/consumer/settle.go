@@ -56,10 +56,8 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 	if err == nil {
 		err = t.clearTraces(ctx, tx)
 	}
-	left := true
 	if err == nil {
 		_, err = tx.Store().Settle(ctx, outcomes)
-		left = t.left(tx.Store(), outcomes)
 	}
 	if err == nil && keep != nil {
 		err = tx.Store().Keep(ctx, keep, t.c.Lease, t.c.Owner)
@@ -80,29 +78,13 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 			t.c.Host.Soon(o.Defer)
 		}
 	}
-	if left {
-		t.c.Hub.Wake(t.queue.ID)
-	}
-	return nil
-}
-
-// left reports whether messages may be left that were not announced after the claim: what is given back, or what the
-// claim did not read.
-func (t *batch) left(tx backend.Tx, outcomes []backend.Outcome) bool {
-	if len(outcomes) < len(t.holds) {
-		return true
-	}
-	emptied := t.c.Can.Emptied
 	for _, o := range outcomes {
-		switch {
-		case o.Removed() < len(o.Hold.Messages):
-			return true
-		case o.Hold.Messages[0].Stream == o.Hold.Group: // a post
-		case emptied == nil || !emptied(tx) || len(o.Hold.Messages) >= t.got.asked || t.got.bytes > claimBytes/2:
-			return true
+		if o.Removed() < len(o.Hold.Messages) || o.Hold.Messages[0].Stream != o.Hold.Group {
+			t.c.Hub.Wake(t.queue.ID) // there may be more in the group
+			break
 		}
 	}
-	return false
+	return nil
 }
 
 // leaves reports whether something is given back that is on the batch's record.

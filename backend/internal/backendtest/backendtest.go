@@ -43,7 +43,6 @@ var tests = []struct {
 	{"many new keys", testManyKeys},
 	{"fence", testFence},
 	{"settle fails", testSettleFails},
-	{"what settle leaves", testEmptied},
 	{"failures go", testFailuresGo},
 	{"messages without a marker", testStranded},
 	{"tasks", testFinishTasks},

@@ -39,8 +39,7 @@ DELETE FROM parley_post y
 -- The ready order is corrected for streams whose guards are ours. This must be separate from the
 -- statement that takes the guards. In the same statement the snapshot would be older than the
 -- guards. The statement could then remove the marker of a message that a sender has just committed.
--- A stream that was made for a single message is removed with it. The result is in how many streams messages are left
--- that can be claimed.
+-- A stream that was made for a single message is removed with it.
 --
 -- $1 streams
 WITH h AS MATERIALIZED (
@@ -64,14 +63,12 @@ gone AS (
 out AS (
   DELETE FROM parley_ready y
    WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                              WHERE h.tid IS NOT NULL AND (h.first IS NULL OR h.blocked <> 0)))),
-moved AS (
-  UPDATE parley_ready y
-     SET since = (SELECT m.since FROM parley_message m
-                   WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
-   WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                              WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands)))
-SELECT count(*) FROM h WHERE h.first IS NOT NULL AND h.blocked = 0
+                              WHERE h.tid IS NOT NULL AND (h.first IS NULL OR h.blocked <> 0))))
+UPDATE parley_ready y
+   SET since = (SELECT m.since FROM parley_message m
+                 WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
+ WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
+                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))
 
 -- name: Restore
 -- Streams of a group whose guards are ours get the places of their first messages in the ready

@@ -52,14 +52,12 @@ gone AS (
 out AS (
   DELETE FROM parley_ready y
    WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                              WHERE h.tid IS NOT NULL AND (h.first IS NULL OR h.blocked <> 0)))),
-moved AS (
-  UPDATE parley_ready y
-     SET since = (SELECT m.since FROM parley_message m
-                   WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
-   WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                              WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands)))
-SELECT count(*) FROM h WHERE h.first IS NOT NULL AND h.blocked = 0
+                              WHERE h.tid IS NOT NULL AND (h.first IS NULL OR h.blocked <> 0))))
+UPDATE parley_ready y
+   SET since = (SELECT m.since FROM parley_message m
+                 WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
+ WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
+                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))
 
 -- name: Guards
 SELECT x.stream_id FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
