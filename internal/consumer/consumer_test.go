@@ -345,3 +345,37 @@ func (s *slowRecords) ReaderRecords(ctx context.Context) ([]backend.ReaderStatus
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
+
+// TestTracesWhileRecordsWait: a batch whose record has to wait too long continues by lease, and
+// finds out that a receiver died with its message all the same.
+func TestTracesWhileRecordsWait(t *testing.T) {
+	p := newProgram(t)
+	id := p.post(1)[0]
+	_, err := p.be.PutReader(t.Context(), backend.ReaderRecord{
+		Reader: backend.NewID(), Worker: backend.NewID(), Queue: p.queue.ID, Owner: "dead", Readers: 1, For: time.Minute, InHand: []backend.ID{id}})
+	p.must(err)
+	records := &lateRecords{Backend: p.be}
+	var deaths []int
+	p.handle = func(_ context.Context, raw []*backend.Message, _ func(context.Context) (Work, error)) error {
+		deaths = append(deaths, raw[0].Deaths)
+		return nil
+	}
+	p.must(p.consumer(t.Context(), func(c *Config) { c.Backend, c.Drain, c.Readers = records, true, 1 }).Run())
+	if !slices.Equal(deaths, []int{1}) || records.late.Load() == 0 {
+		t.Errorf("the handler saw these deaths: %v, want [1]; %d records came late", deaths, records.late.Load())
+	}
+}
+
+// lateRecords does not answer the first record that has something in hand.
+type lateRecords struct {
+	backend.Backend
+	late atomic.Int64
+}
+
+func (s *lateRecords) PutReader(ctx context.Context, r backend.ReaderRecord) ([]backend.Trace, error) {
+	if len(r.InHand) > 0 && s.late.Add(1) == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Backend.PutReader(ctx, r)
+}

@@ -135,8 +135,8 @@ func (t *batch) putRecord(ctx context.Context, alone bool) ([]backend.Trace, err
 const recordWait = time.Second
 
 // record is putRecord for a batch that may have a connection. If it cannot get another one in time,
-// the batch continues by lease, which needs neither a record nor a connection. A longer wait could
-// be for readers that wait for this batch's connection.
+// the batch continues by lease, which is a record by itself, and asks for traces without a
+// connection. A longer wait could be for readers that wait for this batch's connection.
 func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
 	if t.lease {
 		return t.putRecord(ctx, alone)
@@ -153,7 +153,15 @@ func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error)
 		return traces, err
 	}
 	t.q.recorded = true // it may have been written anyway
-	return nil, t.lean(ctx)
+	if err := t.lean(ctx); err != nil {
+		return nil, err
+	}
+	if alone {
+		return t.putRecord(ctx, true)
+	}
+	t.c.readOthers(ctx)
+	err = t.findTraces(ctx)
+	return t.q.traces, err
 }
 
 // lean commits the claim, and makes the batch keep its holds by lease.
