@@ -386,6 +386,7 @@ func (b *Broker) Admit(ctx context.Context) (leave func(), err error) {
 	if err := b.admitted.Wait(ctx); err != nil {
 		return nil, err
 	}
+	b.admitted.Opened()
 	return b.admitted.Leave, nil
 }
 

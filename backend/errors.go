@@ -66,7 +66,7 @@ var (
 	ErrReplaced = errors.New("the database's file was deleted or replaced while it was in use")
 
 	// ErrNotBegun: the transaction could not begin, because no connection was available, so nothing
-	// has happened. The error is ErrConnection or ErrPool as well.
+	// has happened. The error is ErrConnection or ErrPool as well, or both.
 	ErrNotBegun = errors.New("the transaction could not be begun")
 
 	// ErrPool: the pool of connections is too small: none was free in time, or the server

@@ -45,9 +45,9 @@ func Patiently[T any](ctx context.Context, conns int, acquire func(context.Conte
 	case expired && err == context.DeadlineExceeded: // of the pool's wait: a driver wraps it, or has another one
 		err = fmt.Errorf("%w: beside the connection of the open transaction, none of the pool was free within %v: %w",
 			ErrNotBegun, longWait, ErrPool)
-	case expired:
-		err = fmt.Errorf("%w: beside the connection of the open transaction, none could be opened within %v (%v): %w",
-			ErrNotBegun, longWait, err, ErrConnection)
+	case expired: // a pool behind the pool is exhausted, or the server is out of reach
+		err = fmt.Errorf("%w: beside the connection of the open transaction, none could be opened within %v (%v): %w, or %w",
+			ErrNotBegun, longWait, err, ErrPool, ErrConnection)
 	}
 	return x, err
 }

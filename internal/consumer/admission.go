@@ -22,6 +22,7 @@ type Admission struct {
 
 	mu      sync.Mutex
 	held    int
+	opening int           // of these, how many wait for their connection
 	learned int           // limit that was found out, if short is set
 	short   bool          // connections were short
 	grows   time.Time     // when learned may grow
@@ -88,7 +89,8 @@ func (a *Admission) Count() {
 	a.held++
 }
 
-// Wait is Enter for a handler that needs a connection, which one may have at least.
+// Wait is Enter for a handler that needs a connection, which one may have at least. The caller
+// takes the connection, and then calls Opened.
 func (a *Admission) Wait(ctx context.Context) error {
 	if a.pool == nil {
 		return nil
@@ -98,6 +100,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 		room := a.room()
 		if room < 0 || a.held < max(room, 1) {
 			a.held++
+			a.opening++
 			a.mu.Unlock()
 			return nil
 		}
@@ -114,6 +117,20 @@ func (a *Admission) Wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// Opened ends the part of Wait's caller that took the connection, or could not take it. It reports
+// whether the connection may be held. If connections have turned out to be short meanwhile, those
+// who have one may need a second: then the caller lets go of it, and waits again.
+func (a *Admission) Opened() bool {
+	if a.pool == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.opening--
+	room := a.room()
+	return room < 0 || a.held-a.opening <= max(room, 1)
 }
 
 // Leave ends what Enter, Count or Wait began.
@@ -135,7 +152,7 @@ func (a *Admission) Starved() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	limit := max(a.held-SpareConns, 0)
+	limit := max(a.held-a.opening-SpareConns, 0)
 	now := time.Now()
 	switch recent := now.Sub(a.last) < 2*lastGrowth; {
 	case recent && a.short:
@@ -145,7 +162,7 @@ func (a *Admission) Starved() {
 		}
 	default:
 		a.pause = firstGrowth
-		a.log(a.held)
+		a.log(a.held - a.opening)
 	}
 	a.short, a.learned, a.grows, a.last = true, limit, now.Add(a.pause), now
 }

@@ -108,69 +108,93 @@ func (t *batch) letGo(err error) bool {
 // errUndo: a handler failed, and what it wrote cannot be undone by itself.
 var errUndo = errors.New("the batch is undone")
 
-// admit waits until the batch may have a connection. It holds none meanwhile.
-func (t *batch) admit(ctx context.Context) error {
+// admit waits until the batch may have a connection. It holds none meanwhile. The function that it
+// returns is to be called when the batch has it.
+func (t *batch) admit(ctx context.Context) (opened func() bool, err error) {
+	opened = func() bool { return true }
 	t.mu.Lock()
 	has := t.tx.work != nil || t.admitted || t.over || t.c.Consume
 	t.mu.Unlock()
 	if has {
-		return nil
+		return opened, nil
 	}
 	if err := t.c.Admission.Wait(ctx); err != nil {
-		return err
+		return opened, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.admitted || t.over {
+		t.c.Admission.Opened()
 		t.c.Admission.Leave()
-	} else {
-		t.admitted = true
+		return opened, nil
 	}
-	return nil
+	t.admitted = true
+	return t.c.Admission.Opened, nil
 }
 
 // open returns the transaction in which a call works: that in which the batch is
 // acknowledged, with a savepoint before what this handler does.
 func (t *batch) open(ctx context.Context, k *call) (Work, error) {
-	if err := t.admit(ctx); err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.c.Consume || t.over || t.inHand != k {
-		return nil, ErrOver
-	}
-	if t.tx.broken != nil {
-		return nil, t.tx.broken
-	}
-	if k.tx != nil {
-		return k.tx, nil
-	}
-	if err := context.Cause(t.ctx); err != nil {
-		return nil, err
-	}
-	if t.tx.work == nil {
-		// All of them, before the first savepoint: what is locked behind one is free
-		// again when it is rolled back to.
-		begun := time.Now()
-		err := t.reclaim(context.WithValue(ctx, openingKey{}, t), t.holds)
-		t.waited(time.Since(begun))
+	for {
+		opened, err := t.admit(ctx)
 		if err != nil {
-			if errors.Is(err, backend.ErrFenced) {
-				t.tx.broken = err
-			}
 			return nil, err
 		}
-		t.tx.taken = len(t.holds)
+		tx, again, err := t.enter(ctx, k, opened)
+		if !again {
+			return tx, err
+		}
+	}
+}
+
+// enter is open for a batch that may have a connection. The result again says that it may not any more.
+func (t *batch) enter(ctx context.Context, k *call, opened func() bool) (tx Work, again bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	began, err := t.ready(ctx, k)
+	if fits := opened(); began && !fits {
+		t.undo()
+		return nil, true, nil
+	}
+	if err != nil || k.tx != nil {
+		return k.tx, false, err
 	}
 	if !t.c.IsolateBatch || t.alone {
 		if err := t.tx.mark(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	t.tx.writers++
 	k.tx = t.tx.work.Part(t.holds[t.at].Group)
-	return k.tx, nil
+	return k.tx, false, nil
+}
+
+// ready makes sure that the batch's transaction is open, and reports whether it has begun it. t.mu is held.
+func (t *batch) ready(ctx context.Context, k *call) (began bool, err error) {
+	switch cause := context.Cause(t.ctx); {
+	case t.c.Consume || t.over || t.inHand != k:
+		return false, ErrOver
+	case t.tx.broken != nil:
+		return false, t.tx.broken
+	case k.tx != nil:
+		return false, nil
+	case cause != nil:
+		return false, cause
+	case t.tx.work != nil:
+		return false, nil
+	}
+	// All holds, before the first savepoint: what is locked behind one is free
+	// again when it is rolled back to.
+	start := time.Now()
+	err = t.reclaim(context.WithValue(ctx, openingKey{}, t), t.holds)
+	t.waited(time.Since(start))
+	switch {
+	case errors.Is(err, backend.ErrFenced):
+		t.tx.broken = err
+	case err == nil:
+		t.tx.taken = len(t.holds)
+	}
+	return err == nil, err
 }
 
 // mark sets the savepoint before a handler's work. It keeps the savepoint that is there if
