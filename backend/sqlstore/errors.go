@@ -62,7 +62,7 @@ func Unreached(ctx context.Context, err error) error {
 }
 
 // Unanswered marks the error of a statement that commits by itself and has no answer of the server: it may have
-// committed. Where a context has ended it, that is ErrConnection as well.
+// committed. So it is ErrConnection, whatever the driver says, and also if a context has ended it.
 func Unanswered(err error) error { return &unanswered{err} }
 
 type unanswered struct{ error }
@@ -77,16 +77,20 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if c := ended(ctx); c != nil {
-		var u *unanswered
-		if errors.As(err, &u) {
-			return Classified(c, errUnknown)
-		}
+	var u *unanswered
+	silent := errors.As(err, &u)
+	switch c := ended(ctx); {
+	case c != nil && silent:
+		return Classified(c, errUnknown)
+	case c != nil:
 		return c
 	}
 	err = s.Classify(err)
 	if errors.Is(err, backend.ErrReadOnly) {
 		s.leave()
+	}
+	if silent && !errors.Is(err, backend.ErrConnection) {
+		err = Classified(backend.ErrConnection, err)
 	}
 	if s.closed.Load() && !errors.Is(err, backend.ErrTxDone) {
 		return Classified(backend.ErrClosed, err) // whatever drivers say when a handle is closed under them

@@ -150,10 +150,8 @@ const cleanUp = 5 * time.Second
 
 // Commit implements backend.Tx.
 func (t *Tx) Commit(ctx context.Context) error {
-	if a, ok := t.tr.(alone); ok && a.Committed() {
-		if t.over.Swap(true) {
-			return backend.ErrTxDone
-		}
+	if a, ok := t.tr.(alone); ok && a.Committed() { // and so it stays, though the store may have been closed
+		t.over.Store(true)
 		t.forget()
 		t.tr.Commit(ctx) // all that is left is to give the connection back
 		return nil
