@@ -340,10 +340,11 @@ func (tx *Tx) lockGroup(ctx context.Context, group ID) error {
 	return err
 }
 
-// patiently repeats f while it meets a busy group or stream, for GroupWait.
+// patiently repeats f while it meets a busy group or stream, for GroupWait. Transactions that wait for a lock are ahead
+// of it, so it tries often enough to find a group free that others take in turns.
 func (b *Broker) patiently(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(b.opt.GroupWait)
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := f()
 		busy := errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrStreamBusy)
 		if !busy || errors.Is(err, ErrWouldDeadlock) {
@@ -355,7 +356,7 @@ func (b *Broker) patiently(ctx context.Context, f func() error) error {
 			}
 			return err
 		}
-		if err := wait.Sleep(ctx, pause); err != nil {
+		if err := wait.Sleep(ctx, wait.Jitter(pause)); err != nil {
 			return err
 		}
 	}
