@@ -135,8 +135,8 @@ func (t *batch) putRecord(ctx context.Context, alone bool) ([]backend.Trace, err
 const recordWait = time.Second
 
 // record is putRecord for a batch that may have a connection. If it cannot get another one in time,
-// the batch continues by lease, which is a record by itself, and asks for traces without a
-// connection. A longer wait could be for readers that wait for this batch's connection.
+// the batch continues by lease, which is a record by itself. Then, holding no connection, it asks
+// for traces. A longer wait could be for readers that wait for this batch's connection.
 func (t *batch) record(ctx context.Context, alone bool) ([]backend.Trace, error) {
 	if t.lease {
 		return t.putRecord(ctx, alone)
