@@ -34,6 +34,7 @@ type Delivery struct {
 	// Set before the delivery is handed out.
 	b     *Broker
 	hold  *backend.Hold
+	token backend.Hold // hold without messages, for abandon: the receiver changes hold
 	queue Queue
 	opt   ReceiveOptions
 	ctx   context.Context
@@ -50,6 +51,8 @@ type Delivery struct {
 func newDelivery(b *Broker, h *backend.Hold, v *catalogView, opt ReceiveOptions) *Delivery {
 	d := &Delivery{Group: h.Group, Promoted: h.Promoted, Level: h.Level, b: b, hold: h, queue: v.queueByID[h.Queue], opt: opt}
 	d.Messages = wrapMessages(h.Messages, d.queue.Name, d)
+	d.token = *h
+	d.token.Messages = nil
 	return d
 }
 
@@ -329,17 +332,15 @@ func (d *Delivery) abandon() {
 	if open != nil {
 		open.Rollback(ctx)
 	}
-	if d.hold.Fence == 0 {
+	if d.token.Fence == 0 {
 		return
 	}
-	hold := *d.hold
-	hold.Messages = nil
-	w, err := d.take(ctx, d.b.beginAlways, &hold)
+	w, err := d.take(ctx, d.b.beginAlways, &d.token)
 	if err != nil {
 		return // it ends by itself
 	}
 	defer w.Rollback(ctx)
-	if _, err := w.Store().Settle(ctx, []backend.Outcome{{Hold: &hold}}); err == nil {
+	if _, err := w.Store().Settle(ctx, []backend.Outcome{{Hold: &d.token}}); err == nil {
 		_ = w.Commit(ctx)
 	}
 }
