@@ -56,8 +56,8 @@ func (h *host) Settled(ctx context.Context, e consumer.Settled) {
 	h.opt.Observer.Settled(ctx, SettleEvent(e))
 }
 
-func (h *host) Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (consumer.Work, error)) consumer.Messages {
-	in := &inHand{host: h, queue: q.Name, open: open}
+func (h *host) Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (consumer.Work, error), later func(consumer.Answer) bool) consumer.Messages {
+	in := &inHand{host: h, queue: q.Name, open: open, later: later}
 	in.messages = wrapMessages(raw, q.Name, in)
 	return in
 }
@@ -68,6 +68,7 @@ type inHand struct {
 	queue    string
 	messages []*Message
 	open     func(context.Context) (consumer.Work, error)
+	later    func(consumer.Answer) bool
 }
 
 var errReleased = fmt.Errorf("it was released before the work: %w", ErrSettled)
@@ -133,8 +134,8 @@ func (k work) Store() backend.Tx                { return k.tx.be }
 func (k work) Commit(ctx context.Context) error { return k.tx.commit(ctx) }
 func (k work) Rollback(ctx context.Context)     { k.tx.rollback(ctx) }
 
-func (k work) Part(group ID) consumer.Work {
-	return work{&Tx{b: k.tx.b, be: k.tx.be, held: []ID{group}}}
+func (k work) Part(groups ...ID) consumer.Work {
+	return work{&Tx{b: k.tx.b, be: k.tx.be, held: groups}}
 }
 
 func (k work) Close() error {

@@ -115,27 +115,12 @@ func (m *Message) On(ctx context.Context) (*Conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
+	f := m.info()
 	tx.b.convs.put(f)
 	return &Conversation{tx: tx, handle: m.Conversation, group: m.Group, info: f}, nil
 }
 
-// Reply sends on the message's conversation, in the transaction in which the
-// message is acknowledged.
-func (m *Message) Reply(ctx context.Context, typ string, body []byte) error {
-	c, err := m.On(ctx)
-	if err != nil {
-		return err
-	}
-	return c.Send(ctx, typ, body)
-}
-
-// End ends this side of the message's conversation, in the transaction in which
-// the message is acknowledged: what EndDialog and Error messages ask for.
-func (m *Message) End(ctx context.Context) error {
-	c, err := m.On(ctx)
-	if err != nil {
-		return err
-	}
-	return c.End(ctx)
+// info is what never changes about the message's conversation.
+func (m *Message) info() *convInfo {
+	return &convInfo{m.Conversation, m.ConversationID, m.Initiator, m.Service, m.FarService, m.Contract}
 }

@@ -145,16 +145,7 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		if err != nil {
 			return box, fmt.Errorf("%s: %w", objConv(s.To.handle), err)
 		}
-		p, why, err := tx.b.checked(v, s.Payload, func(typ string) error {
-			if v.allows(f.contract, typ, f.initiator) {
-				return nil
-			}
-			side := "target"
-			if f.initiator {
-				side = "initiator"
-			}
-			return fmt.Errorf("message type %q, sent by the %s on contract %q: %w", typ, side, f.contract, ErrTypeNotAllowed)
-		})
+		p, why, err := tx.b.checked(v, s.Payload, func(typ string) error { return f.allows(v, typ) })
 		if err != nil {
 			return box, err
 		}
@@ -192,6 +183,18 @@ func (tx *Tx) sort(ctx context.Context, v *catalogView, batch []Sending) (outbox
 		})
 	}
 	return box, nil
+}
+
+// allows returns why the side may not send a message of a type.
+func (f *convInfo) allows(v *catalogView, typ string) error {
+	if v.allows(f.contract, typ, f.initiator) {
+		return nil
+	}
+	side := "target"
+	if f.initiator {
+		side = "initiator"
+	}
+	return fmt.Errorf("message type %q, sent by the %s on contract %q: %w", typ, side, f.contract, ErrTypeNotAllowed)
 }
 
 // turnDown answers a message whose body its type does not allow: it is not sent,

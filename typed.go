@@ -139,9 +139,5 @@ func (t Typed[T]) Reply(ctx context.Context, m *Message, v T) error {
 	if err != nil {
 		return err
 	}
-	c, err := m.On(ctx)
-	if err != nil {
-		return err
-	}
-	return c.SendPayload(ctx, p)
+	return m.reply(ctx, p)
 }

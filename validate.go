@@ -2,6 +2,7 @@ package parley
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -29,17 +30,7 @@ func (b *Broker) checked(v *catalogView, p Payload, allows func(typ string) erro
 	if p.Type == "" {
 		p.Type = DefaultType
 	}
-	t, ok := v.types[p.Type]
-	if !ok {
-		return p, nil, fmt.Errorf("message type %q: %w", p.Type, ErrUnknownType)
-	}
-	if err := allows(p.Type); err != nil {
-		return p, nil, err
-	}
-	size, err := headerBytes(p.Headers)
-	if size += len(p.Body); err == nil && size > b.opt.MaxBody {
-		err = fmt.Errorf("%d bytes, with at most %d allowed: %w", size, b.opt.MaxBody, ErrTooLarge)
-	}
+	t, err := b.formed(v, p, allows)
 	if err != nil {
 		return p, nil, err
 	}
@@ -47,6 +38,22 @@ func (b *Broker) checked(v *catalogView, p Payload, allows func(typ string) erro
 		p.Body = nil
 	}
 	return p, why, err
+}
+
+// formed returns the type of a payload, or why it cannot be sent, whatever is in its body.
+func (b *Broker) formed(v *catalogView, p Payload, allows func(typ string) error) (t MessageType, err error) {
+	t, ok := v.types[cmp.Or(p.Type, DefaultType)]
+	if !ok {
+		return t, fmt.Errorf("message type %q: %w", p.Type, ErrUnknownType)
+	}
+	if err := allows(t.Name); err != nil {
+		return t, err
+	}
+	size, err := headerBytes(p.Headers)
+	if size += len(p.Body); err == nil && size > b.opt.MaxBody {
+		err = fmt.Errorf("%d bytes, with at most %d allowed: %w", size, b.opt.MaxBody, ErrTooLarge)
+	}
+	return t, err
 }
 
 // headerBytes returns how many bytes headers have, or why they cannot be sent.

@@ -434,6 +434,26 @@ var mistakes = []*mistake{
 			return tx.Tx.Claim(ctx, r)
 		},
 	},
+	{
+		id: "W08", says: "what is sent to a side that has ended is reported as sent",
+		send: func(ctx context.Context, tx backend.Tx, version int64, out []backend.Outgoing) ([]backend.Sent, error) {
+			sent, err := tx.Send(ctx, version, out)
+			var refused *backend.Refused
+			if !errors.As(err, &refused) {
+				return sent, err
+			}
+			var rest []backend.Outgoing
+			for i, o := range out {
+				if refused.Refusals[i] != backend.RefusedFar {
+					rest = append(rest, o)
+				}
+			}
+			if len(rest) == 0 || len(rest) == len(out) {
+				return nil, nil
+			}
+			return tx.Send(ctx, version, rest)
+		},
+	},
 	crowded(),
 	{
 		id: "V01", says: "a message that is withheld is not found",

@@ -164,6 +164,7 @@ var sections = []section{
 		{"W05", "A handler of groups gets all delivered messages of a group in one call, in their order. All of them are acknowledged or none. A failure counts for the first message."},
 		{"W06", "No queue of a worker waits until the backlog of another queue is handled."},
 		{"W07", "While several queues of a worker have messages, their shares of its batches are in proportion to their weights."},
+		{"W08", "What a handler says by Reply and End of its message takes effect once, in its order, if the message is acknowledged, and not at all otherwise. A reply that the store refuses acknowledges nothing: the handler is called again and gets the error."},
 	}},
 	{"Failure and poison", []Sentence{
 		{"X01", "A message that has failed as often as it may, or that its handler calls poison, is handled by the policy. The policy parks its group, makes it a dead letter, or ends its conversation with an error. A callback and the handler's error can choose."},

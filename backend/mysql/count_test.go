@@ -69,7 +69,7 @@ func TestDialogStatements(t *testing.T) {
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
 				"a send by itself, with BEGIN and COMMIT":            keyed,
 				"begin and send on twenty dialogs":                   7,
-				"a worker's batch of requests":                       89,
+				"a worker's batch of requests":                       13,
 				"a worker's batch of replies and ends":               7,
 			})
 		}

@@ -244,7 +244,8 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	m := raw[0]
 	start := time.Now()
 	k := &call{raw: raw}
-	k.messages = t.c.Host.Messages(t.queue, raw, func(ctx context.Context) (Work, error) { return t.open(ctx, k) })
+	k.messages = t.c.Host.Messages(t.queue, raw,
+		func(ctx context.Context) (Work, error) { return t.open(ctx, k) }, func(a Answer) bool { return t.later(k, a) })
 	ctx := t.hold(k)
 	err := t.charged
 	if err == nil {

@@ -30,8 +30,10 @@ type Host interface {
 	Queue(ctx context.Context, name string, f func(version int64, q backend.Queue) error) error
 
 	// Messages makes the handler's view of messages of one group. The function open returns the
-	// transaction in which they are acknowledged, or ErrOver if they are no longer held.
-	Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages
+	// transaction in which they are acknowledged, or ErrOver if they are no longer held. The function
+	// later reports whether an answer will be given when they are acknowledged. Otherwise the handler
+	// gives it now.
+	Messages(q backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error), later func(Answer) bool) Messages
 
 	// Due does the maintenance that is due, and reports whether there was any.
 	Due(ctx context.Context) (moved bool, err error)
@@ -68,8 +70,11 @@ type Work interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context)
 
-	// Part returns the part for a call of a handler, which has a group in hand.
-	Part(group backend.ID) Work
+	// Part returns the part for a call of a handler, which has a group in hand, or for the answers of
+	// calls.
+	Part(groups ...backend.ID) Work
+	// Answer gives the answers of each group, or none of them, and returns why it gave none.
+	Answer(ctx context.Context, groups [][]Answer) (refused map[int]error, err error)
 	// Close ends a part: code that still refers to it can no longer use it. It returns the error if
 	// the part was unusable before that.
 	Close() error

@@ -119,7 +119,7 @@ func (p *program) Settled(_ context.Context, e Settled) {
 	p.settled = append(p.settled, e)
 }
 
-func (p *program) Messages(_ backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error)) Messages {
+func (p *program) Messages(_ backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error), _ func(Answer) bool) Messages {
 	return testMessages{p, raw, open}
 }
 
@@ -144,8 +144,11 @@ type testWork struct {
 func (w *testWork) Store() backend.Tx                { return w.tx }
 func (w *testWork) Commit(ctx context.Context) error { return w.tx.Commit(ctx) }
 func (w *testWork) Rollback(ctx context.Context)     { _ = w.tx.Rollback(context.WithoutCancel(ctx)) }
-func (w *testWork) Part(backend.ID) Work             { return &testWork{tx: w.tx} }
-func (w *testWork) Merge(Work) []backend.ID          { return nil }
+func (w *testWork) Part(...backend.ID) Work          { return &testWork{tx: w.tx} }
+func (w *testWork) Answer(context.Context, [][]Answer) (map[int]error, error) {
+	return nil, errors.ErrUnsupported
+}
+func (w *testWork) Merge(Work) []backend.ID { return nil }
 
 func (w *testWork) Close() error {
 	over := w.over

@@ -17,22 +17,21 @@ func (t *batch) settle(next int) error {
 	if t.c.Consume {
 		return nil
 	}
-	outcomes := t.outcomes
 	if t.lease {
 		for _, h := range t.holds[next:] {
-			outcomes = append(outcomes, backend.Outcome{Hold: h})
+			t.outcomes = append(t.outcomes, backend.Outcome{Hold: h})
 		}
 	}
 	if t.tx.work == nil {
 		err := t.reclaim(ctx, t.holds)
 		if errors.Is(err, backend.ErrFenced) {
-			return t.settleEach(ctx, outcomes)
+			return t.settleEach(ctx, t.outcomes)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return t.commit(ctx, outcomes)
+	return t.commit(ctx, t.outcomes)
 }
 
 func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
@@ -43,6 +42,10 @@ func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
 // holds may be kept on by lease.
 func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
 	defer t.dismiss()
+	if err := t.give(ctx, outcomes); err != nil {
+		t.tx.undo(ctx)
+		return err
+	}
 	tx, err := t.tx.detach(ctx)
 	if err != nil {
 		tx.Rollback(ctx)
@@ -104,10 +107,10 @@ func (t *batch) leaves(outcomes []backend.Outcome) bool {
 // come again. Nothing has been written.
 func (t *batch) settleEach(ctx context.Context, outcomes []backend.Outcome) error {
 	var first error
-	for _, o := range outcomes {
+	for i, o := range outcomes {
 		err := t.take(ctx, []*backend.Hold{o.Hold})
 		if err == nil {
-			err = t.commit(ctx, []backend.Outcome{o})
+			err = t.commit(ctx, outcomes[i:i+1])
 		}
 		switch {
 		case errors.Is(err, backend.ErrFenced):
@@ -149,7 +152,7 @@ func (t *batch) recover(next int, err error) {
 	t.c.Log.Warn("parley: a batch could not be committed", "event", "batch.failed", "queue", t.queue.Name, "groups", len(holds), "error", err)
 	first := holds[0].Messages[0]
 	switch {
-	case t.got.messages > 1 && !t.alone:
+	case !t.alone && (t.got.messages > 1 || errors.Is(err, errAnswer)):
 		if len(holds) == 1 {
 			t.c.Failures.Add(first.ID, err)
 		}

@@ -14,7 +14,8 @@ import (
 type call struct {
 	raw      []*backend.Message
 	messages Messages
-	tx       Work // what the handler writes in, if it has asked for it
+	tx       Work     // what the handler writes in, if it has asked for it
+	answers  []Answer // that are to be given later
 }
 
 // transaction is that in which a batch is acknowledged. The batch's mu guards it.
@@ -29,6 +30,7 @@ type transaction struct {
 	writers int   // handlers that wrote
 
 	ended []backend.ID // conversations that handlers ended
+	owed  debt
 }
 
 // batchPoint is the savepoint before the work of a handler in a batch.
@@ -42,7 +44,7 @@ const maxPoints = 50
 func (t *batch) hold(k *call) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k.tx, t.inHand = nil, k
+	k.tx, k.answers, t.inHand = nil, nil, k
 	return backend.InsideWork(t.begun(k.raw), func(waiting context.Context) backend.Tx { return t.inside(waiting, k) })
 }
 
@@ -74,10 +76,14 @@ func (t *batch) inside(waiting context.Context, k *call) backend.Tx {
 func (t *batch) letGo(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tx := t.inHand.tx
+	k := t.inHand
+	tx := k.tx
 	t.inHand = nil
 	t.ended()
 	if tx == nil || t.tx.broken != nil {
+		if err == nil && t.tx.broken == nil {
+			t.owe(k)
+		}
 		return t.tx.broken == nil
 	}
 	over := tx.Close() // a handler that keeps it must not write into the next handler's
@@ -159,6 +165,9 @@ func (t *batch) enter(ctx context.Context, k *call, opened func() bool) (tx Work
 	if err != nil || k.tx != nil {
 		return k.tx, false, err
 	}
+	if err := t.giveAll(ctx); err != nil {
+		return nil, false, err
+	}
 	if !t.c.IsolateBatch || t.alone {
 		if err := t.tx.mark(ctx); err != nil {
 			return nil, false, err
@@ -166,7 +175,7 @@ func (t *batch) enter(ctx context.Context, k *call, opened func() bool) (tx Work
 	}
 	t.tx.writers++
 	k.tx = t.tx.work.Part(t.holds[t.at].Group)
-	return k.tx, false, nil
+	return k.tx, false, t.giveOwn(ctx, k)
 }
 
 // ready makes sure that the batch's transaction is open, and reports whether it has begun it. t.mu is held.

@@ -64,6 +64,16 @@ func (s *Count) Due(m backend.ID) error {
 	return fmt.Errorf("it could not be acknowledged: %v", last.err)
 }
 
+// Any reports whether a message has failures.
+func (s *Count) Any(m backend.ID) bool {
+	if !s.some.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[m].times > 0
+}
+
 // Forget forgets the failures of messages that are settled.
 func (s *Count) Forget(settled []backend.Outcome) {
 	if !s.some.Load() {
