@@ -31,7 +31,7 @@ type batch struct {
 
 	// The reader's goroutine writes these while no handler is at work. Whatever settles during the
 	// handler's call reads them.
-	did     counts
+	did     told
 	charged error // why the message in hand has failed already
 	outlook outlook
 	calls   calls // has its own lock
@@ -67,6 +67,13 @@ type counts struct {
 	cancelled       int
 	fenced          int  // were handled, and lost with their lease
 	disable         bool // the queue is to be disabled
+}
+
+// told are the counts of a batch, and what of them the Host has been told, or will be.
+type told struct {
+	counts
+	before counts    // that the batch parted with others the last time
+	parted []Settled // what it has parted with and settled
 }
 
 // outlook is what the fetch loop is told of a batch when it begins.
@@ -351,6 +358,7 @@ func (t *batch) done() {
 			timer.Stop()
 		}
 	}
+	t.tellParted()
 	t.calls.lost(nil)
 	t.mu.Lock()
 	t.dismiss()
@@ -376,14 +384,35 @@ func appendIDs(ids []backend.ID, messages []*backend.Message) []backend.ID {
 	return ids
 }
 
+// settled describes what has been settled since the batch last parted with some of its groups. t.mu is held, or the
+// batch is over.
+func (t *batch) settled(outcomes []backend.Outcome) Settled {
+	d, b := t.did.counts, t.did.before
+	t.did.before = d
+	e := Settled{Queue: t.queue.Name, Failed: d.failed - b.failed, Cancelled: d.cancelled - b.cancelled}
+	e.Lost = d.fenced - b.fenced
+	e.Done = d.handled - b.handled - e.Lost
+	for _, o := range outcomes {
+		e.IDs = appendIDs(e.IDs, o.Done)
+	}
+	return e
+}
+
+// tellParted tells the observer what the batch has parted with.
+func (t *batch) tellParted() {
+	for _, e := range t.did.parted {
+		t.c.Host.Settled(t.ctx, e)
+	}
+	t.did.parted = nil
+}
+
 // report tells the observer.
 func (t *batch) report(next int, took time.Duration, err error) {
-	e := Settled{Queue: t.queue.Name, Groups: len(t.holds), Failed: t.did.failed, Returned: len(t.holds) - next, Took: took, Err: err}
-	if err == nil {
-		e.Done, e.Lost, e.Cancelled = t.did.handled-t.did.fenced, t.did.fenced, t.did.cancelled
-		for _, o := range t.outcomes {
-			e.IDs = appendIDs(e.IDs, o.Done)
-		}
+	t.tellParted()
+	e := t.settled(t.outcomes)
+	if err != nil {
+		e = Settled{Queue: e.Queue, Failed: e.Failed, Err: err}
 	}
+	e.Groups, e.Returned, e.Took = len(t.holds), len(t.holds)-next, took
 	t.c.Host.Settled(t.ctx, e)
 }

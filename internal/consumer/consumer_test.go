@@ -382,3 +382,33 @@ func (s *lateRecords) PutReader(ctx context.Context, r backend.ReaderRecord) ([]
 	}
 	return s.Backend.PutReader(ctx, r)
 }
+
+// TestSettledTellsAll: the observer hears of every message that is done, also of those that a batch parts with because of a
+// slow handler, whatever becomes of that.
+func TestSettledTellsAll(t *testing.T) {
+	p := newProgram(t)
+	const n = 60
+	want := p.post(n)
+	failed := false
+	p.handle = func(ctx context.Context, raw []*backend.Message, open func(context.Context) (Work, error)) error {
+		if raw[0].ID == want[n-1] && !failed { // batches have grown
+			failed = true
+			time.Sleep(100 * time.Millisecond) // others are parted with after 20
+			return errors.New("not this time")
+		}
+		return nil
+	}
+	p.decide = func(error) Decision { return Decision{Action: Retry} }
+	c := p.consumer(t.Context(), func(c *Config) { c.Drain, c.Readers, c.BatchTime = true, 1, 20*time.Millisecond })
+	p.must(c.Run())
+	done, ids := 0, make(map[backend.ID]int)
+	for _, e := range p.settled {
+		done += e.Done
+		for _, id := range e.IDs {
+			ids[id]++
+		}
+	}
+	if done != n || len(ids) != n {
+		t.Errorf("the observer heard that %d messages are done, and the IDs of %d, want %d", done, len(ids), n)
+	}
+}

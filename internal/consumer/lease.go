@@ -56,6 +56,9 @@ func (t *batch) part(ctx context.Context) error {
 	if err := t.settleIn(ctx, outcomes, mine); err != nil {
 		return err
 	}
+	parted := t.settled(outcomes)
+	parted.Groups, parted.Returned, parted.Took = len(t.holds)-1, len(t.holds)-1-t.at, time.Since(now)
+	t.did.parted = append(t.did.parted, parted)
 	t.holds, t.at, t.outcomes, t.current = []*backend.Hold{mine}, 0, nil, t.outcome(mine)
 	t.lease, t.until = true, now.Add(t.c.Lease)
 	t.tx.dirty, t.tx.writers, t.tx.points = false, 0, 0
