@@ -66,6 +66,23 @@ func (tx *Tx) Begin(ctx context.Context, from, to string, o *DialogOptions) (*Co
 	return tx.beginAs(ctx, NewID(), from, to, o)
 }
 
+// BeginDialog begins a conversation and sends its first message, in a separate transaction, as Post posts one. It returns
+// the handle of this side, also after ErrConnection, when the conversation may be there.
+func (b *Broker) BeginDialog(ctx context.Context, from, to string, o *DialogOptions, first Payload) (handle ID, err error) {
+	err = b.alone(ctx, func(tx *Tx) error {
+		c, err := tx.Begin(ctx, from, to, o)
+		if err != nil {
+			return err
+		}
+		handle = c.Handle()
+		return c.SendPayload(ctx, first)
+	})
+	if err != nil && !errors.Is(err, ErrConnection) {
+		handle = ID{}
+	}
+	return handle, err
+}
+
 // beginAs begins a conversation with the given handle.
 func (tx *Tx) beginAs(ctx context.Context, handle ID, from, to string, o *DialogOptions) (*Conversation, error) {
 	obj := fmt.Sprintf("from %q to %q", from, to)

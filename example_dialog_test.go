@@ -86,6 +86,26 @@ func ExampleBroker_Send() {
 	// 1 {"item": 2}
 }
 
+func ExampleBroker_BeginDialog() {
+	ctx := context.Background()
+	b, cleanup := shop()
+	defer cleanup()
+
+	handle, err := b.BeginDialog(ctx, "Shop", "Billing", &parley.DialogOptions{Contract: "Orders"},
+		parley.Payload{Type: "Order", Body: []byte(`{"item": 1}`)})
+	must(err)
+	must(b.Send(ctx, handle, parley.Payload{Type: "Order", Body: []byte(`{"item": 2}`)}))
+	d, err := b.Receive(ctx, "billing", nil)
+	must(err)
+	for _, m := range d.Messages {
+		fmt.Println(m.Seq, string(m.Body))
+	}
+	must(d.Ack(ctx))
+	// Output:
+	// 0 {"item": 1}
+	// 1 {"item": 2}
+}
+
 // A program that has a handle can go on with the conversation, in any process.
 func ExampleConversation_EndWithError() {
 	ctx := context.Background()

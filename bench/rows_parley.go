@@ -44,15 +44,10 @@ func talking(after int) func(context.Context, *measurement) (sample, error) {
 			answer := make(chan struct{}, 1)
 			var err error
 			if handle.IsZero() {
-				err = q.b.InTx(ctx, func(tx *parley.Tx) error {
-					c, err := tx.Begin(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"})
-					if err != nil {
-						return err
-					}
-					handle = c.Handle()
-					waiting.Store(handle, answer)
-					return c.Send(ctx, "Job", body(0))
-				})
+				handle, err = q.b.BeginDialog(ctx, "Client", "Server", &parley.DialogOptions{Contract: "Jobs"}, parley.Payload{Type: "Job", Body: body(0)})
+				if early, is := waiting.LoadOrStore(handle, answer); is { // the answer was faster
+					answer = early.(chan struct{})
+				}
 			} else {
 				waiting.Store(handle, answer)
 				err = q.b.Send(ctx, handle, parley.Payload{Type: "Job", Body: body(0)})
@@ -108,11 +103,10 @@ func talkers(after int, waiting *sync.Map) (server, client *parley.Mux) {
 				return err
 			}
 		}
-		if c, ok := waiting.Load(m.Conversation); ok {
-			select {
-			case c.(chan struct{}) <- struct{}{}:
-			default: // it came again
-			}
+		c, _ := waiting.LoadOrStore(m.Conversation, make(chan struct{}, 1)) // its client may not know the handle yet
+		select {
+		case c.(chan struct{}) <- struct{}{}:
+		default: // it came again
 		}
 		return nil
 	})

@@ -122,6 +122,12 @@ func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...c
 	return done, done != nil, err
 }
 
+// again rolls back what beginWith has done, and begins the transaction again.
+func (t *transaction) again(ctx context.Context) error {
+	t.reset(ctx)
+	return t.start(ctx)
+}
+
 // errSyntax is ER_PARSE_ERROR: nothing has been carried out, as the server parses all of a text first.
 const errSyntax = 1064
 

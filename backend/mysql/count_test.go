@@ -68,6 +68,7 @@ func TestDialogStatements(t *testing.T) {
 				"a post by itself, with BEGIN and COMMIT":            1,
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
 				"a send by itself, with BEGIN and COMMIT":            keyed,
+				"a begin by itself, with BEGIN and COMMIT":           map[bool]int{false: 8, true: 2}[several],
 				"begin and send on twenty dialogs":                   7,
 				"a worker's batch of requests":                       13,
 				"a worker's batch of replies and ends":               7,

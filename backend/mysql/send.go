@@ -104,6 +104,20 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 			marks = append(marks, []any{to.Queue, to.Handle, b.From.Handle, to.Priority, later(i)})
 		}
 	}
+	if t, ours := tx.Session().(*transaction); ours && len(list) == 1 && sqlstore.BegunAlone(list) && len(list[0].Messages) == 1 {
+		queues := either{columns: []string{"q.queue_id"}, rows: [][]any{{list[0].To.Queue}}}
+		done, ok, err := t.beginWith(ctx, tx, call{p.hot.BeginGroups, []any{newGroups(groups), version, queues, 1}},
+			call{p.hot.NewEndpoints, []any{endpoints}}, call{p.hot.NewDialogs, []any{streams}}, call{p.hot.Append, []any{messages}},
+			call{p.hot.Mark, []any{marks}})
+		switch {
+		case err != nil:
+			return false, err
+		case ok && done[0].rows == 0: // the catalog is another, and the rest refers to groups that are not there
+			return false, t.again(ctx)
+		case ok:
+			return true, nil
+		}
+	}
 	begun, ok, err := p.mayBegin(ctx, tx, version, list, groups)
 	if err != nil || !ok {
 		return false, err
@@ -127,6 +141,11 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 	return true, nil
 }
 
+// newGroups are the rows of groups as a table.
+func newGroups(groups tuples) table {
+	return table{columns: []string{"group_id", "queue_id", "service", "name"}, rows: groups}
+}
+
 // firstGroups is how many groups are stored by the statement that looks at the catalog.
 const firstGroups = 100
 
@@ -146,8 +165,7 @@ func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, lis
 	}
 	if !tx.Joined() {
 		begun = min(len(groups), firstGroups)
-		n, err := tx.Exec(ctx, p.hot.BeginGroups,
-			table{columns: []string{"group_id", "queue_id", "service", "name"}, rows: groups[:begun]}, version, queues, len(seen))
+		n, err := tx.Exec(ctx, p.hot.BeginGroups, newGroups(groups[:begun]), version, queues, len(seen))
 		return begun, n > 0, err
 	}
 	var is int64

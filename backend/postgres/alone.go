@@ -17,7 +17,7 @@ import (
 const mostAlone = 16 << 10
 
 // beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post or a send, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
+// post, a send or a begin, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
 // something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
 // When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
@@ -159,7 +159,7 @@ func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args
 	return res, err
 }
 
-// row is exec for a statement that returns a row of two numbers, or none.
+// row is exec for a statement that returns a row of numbers, or none.
 func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (row []int64, err error) {
 	list, err := values(args)
 	if err != nil {
@@ -172,13 +172,16 @@ func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args 
 		}
 		defer rows.Close()
 		for {
-			v := make([]driver.Value, 2)
+			v := make([]driver.Value, len(rows.Columns()))
 			if err := rows.Next(v); err == io.EOF { // the server has committed
 				return nil
 			} else if err != nil {
 				return err
 			}
-			row = []int64{v[0].(int64), v[1].(int64)}
+			row = row[:0]
+			for _, n := range v {
+				row = append(row, n.(int64))
+			}
 		}
 	})
 	if !ok {
@@ -193,10 +196,18 @@ func rowOf(rows *sql.Rows, err error) ([]int64, error) {
 		return nil, err
 	}
 	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
 	var row []int64
 	for rows.Next() {
-		row = make([]int64, 2)
-		if err := rows.Scan(&row[0], &row[1]); err != nil {
+		row = make([]int64, len(columns))
+		into := make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
 	}
@@ -232,8 +243,8 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 	})
 }
 
-// sendByItself is byItself for a send; row is what the statement returns, nil if the message was refused.
-func (t *transaction) sendByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, args []any) (row []int64, done bool, err error) {
+// rowByItself is byItself for a send or a begin; row is what the statement returns, nil if it was refused.
+func (t *transaction) rowByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, args []any) (row []int64, done bool, err error) {
 	if !t.Unbegun() {
 		return nil, false, nil
 	}

@@ -17,7 +17,7 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	}
 	args := []any{m.From, m.ID, m.Type, m.Body, m.Kind, version, sqlstore.NullText(m.Headers)}
 	if t, ours := tx.Session().(*transaction); ours && !m.Last { // what seals the stream follows
-		row, ran, err := t.sendByItself(ctx, tx, q, args)
+		row, ran, err := t.rowByItself(ctx, tx, q, args)
 		if err != nil || ran {
 			if row != nil {
 				sent = backend.Sent{Seq: row[0], Queue: row[1]}
@@ -58,10 +58,17 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 			bodies, headers = append(bodies, m.Body), append(headers, m.Headers)
 		}
 	}
-	return tx.Row(ctx, []any{new(int)}, p.hot.BeginDialogs, version,
+	args := []any{version,
 		uuids(handles), uuids(conversations), uuids(peers), texts(services), texts(fars), texts(contracts),
 		ints(queues), ints(ranks), ints(farQueues), ints(farRanks), ints(numbers),
-		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies), texts(headers))
+		uuids(to), ints(seqs), uuids(ids), ints(kinds), texts(types), byteas(bodies), texts(headers)}
+	if t, ours := tx.Session().(*transaction); ours && sqlstore.BegunAlone(list) {
+		row, ran, err := t.rowByItself(ctx, tx, p.hot.BeginDialogs, args)
+		if err != nil || ran {
+			return row != nil, err
+		}
+	}
+	return tx.Row(ctx, []any{new(int)}, p.hot.BeginDialogs, args...)
 }
 
 // appendStreams is how many streams one statement appends to: it looks for each of them among all.

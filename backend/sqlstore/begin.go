@@ -24,6 +24,13 @@ type Begun struct {
 	renew func(ctx context.Context) (int64, backend.Endpoint, error)
 }
 
+// BegunAlone reports whether a verb by itself has nothing to do behind the conversations that it stores.
+func BegunAlone(list []Begun) bool {
+	return !slices.ContainsFunc(list, func(b Begun) bool {
+		return len(b.Messages) == 0 || slices.ContainsFunc(b.Messages, func(m backend.Outgoing) bool { return m.Last || m.Retain })
+	})
+}
+
 // BeginDialog implements backend.Tx.
 func (t *Tx) BeginDialog(ctx context.Context, version int64, d backend.NewDialog) error {
 	if d.Renew != nil && t.s.d.BeginDialogs != nil && d.NewGroup && d.Group == d.Handle && d.Lifetime == 0 {

@@ -57,6 +57,10 @@ func (d *dialogs) alone() {
 		"a post by itself, with BEGIN and COMMIT":            post(),
 		"a post by itself with a key, with BEGIN and COMMIT": post(parley.Key("alone")),
 		"a send by itself, with BEGIN and COMMIT":            func() error { return d.b.Send(d.ctx, asking, parley.Payload{Type: "Request"}) },
+		"a begin by itself, with BEGIN and COMMIT": func() error {
+			_, err := d.b.BeginDialog(d.ctx, "Asker", "Answerer", &parley.DialogOptions{Contract: "Ask"}, parley.Payload{Type: "Request"})
+			return err
+		},
 	} {
 		least := math.MaxInt // a connection that has not been used for a moment begins a transaction
 		for range 10 {
