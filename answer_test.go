@@ -2,14 +2,15 @@ package parley_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/sure"
 )
 
@@ -130,14 +131,7 @@ func TestReplyBeforeSlowHandler(t *testing.T) {
 func TestReplyOfLostLease(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	first, cleanup := shop()
-	defer cleanup()
-	be, err := backend.Open(ctx, "sqlite:"+databaseOf(t, first))
-	must(err)
-	store := &fencing{Backend: be}
-	b, err := parley.New(ctx, store, &parley.Options{Lease: 200 * time.Millisecond, Poll: 10 * time.Millisecond})
-	must(err)
-	defer b.Close()
+	store, b := fenced(t)
 	ordered(ctx, b, 3)
 	heard := settled{events: make(chan parley.SettleEvent, 1000)}
 	var calls atomic.Int64
@@ -164,6 +158,43 @@ func TestReplyOfLostLease(t *testing.T) {
 	got := confirmed(t.Context(), b)
 	if slices.Sort(got); !slices.Equal(got, []string{"0", "1", "2"}) || calls.Load() < 6 {
 		t.Errorf("%q came after %d calls, want each once after six at least", got, calls.Load())
+	}
+}
+
+// TestRefusedReply: the rest of a batch is not handled again if the replies of some of its groups are refused.
+func TestRefusedReply(t *testing.T) {
+	ctx := t.Context()
+	b, cleanup := shop()
+	defer cleanup()
+	const orders = 30
+	want := make(map[string]int)
+	for i, handle := range ordered(ctx, b, orders) {
+		want[fmt.Sprint(i)] = 1
+		if i%5 == 0 {
+			want[fmt.Sprint(i)] = 2
+			must(b.InTx(ctx, func(tx *parley.Tx) error { return tx.Conversation(handle).End(ctx) }))
+		}
+	}
+	calls := make(map[string]int)
+	var refused int
+	w := sure.Of(b.NewWorker("billing", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+		if m.Type == parley.EndDialog {
+			return m.End(ctx)
+		}
+		calls[string(m.Body)]++
+		err := m.Reply(ctx, "Confirmation", m.Body)
+		if errors.Is(err, parley.ErrFarEnded) {
+			refused++
+			return nil
+		}
+		return err
+	}), &parley.WorkerOptions{MaxReaders: 1, MaxAttempts: 1}))
+	must(w.Drain(ctx))
+	if got := confirmed(ctx, b); len(got) != orders*4/5 || refused != orders/5 {
+		t.Errorf("%d orders were confirmed, and %d replies were refused, want %d and %d", len(got), refused, orders*4/5, orders/5)
+	}
+	if !maps.Equal(calls, want) {
+		t.Errorf("the handler was called %v times, want %v", calls, want)
 	}
 }
 

@@ -44,6 +44,21 @@ func (tx *fencingTx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
 	return tx.Tx.Reclaim(ctx, holds)
 }
 
+// fenced opens a shop's database on a store that is fencing.
+func fenced(t *testing.T) (*fencing, *parley.Broker) {
+	t.Helper()
+	ctx := t.Context()
+	first, cleanup := shop()
+	t.Cleanup(cleanup)
+	be, err := backend.Open(ctx, "sqlite:"+databaseOf(t, first))
+	must(err)
+	store := &fencing{Backend: be}
+	b, err := parley.New(ctx, store, &parley.Options{Lease: 200 * time.Millisecond, Poll: 10 * time.Millisecond})
+	must(err)
+	t.Cleanup(func() { must(b.Close()) })
+	return store, b
+}
+
 // settled hears the outcome of batches.
 type settled struct {
 	parley.NopObserver
@@ -57,15 +72,8 @@ func (s settled) Settled(_ context.Context, e parley.SettleEvent) { s.events <- 
 func TestObserverOfLostLease(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	first, cleanup := shop()
-	defer cleanup()
-	be, err := backend.Open(ctx, "sqlite:"+databaseOf(t, first))
-	must(err)
-	store := &fencing{Backend: be}
-	b, err := parley.New(ctx, store, &parley.Options{Lease: 200 * time.Millisecond, Poll: 10 * time.Millisecond})
-	must(err)
-	defer b.Close()
-	_, err = b.Post(ctx, "mail", parley.Payload{Body: []byte("x")})
+	store, b := fenced(t)
+	_, err := b.Post(ctx, "mail", parley.Payload{Body: []byte("x")})
 	must(err)
 	heard := settled{events: make(chan parley.SettleEvent, 100)}
 	handler := parley.HandlerFunc(func(context.Context, *parley.Message) error { return nil })

@@ -16,9 +16,9 @@ import (
 // nothing can be prepared.
 const mostAlone = 16 << 10
 
-// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a
-// post, a send or a begin, which is all that such a verb does, the statement runs by itself. It has committed when it has changed
-// something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
+// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a post, a
+// send or a begin, which is all that such a verb does, the statement runs by itself. It has committed when it has
+// changed something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
 // When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
 // known whether a post was stored, unless the connection breaks. pgx breaks it at once.

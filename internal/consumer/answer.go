@@ -23,16 +23,15 @@ type Answer struct {
 	Says   any        // the Host's
 }
 
-// answered are the answers of a call that is over.
-type answered struct {
-	hold    *backend.Hold
-	first   *backend.Message // of the call
+// owing is what a group's calls that are over are yet to answer.
+type owing struct {
+	first   *backend.Message // of the first such call
 	answers []Answer
 }
 
 // debt are the answers that a batch is yet to give. They are bounded.
 type debt struct {
-	calls        []answered
+	of           map[*backend.Hold]owing
 	count, bytes int // with those of the call at work
 }
 
@@ -68,7 +67,15 @@ func (t *batch) owe(k *call) {
 	if len(k.answers) == 0 {
 		return
 	}
-	t.tx.owed.calls = append(t.tx.owed.calls, answered{t.holds[t.at], k.raw[0], k.answers})
+	if t.tx.owed.of == nil {
+		t.tx.owed.of = make(map[*backend.Hold]owing)
+	}
+	o := t.tx.owed.of[t.holds[t.at]]
+	if o.first == nil {
+		o.first = k.raw[0]
+	}
+	o.answers = append(o.answers, k.answers...)
+	t.tx.owed.of[t.holds[t.at]] = o
 	for _, a := range k.answers {
 		if a.Ends {
 			t.tx.ended = append(t.tx.ended, a.Handle)
@@ -98,6 +105,7 @@ func (t *batch) giveOwn(ctx context.Context, k *call) error {
 		err = refused[0]
 	}
 	if err != nil {
+		t.c.Failures.Add(k.raw[0].ID, err) // so that the next reader has it answer at once
 		t.tx.broken = fmt.Errorf("%w: %w", errAnswer, err)
 	}
 	return t.tx.broken
@@ -111,14 +119,8 @@ func (t *batch) give(ctx context.Context, outcomes []backend.Outcome) error {
 	var groups []backend.ID
 	var answers [][]Answer
 	for i, o := range outcomes {
-		var of []Answer
-		for _, a := range t.tx.owed.calls {
-			if a.hold == o.Hold {
-				of = append(of, a.answers...)
-			}
-		}
-		if len(of) > 0 {
-			at, groups, answers = append(at, i), append(groups, o.Hold.Group), append(answers, of)
+		if owed, ok := t.tx.owed.of[o.Hold]; ok {
+			at, groups, answers = append(at, i), append(groups, o.Hold.Group), append(answers, owed.answers)
 		}
 	}
 	if len(at) == 0 {
@@ -139,18 +141,19 @@ func (t *batch) give(ctx context.Context, outcomes []backend.Outcome) error {
 			return err
 		}
 	}
-	t.tx.owed.calls = slices.DeleteFunc(t.tx.owed.calls, func(a answered) bool { return slices.Contains(groups, a.hold.Group) })
+	for _, i := range at {
+		delete(t.tx.owed.of, outcomes[i].Hold)
+	}
 	return nil
 }
 
 // retract gives a group back, from the first message on whose answers are owed. t.mu is held.
 func (t *batch) retract(o *backend.Outcome, why error) error {
-	owed := t.tx.owed.calls
-	first := owed[slices.IndexFunc(owed, func(a answered) bool { return a.hold == o.Hold })].first
+	first := t.tx.owed.of[o.Hold].first
+	t.c.Failures.Add(first.ID, why)
 	if t.inHand != nil && t.holds[t.at] == o.Hold {
 		return fmt.Errorf("%w: %w", errAnswer, why)
 	}
-	t.c.Failures.Add(first.ID, why)
 	t.c.Log.Info("parley: an answer was refused, and its message is handled again", "event", "answer.refused",
 		"queue", t.queue.Name, "message", first.ID.String(), "error", guard.FirstLine(guard.Text(why)))
 	stay := make(map[backend.ID]bool)
