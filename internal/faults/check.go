@@ -49,6 +49,7 @@ type call struct {
 	message
 	group    string
 	from, to time.Time // to is zero if it did not return
+	later    bool      // the handler of the reply wrote its effect
 }
 
 // passage is the way of a message, as far as its senders and receivers have told it.

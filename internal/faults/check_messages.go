@@ -48,6 +48,7 @@ func (j *judge) early(slack time.Duration) {
 func (j *judge) committedCalls() (list []*call) {
 	for _, e := range j.rows.effects {
 		if c := j.calls[e.Attempt]; c != nil && c.message == (message{e.Stream, e.Seq}) {
+			c.later = e.Hot == leftToReply
 			list = append(list, c)
 		}
 	}
@@ -75,7 +76,7 @@ func (j *judge) holders() {
 // handovers finds an effect by an attempt whose hold had been taken over: it stands
 // behind one of an attempt that began later.
 func (j *judge) handovers() {
-	for held, list := range byHold(j.committedCalls()) {
+	for held, list := range byHold(slices.DeleteFunc(j.committedCalls(), func(c *call) bool { return c.later })) {
 		for i := 1; i < len(list); i++ {
 			if a, b := list[i-1], list[i]; b.from.Before(a.from) {
 				j.problem(&j.Broken, "%v was settled by a receiver that had lost %s to that of %v", b.message, held, a.message)

@@ -19,7 +19,7 @@ func step(second int, k kind, seq int, attempt string) event {
 
 // row is the effect of an attempt on the stream s.
 func row(seq int, attempt string) effect {
-	return effect{Stream: "s", Seq: seq, Attempt: attempt, Hot: -1}
+	return effect{Stream: "s", Seq: seq, Attempt: attempt, Hot: notHot}
 }
 
 // forged is a history, and what is in the tables at its end.
@@ -126,15 +126,16 @@ func child(f *forged, by string) {
 	f.add(event{At: at(5), Kind: posted, Stream: "child", Attempt: by},
 		event{At: at(9), Kind: began, Stream: "child", Attempt: "c"},
 		event{At: at(10), Kind: returned, Stream: "child", Attempt: "c"})
-	f.effects = append(f.effects, effect{Stream: "child", Attempt: "c", Hot: -1})
+	f.effects = append(f.effects, effect{Stream: "child", Attempt: "c", Hot: notHot})
 }
 
 // TestForgedReplies is about messages that handlers send in their transactions.
 func TestForgedReplies(t *testing.T) {
 	judgeAll(t, map[string]forgery{
-		"sound":                     {func(f *forged) { child(f, "a") }, nothing},
-		"lost":                      {func(f *forged) { child(f, "a"); f.effects = f.effects[:2] }, oneLost},
-		"by an attempt that failed": {func(f *forged) { child(f, "failed") }, oneBroken},
+		"sound":                              {func(f *forged) { child(f, "a") }, nothing},
+		"lost":                               {func(f *forged) { child(f, "a"); f.effects = f.effects[:2] }, oneLost},
+		"by an attempt that failed":          {func(f *forged) { child(f, "failed") }, oneBroken},
+		"an effect that the lost reply owed": {func(f *forged) { child(f, "a"); f.effects = f.effects[1:2] }, oneLost},
 		"not there, by an attempt that failed": {func(f *forged) {
 			child(f, "failed")
 			f.effects = f.effects[:2]
@@ -185,6 +186,12 @@ func TestForgedHolds(t *testing.T) {
 			f.history[len(f.history)-2].Group = "g"
 			f.effects[1], f.effects[2] = f.effects[2], f.effects[1]
 		}, oneBroken},
+		"settled, and its effect left to its reply": {func(f *forged) {
+			child(f, "a")
+			f.history[len(f.history)-2].Group = "g"
+			f.effects[1].Hot = leftToReply
+			f.effects[1], f.effects[2] = f.effects[2], f.effects[1]
+		}, nothing},
 	})
 }
 
@@ -312,7 +319,7 @@ func task(f *forged, stream string, from, to int, commits bool) {
 		event{At: at(from), Kind: began, Stream: stream, Attempt: stream + "!"},
 		event{At: at(to), Kind: returned, Stream: stream, Attempt: stream + "!"})
 	if commits {
-		f.effects = append(f.effects, effect{Stream: stream, Attempt: stream + "!", Hot: -1})
+		f.effects = append(f.effects, effect{Stream: stream, Attempt: stream + "!", Hot: notHot})
 	}
 }
 

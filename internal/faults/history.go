@@ -55,13 +55,19 @@ type event struct {
 	Since   time.Time `json:"since,omitzero"`  // when the park or deferral was asked for
 }
 
-// effect is a row of the user table, written in the transaction that acknowledges.
+// effect is a row of the user table, written in the transaction that acknowledges, or in that of the reply to the
+// message.
 type effect struct {
 	Stream  string
 	Seq     int
 	Attempt string
-	Hot     int // the row of the other table that was counted up with it, or -1
+	Hot     int // the row of the other table that was counted up with it, or one of those below
 }
+
+const (
+	notHot      = -1
+	leftToReply = -2
+)
 
 // lockEffect is a row that was written under an application lock and its fence.
 type lockEffect struct {

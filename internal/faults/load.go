@@ -157,7 +157,8 @@ func (s *sender) single(load string) event { return event{Stream: load + "/" + s
 type body struct {
 	Stream string
 	Seq    int
-	Left   int `json:",omitempty"` // requests that follow in its dialog
+	Left   int     `json:",omitempty"` // requests that follow in its dialog
+	Owed   *effect `json:",omitempty"` // of the request, whose handler only answered
 }
 
 func (b body) payload(typ string) parley.Payload {
@@ -204,21 +205,52 @@ func (a *attempt) posts(stream string, seq int) {
 // handle writes the effect of a message, and calls then for what follows from it in the
 // same transaction.
 func (h *handlers) handle(ctx context.Context, m *parley.Message, b body, then func(a *attempt) error) error {
-	return h.attempted(m.Group, b, func(a *attempt) (err error) {
-		if err := h.aside(ctx); err != nil {
-			return err
-		}
-		if a.tx, err = m.Tx(ctx); err == nil {
-			err = writeEffect(ctx, a.tx, effect{b.Stream, b.Seq, a.name, hotRow()})
-		}
+	return h.try(ctx, m, b, func(a *attempt) error {
+		err := a.writes(ctx, m, b)
 		if err == nil && then != nil {
 			err = then(a)
+		}
+		return err
+	})
+}
+
+// answer has half of the handlers answer before they write the effect. A worker may send such an answer later.
+func (h *handlers) answer(ctx context.Context, m *parley.Message, b body, say func(a *attempt) error) error {
+	if random.IntN(2) == 0 {
+		return h.handle(ctx, m, b, say)
+	}
+	return h.try(ctx, m, b, func(a *attempt) error {
+		if err := say(a); err != nil {
+			return err
+		}
+		return a.writes(ctx, m, b)
+	})
+}
+
+// try is an attempt that may do something on the side before, and fail behind.
+func (h *handlers) try(ctx context.Context, m *parley.Message, b body, f func(a *attempt) error) error {
+	return h.attempted(m.Group, b, func(a *attempt) error {
+		err := h.aside(ctx)
+		if err == nil {
+			err = f(a)
 		}
 		if err == nil && random.IntN(50) == 0 {
 			err = errors.New("failed on purpose")
 		}
 		return err
 	})
+}
+
+// writes opens the transaction of the attempt and writes the effect of its message there, and what the handler of the
+// request has left to that of the reply.
+func (a *attempt) writes(ctx context.Context, m *parley.Message, b body) (err error) {
+	if a.tx, err = m.Tx(ctx); err == nil {
+		err = writeEffect(ctx, a.tx, effect{b.Stream, b.Seq, a.name, hotRow()})
+	}
+	if err == nil && b.Owed != nil {
+		err = writeEffect(ctx, a.tx, *b.Owed)
+	}
+	return err
 }
 
 // attempted writes down the call of a handler; tasks have no group.
@@ -277,7 +309,7 @@ func writeEffect(ctx context.Context, tx *parley.Tx, e effect) error {
 // hotRow is a row that some effects count up, which many handlers want.
 func hotRow() int {
 	if random.IntN(4) > 0 {
-		return -1
+		return notHot
 	}
 	return random.IntN(hotRows)
 }

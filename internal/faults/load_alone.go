@@ -7,7 +7,8 @@ import (
 	"github.com/parleymq/parley"
 )
 
-// alone sends one message without a transaction: on a shared dialog, under a shared key or a separate one, or without a key.
+// alone sends one message without a transaction: on a shared dialog or a new one, under a shared key or a separate one, or
+// without a key.
 func (s *sender) alone(ctx context.Context) error {
 	var e event
 	var options []parley.PostOption
@@ -16,7 +17,7 @@ func (s *sender) alone(ctx context.Context) error {
 		return err
 	}
 	typ := parley.DefaultType
-	switch random.IntN(4) {
+	switch random.IntN(5) {
 	case 0:
 		e = s.single("post")
 	case 1:
@@ -30,6 +31,12 @@ func (s *sender) alone(ctx context.Context) error {
 		i := random.IntN(len(s.talks))
 		e, typ = s.sharedIn("shared", i), entryType
 		verb = func(p parley.Payload) error { return s.b.Send(ctx, s.talks[i], p) }
+	case 4:
+		e, typ = s.single("begin"), requestType
+		verb = func(p parley.Payload) error {
+			_, err := s.b.BeginDialog(ctx, asker, answerer, &parley.DialogOptions{Contract: talk}, p)
+			return err
+		}
 	}
 	e.Kind = sending
 	s.rec.write(e)

@@ -68,8 +68,8 @@ func send(ctx context.Context, f func(context.Context, string, []byte) error, ty
 
 // timer handles the initiator's timer, which is the time for the first request.
 func (h *handlers) timer(ctx context.Context, m *parley.Message) error {
-	return h.handle(ctx, m, body{Stream: dialogStream(m.ConversationID, "timer")}, func(a *attempt) error {
-		return a.sends(ctx, m, requestType, body{dialogStream(m.ConversationID, "ask"), 0, random.IntN(4)})
+	return h.answer(ctx, m, body{Stream: dialogStream(m.ConversationID, "timer")}, func(a *attempt) error {
+		return a.sends(ctx, m, requestType, body{Stream: dialogStream(m.ConversationID, "ask"), Left: random.IntN(4)})
 	})
 }
 
@@ -79,19 +79,27 @@ func (a *attempt) sends(ctx context.Context, m *parley.Message, typ string, b bo
 	return send(ctx, m.Reply, typ, b)
 }
 
-// request handles a request: it replies, and ends behind the last one.
+// request handles a request: it replies, and ends behind the last one. A quarter of the handlers do nothing else, and leave
+// their effect to the handler of the reply.
 func (h *handlers) request(ctx context.Context, m *parley.Message) error {
 	b, err := bodyOf(m)
 	if err != nil {
 		return err
 	}
-	return h.handle(ctx, m, b, func(a *attempt) error {
-		r := body{dialogStream(m.ConversationID, "answer"), b.Seq, b.Left}
+	r := body{Stream: dialogStream(m.ConversationID, "answer"), Seq: b.Seq, Left: b.Left}
+	say := func(a *attempt) error {
 		if err := a.sends(ctx, m, replyType, r); err != nil || b.Left > 0 {
 			return err
 		}
 		a.posts(r.Stream, r.Seq+1)
 		return m.End(ctx)
+	}
+	if random.IntN(4) > 0 {
+		return h.answer(ctx, m, b, say)
+	}
+	return h.try(ctx, m, b, func(a *attempt) error {
+		r.Owed = &effect{b.Stream, b.Seq, a.name, leftToReply}
+		return say(a)
 	})
 }
 
@@ -101,11 +109,11 @@ func (h *handlers) reply(ctx context.Context, m *parley.Message) error {
 	if err != nil {
 		return err
 	}
-	return h.handle(ctx, m, b, func(a *attempt) error {
+	return h.answer(ctx, m, b, func(a *attempt) error {
 		if b.Left == 0 {
 			return nil // the end follows
 		}
-		return a.sends(ctx, m, requestType, body{dialogStream(m.ConversationID, "ask"), b.Seq + 1, b.Left - 1})
+		return a.sends(ctx, m, requestType, body{Stream: dialogStream(m.ConversationID, "ask"), Seq: b.Seq + 1, Left: b.Left - 1})
 	})
 }
 
@@ -115,7 +123,7 @@ func (h *handlers) ended(ctx context.Context, m *parley.Message) error {
 		return m.End(ctx)
 	}
 	b := body{Stream: dialogStream(m.ConversationID, "answer"), Seq: int(m.Seq)}
-	return h.handle(ctx, m, b, func(*attempt) error { return m.End(ctx) })
+	return h.answer(ctx, m, b, func(*attempt) error { return m.End(ctx) })
 }
 
 // errored handles what should not come.
