@@ -161,6 +161,7 @@ func newStore(p *pool, o Options, now func() int64) *Store {
 		Texts:        statements,
 		Own:          m,
 		Token:        token,
+		Adapt:        adapt,
 		Invalid:      p.invalid,
 		Prefix:       o.Prefix,
 		Placeholder:  func(n int) string { return fmt.Sprintf("?%d", n) },

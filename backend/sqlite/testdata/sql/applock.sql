@@ -75,4 +75,4 @@ UPDATE parley_lock_owner SET touched = touched + 1
 
 -- name: OwnersExpired
 SELECT owner_id FROM parley_lock_owner
- WHERE kind <> 1 AND until <= ?2 ORDER BY owner_id LIMIT ?1
+ WHERE kind <> 1 AND until <= ?2 ORDER BY owner_id LIMIT +?1

@@ -14,28 +14,28 @@ SELECT s.name FROM parley_task t
 
 -- name: PendingDelayed
 SELECT post_id, name, type FROM parley_delayed
- WHERE queue_id = ?1 AND post_id > ?2
+ WHERE queue_id = +?1 AND post_id > ?2
  ORDER BY post_id
- LIMIT ?3
+ LIMIT +?3
 
 -- name: PendingKeyed
 SELECT m.message_id, k.name, m.type
   FROM parley_message m
   JOIN parley_key k ON k.stream_id = m.stream_id
- WHERE m.kind = 4 AND k.queue_id = ?1 AND m.message_id > ?2
+ WHERE m.kind = 4 AND k.queue_id = +?1 AND m.message_id > ?2
  ORDER BY m.message_id
- LIMIT ?3
+ LIMIT +?3
 
 -- name: PendingOfKey
 SELECT m.message_id, k.name, m.type
   FROM parley_key k
   JOIN parley_message m ON m.stream_id = k.stream_id
- WHERE k.queue_id = ?1 AND k.name = ?2 AND m.message_id > ?3
+ WHERE k.queue_id = +?1 AND k.name = ?2 AND m.message_id > ?3
  ORDER BY m.message_id
- LIMIT ?4
+ LIMIT +?4
 
 -- name: PendingPosts
 SELECT post_id, '', type FROM parley_post
- WHERE queue_id = ?1 AND post_id > ?2
+ WHERE queue_id = +?1 AND post_id > ?2
  ORDER BY post_id
- LIMIT ?3
+ LIMIT +?3

@@ -25,7 +25,7 @@ VALUES (?1, ?2, ?3, ?4, ?5), (?6, ?7, ?8, ?9, ?10), (?11, ?12, ?13, ?14, ?15), (
 SELECT kind, name, version, digest FROM parley_definition ORDER BY version, n
 
 -- name: ObjectDelete
-DELETE FROM parley_object WHERE kind = ?1 AND name = ?2
+DELETE FROM parley_object WHERE kind = +?1 AND name = ?2
 
 -- name: ObjectInsert
 INSERT INTO parley_object (kind, name, spec) VALUES (?1, ?2, ?3)
@@ -37,7 +37,7 @@ VALUES (?1, ?2, ?3, ?4, ?5)
 -- name: QueueRead
 SELECT v.catalog_version, q.enabled
   FROM parley_meta v
-  LEFT JOIN parley_queue q ON q.queue_id = ?1
+  LEFT JOIN parley_queue q ON q.queue_id = +?1
 
 -- name: QueueUpdate
 UPDATE parley_queue SET enabled = ?1, retention = ?2, keep_processed = ?3 WHERE name = ?4

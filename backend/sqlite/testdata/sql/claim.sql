@@ -3,23 +3,23 @@ WITH free AS MATERIALIZED (
   SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep
     FROM parley_ready r INDEXED BY parley_ready_free
    CROSS JOIN parley_grp g ON g.group_id = r.group_id
-   WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
+   WHERE r.queue_id = +?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
      AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id)
    ORDER BY r.queue_id, r.held_until, r.priority DESC, r.since, r.group_id, r.stream_id
-   LIMIT ?2)
+   LIMIT +?2)
 SELECT v.catalog_version, q.enabled,
-       EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = ?1),
+       EXISTS (SELECT 1 FROM parley_promotion p WHERE p.queue_id = +?1),
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
-                WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < ?3),
+                WHERE r.queue_id = +?1 AND r.held_until > 0 AND r.held_until < ?3),
        h.priority, h.since,
        f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.resweep, ?3,
        (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
        s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
   FROM parley_meta v
-  LEFT JOIN parley_queue q ON q.queue_id = ?1
+  LEFT JOIN parley_queue q ON q.queue_id = +?1
   LEFT JOIN (SELECT p.priority, p.since
                FROM parley_post p
-              WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?3
+              WHERE p.queue_id = +?1 AND p.blocked = 0 AND p.lease_until < ?3
               ORDER BY p.queue_id, p.priority DESC, p.since
               LIMIT 1) h ON true
   LEFT JOIN free f ON true
@@ -30,11 +30,11 @@ SELECT v.catalog_version, q.enabled,
 SELECT 1
  WHERE EXISTS (SELECT 1
                  FROM parley_post p
-                WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?2)
+                WHERE p.queue_id = +?1 AND p.blocked = 0 AND p.lease_until < ?2)
     OR EXISTS (SELECT 1
                  FROM parley_ready r INDEXED BY parley_ready_free
                 CROSS JOIN parley_grp g ON g.group_id = r.group_id
-                WHERE r.queue_id = ?1 AND r.held_until < ?2
+                WHERE r.queue_id = +?1 AND r.held_until < ?2
                   AND g.blocked = 0 AND g.lease_until < ?2
                   AND EXISTS (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id))
 
@@ -66,7 +66,7 @@ SELECT m.stream_id, m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.si
 
 -- name: FreeReady
 UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
- WHERE queue_id = ?1 AND held_until > 0 AND held_until < ?2
+ WHERE queue_id = +?1 AND held_until > 0 AND held_until < ?2
 
 -- name: GroupStreams
 SELECT r.stream_id, s.kind, r.priority, s.endpoint, e.group_id, e.conversation,
@@ -100,9 +100,9 @@ UPDATE parley_post
    SET fence = fence + 1, lease_until = ?5 + ?3, held_since = ?5, owner = ?4,
        suspicion = suspicion + (lease_until <> 0) 
  WHERE post_id IN (SELECT p.post_id FROM parley_post p
-                    WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < ?5
+                    WHERE p.queue_id = +?1 AND p.blocked = 0 AND p.lease_until < ?5
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
-                    LIMIT ?2)
+                    LIMIT +?2)
 RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
           last_error, errors, fence - 1, 0, blocked, ?5
 
@@ -140,9 +140,9 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, ?11), ?11)
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, ?3
   FROM parley_post
- WHERE queue_id = ?1 AND blocked = 0 AND lease_until < ?3
+ WHERE queue_id = +?1 AND blocked = 0 AND lease_until < ?3
  ORDER BY queue_id, priority DESC, since, post_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: TimerDelete
 DELETE FROM parley_timer WHERE handle = ?1 AND kind + 0 = ?2
@@ -155,7 +155,7 @@ INSERT INTO parley_timer (handle, kind, due, queue_id) VALUES (?1, ?2, ?5 + ?3, 
 ON CONFLICT (handle, kind) DO UPDATE SET due = excluded.due, queue_id = excluded.queue_id
 
 -- name: TimerQueue
-UPDATE parley_timer SET queue_id = ?1 WHERE handle = ?2 AND kind + 0 = ?3
+UPDATE parley_timer SET queue_id = +?1 WHERE handle = ?2 AND kind + 0 = ?3
 
 -- name: TimersDelete
 DELETE FROM parley_timer WHERE handle = ?1
@@ -164,15 +164,15 @@ DELETE FROM parley_timer WHERE handle = ?1
 SELECT 1 FROM parley_meta
  WHERE EXISTS (SELECT 1 FROM parley_ready r
                  JOIN parley_grp g ON g.group_id = r.group_id
-                WHERE r.queue_id = ?1 AND g.blocked = 0)
-    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = ?2 AND p.blocked = 0)
+                WHERE r.queue_id = +?1 AND g.blocked = 0)
+    OR EXISTS (SELECT 1 FROM parley_post p WHERE p.queue_id = +?2 AND p.blocked = 0)
 
 -- name: WalkPromoted
 SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
   FROM parley_promotion p
   LEFT JOIN parley_grp g ON g.group_id = p.group_id
   LEFT JOIN parley_post o ON o.post_id = p.group_id
- WHERE p.queue_id = ?1
+ WHERE p.queue_id = +?1
    AND (g.blocked = 0 AND g.lease_until < ?3
         AND EXISTS (SELECT 1
                       FROM parley_ready r
@@ -180,4 +180,4 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
                      WHERE r.group_id = p.group_id)
      OR o.blocked = 0 AND o.lease_until < ?3)
  ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
- LIMIT ?2
+ LIMIT +?2

@@ -161,7 +161,7 @@ UPDATE parley_ready SET group_id = ?1, held_until = 0
  WHERE group_id = ?2 AND stream_id = ?3
 
 -- name: MarkerRaise
-UPDATE parley_ready SET priority = ?1
+UPDATE parley_ready SET priority = +?1
  WHERE group_id = ?2 AND stream_id = ?3 AND priority < ?4
 
 -- name: MarkerRead
@@ -213,7 +213,7 @@ SELECT m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq,
   LEFT JOIN parley_failure f ON f.message_id = m.message_id
  WHERE m.stream_id = ?1 AND m.seq > ?2
  ORDER BY m.seq
- LIMIT ?3
+ LIMIT +?3
 
 -- name: MessagesOfEndpoint
 SELECT s.stream_id, s.kind, m.seq, m.message_id, f.message_id
@@ -248,7 +248,7 @@ DELETE FROM parley_stream WHERE stream_id = ?1
 UPDATE parley_stream SET next_seq = ?1, held = 1, touched = ?3 WHERE stream_id = ?2
 
 -- name: StreamHome
-UPDATE parley_stream SET group_id = ?1, queue_id = ?2, endpoint = ?3, priority = ?4
+UPDATE parley_stream SET group_id = ?1, queue_id = +?2, endpoint = ?3, priority = +?4
  WHERE stream_id = ?5
 
 -- name: StreamInsert
@@ -260,7 +260,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)
 UPDATE parley_stream SET group_id = ?1 WHERE stream_id = ?2
 
 -- name: StreamRank
-UPDATE parley_stream SET priority = ?1 WHERE stream_id = ?2
+UPDATE parley_stream SET priority = +?1 WHERE stream_id = ?2
 
 -- name: StreamRead
 SELECT s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed, s.held,

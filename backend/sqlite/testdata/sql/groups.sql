@@ -1,6 +1,6 @@
 -- name: GroupBlock
 UPDATE parley_grp
-   SET blocked = ?1, blocked_since = ?5, blocked_until = ?5 + ?2, reason = ?3,
+   SET blocked = +?1, blocked_since = ?5, blocked_until = ?5 + ?2, reason = ?3,
        resweep = 0 
  WHERE group_id = ?4
 

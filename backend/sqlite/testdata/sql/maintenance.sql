@@ -9,7 +9,7 @@ SELECT q.queue_id,
 -- name: DueDelayed
 SELECT d.post_id, d.due, d.name, d.queue_id
   FROM parley_delayed d INDEXED BY parley_delayed_order
- WHERE d.queue_id = ?1 AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?2) = 1
+ WHERE d.queue_id = +?1 AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = +?2) = 1
    AND d.due <= ?6 AND d.due >= ?3 AND (d.due > ?4 OR d.post_id > ?5)
  ORDER BY d.due, d.post_id
  LIMIT 100
@@ -19,7 +19,7 @@ SELECT group_id FROM parley_grp WHERE resweep = 1
  UNION ALL
 SELECT group_id FROM parley_grp
  WHERE blocked = 1 AND blocked <> 0 AND blocked_until <= ?2 AND resweep = 0
- LIMIT ?1
+ LIMIT +?1
 
 -- name: DuePosts
 SELECT post_id, blocked_until, '', queue_id FROM parley_post INDEXED BY parley_post_due
@@ -28,13 +28,13 @@ SELECT post_id, blocked_until, '', queue_id FROM parley_post INDEXED BY parley_p
  LIMIT 100
 
 -- name: DueProcessed
-SELECT post_id FROM parley_processed WHERE keep_until <= ?2 ORDER BY keep_until LIMIT ?1
+SELECT post_id FROM parley_processed WHERE keep_until <= ?2 ORDER BY keep_until LIMIT +?1
 
 -- name: DueTimers
 SELECT t.handle, t.due, '', t.queue_id
   FROM parley_timer t INDEXED BY parley_timer_order
- WHERE t.kind = ?1 AND t.queue_id = ?2
-   AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?3), 1) = 1
+ WHERE t.kind = +?1 AND t.queue_id = +?2
+   AND coalesce((SELECT q.enabled FROM parley_queue q WHERE q.queue_id = +?3), 1) = 1
    AND t.due <= ?7 AND t.due >= ?4 AND (t.due > ?5 OR t.handle > ?6)
  ORDER BY t.due, t.handle
  LIMIT 100
@@ -50,10 +50,10 @@ SELECT e.handle,
   LEFT JOIN parley_endpoint p ON p.handle = e.peer
  WHERE e.handle > ?1 AND e.queue_id > 0
  ORDER BY e.handle
- LIMIT ?2
+ LIMIT +?2
 
 -- name: FinishedEndpoints
-SELECT handle FROM parley_endpoint WHERE finish_at <= ?2 ORDER BY finish_at LIMIT ?1
+SELECT handle FROM parley_endpoint WHERE finish_at <= ?2 ORDER BY finish_at LIMIT +?1
 
 -- name: GroupDue
 SELECT 1 FROM parley_grp
@@ -79,7 +79,7 @@ SELECT g.group_id,
   FROM parley_grp g
  WHERE g.group_id > ?1 AND g.queue_id > 0
  ORDER BY g.group_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: LostPromotions
 SELECT p.group_id, 1 FROM parley_promotion p
@@ -87,7 +87,7 @@ SELECT p.group_id, 1 FROM parley_promotion p
    AND NOT EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
    AND NOT EXISTS (SELECT 1 FROM parley_post o WHERE o.post_id = p.group_id)
    AND NOT EXISTS (SELECT 1 FROM parley_delayed d WHERE d.post_id = p.group_id)
- LIMIT ?1
+ LIMIT +?1
 
 -- name: NextFinished
 SELECT finish_at - ?1 FROM parley_endpoint
@@ -111,7 +111,7 @@ SELECT keep_until - ?1 FROM parley_processed ORDER BY keep_until LIMIT 1
 DELETE FROM parley_once WHERE name = ?1 AND keep_until <= ?2
 
 -- name: OnceDue
-SELECT name FROM parley_once WHERE keep_until <= ?2 ORDER BY keep_until LIMIT ?1
+SELECT name FROM parley_once WHERE keep_until <= ?2 ORDER BY keep_until LIMIT +?1
 
 -- name: ProcessedDelete
 DELETE FROM parley_processed WHERE post_id = ?1
@@ -124,7 +124,7 @@ SELECT q.queue_id FROM parley_queue q
 SELECT r.stream_id, r.group_id, g.blocked
   FROM (SELECT x.stream_id, x.group_id
           FROM parley_ready x
-         WHERE x.queue_id = ?1
+         WHERE x.queue_id = +?1
          ORDER BY x.queue_id, x.priority DESC, x.since
          LIMIT 1000) r
   LEFT JOIN parley_grp g ON g.group_id = r.group_id
@@ -134,7 +134,7 @@ SELECT r.stream_id, r.group_id, g.blocked
 -- name: TimerFirsts
 SELECT f.queue_id,
        (SELECT t.due FROM parley_timer t INDEXED BY parley_timer_order
-         WHERE t.kind = ?1 AND t.queue_id = f.queue_id AND t.due < 9223372036854775807
+         WHERE t.kind = +?1 AND t.queue_id = f.queue_id AND t.due < 9223372036854775807
          ORDER BY t.kind, t.queue_id, t.due LIMIT 1) - ?2
   FROM (SELECT q.queue_id FROM parley_queue q WHERE q.enabled = 1 UNION ALL SELECT 0) f
 

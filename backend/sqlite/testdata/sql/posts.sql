@@ -1,7 +1,7 @@
 -- name: AdvanceKey
-UPDATE parley_stream SET next_seq = next_seq + 1, priority = ?3, touched = ?5
- WHERE stream_id = (SELECT k.stream_id FROM parley_key k WHERE k.queue_id = ?1 AND k.name = ?2)
-   AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?1) = 1
+UPDATE parley_stream SET next_seq = next_seq + 1, priority = +?3, touched = ?5
+ WHERE stream_id = (SELECT k.stream_id FROM parley_key k WHERE k.queue_id = +?1 AND k.name = ?2)
+   AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = +?1) = 1
    AND (SELECT v.catalog_version FROM parley_meta v) = ?4
 RETURNING stream_id, next_seq - 1, group_id
 
@@ -27,24 +27,24 @@ SELECT post_id, queue_id, priority, type, body, headers, uniq, ?2
  ORDER BY due, post_id
 
 -- name: KeyDelete
-DELETE FROM parley_key WHERE queue_id = ?1 AND name = ?2
+DELETE FROM parley_key WHERE queue_id = +?1 AND name = ?2
 
 -- name: KeyInsert
 INSERT INTO parley_key (queue_id, name, stream_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING
 
 -- name: KeyRead
-SELECT stream_id FROM parley_key WHERE queue_id = ?1 AND name = ?2
+SELECT stream_id FROM parley_key WHERE queue_id = +?1 AND name = ?2
 
 -- name: NewKey
 INSERT INTO parley_key (queue_id, name, stream_id)
 SELECT ?1, ?2, ?3
- WHERE (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?1) = 1
+ WHERE (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = +?1) = 1
    AND (SELECT v.catalog_version FROM parley_meta v) = ?4
 ON CONFLICT DO NOTHING
 
 -- name: PostBlock
 UPDATE parley_post
-   SET blocked = ?1, blocked_since = ?5, blocked_until = ?5 + ?2, reason = ?3
+   SET blocked = +?1, blocked_since = ?5, blocked_until = ?5 + ?2, reason = ?3
  WHERE post_id = ?4
 
 -- name: PostDelete
@@ -75,7 +75,7 @@ INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers
 SELECT ?1, q.queue_id, ?2, ?8, ?3, ?4, ?5
   FROM parley_queue q
  CROSS JOIN parley_meta v
- WHERE q.queue_id = ?6 AND q.enabled = 1 AND v.catalog_version = ?7
+ WHERE q.queue_id = +?6 AND q.enabled = 1 AND v.catalog_version = +?7
 
 -- name: PostRead
 SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
@@ -103,10 +103,10 @@ INSERT INTO parley_processed (post_id, queue_id, name, type, body, headers, keep
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?8 + ?7)
 
 -- name: UniqueDelete
-DELETE FROM parley_uniq WHERE queue_id = ?1 AND value = ?2
+DELETE FROM parley_uniq WHERE queue_id = +?1 AND value = ?2
 
 -- name: UniqueInsert
 INSERT INTO parley_uniq (queue_id, value, post_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING
 
 -- name: UniqueRead
-SELECT post_id FROM parley_uniq WHERE queue_id = ?1 AND value = ?2
+SELECT post_id FROM parley_uniq WHERE queue_id = +?1 AND value = ?2

@@ -46,7 +46,7 @@ SELECT m.stream_id, s.stream_id, s.group_id,
   FROM (SELECT x.stream_id FROM parley_message x
          WHERE x.stream_id > ?1
          ORDER BY x.stream_id, x.seq
-         LIMIT ?2) m
+         LIMIT +?2) m
   LEFT JOIN parley_stream s ON s.stream_id = m.stream_id
   LEFT JOIN parley_grp g ON g.group_id = s.group_id
   LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
@@ -54,15 +54,15 @@ SELECT m.stream_id, s.stream_id, s.group_id,
 
 -- name: ListBlocked
 SELECT group_id, blocked_until, blocked_since, reason, service, name, ?7 FROM parley_grp
- WHERE blocked = ?1 AND blocked <> 0 AND queue_id = ?2 AND blocked_until >= ?3 AND (blocked_until > ?4 OR group_id > ?5)
+ WHERE blocked = +?1 AND blocked <> 0 AND queue_id = +?2 AND blocked_until >= ?3 AND (blocked_until > ?4 OR group_id > ?5)
  ORDER BY blocked, blocked_until, group_id
- LIMIT ?6
+ LIMIT +?6
 
 -- name: ListBlockedPosts
 SELECT post_id, blocked_until, blocked_since, reason, '', '', ?7 FROM parley_post
- WHERE blocked = ?1 AND blocked <> 0 AND queue_id = ?2 AND blocked_until >= ?3 AND (blocked_until > ?4 OR post_id > ?5)
+ WHERE blocked = +?1 AND blocked <> 0 AND queue_id = +?2 AND blocked_until >= ?3 AND (blocked_until > ?4 OR post_id > ?5)
  ORDER BY blocked, blocked_until, post_id
- LIMIT ?6
+ LIMIT +?6
 
 -- name: ListConversation
 SELECT e.handle, e.conversation
@@ -70,19 +70,19 @@ SELECT e.handle, e.conversation
   JOIN parley_endpoint x ON x.conversation = e.conversation
  WHERE x.handle = ?1 AND e.conversation > ?2
  ORDER BY e.conversation, e.initiator DESC
- LIMIT ?3
+ LIMIT +?3
 
 -- name: ListConversations
 SELECT handle, conversation FROM parley_endpoint
  WHERE conversation > ?1 AND queue_id > 0
  ORDER BY conversation, initiator DESC
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListConversationsOfGroup
 SELECT handle, conversation FROM parley_endpoint
  WHERE group_id = ?1 AND conversation > ?2
  ORDER BY conversation, initiator DESC
- LIMIT ?3
+ LIMIT +?3
 
 -- name: ListDead
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
@@ -92,7 +92,7 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
   FROM parley_dead_letter
  WHERE died <= ?2 AND (died < ?3 OR message_id < ?4)
  ORDER BY died DESC, message_id DESC
- LIMIT ?5
+ LIMIT +?5
 
 -- name: ListDeadOf
 SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
@@ -100,9 +100,9 @@ SELECT queue_id, message_id, stream_id, seq, group_id, kind, type,
        handle, conversation, initiator, service, far, contract, priority, attempts,
        suspicion, last_error, errors, reason, died, ?7
   FROM parley_dead_letter
- WHERE queue_id = ?2 AND died <= ?3 AND (died < ?4 OR message_id < ?5)
+ WHERE queue_id = +?2 AND died <= ?3 AND (died < ?4 OR message_id < ?5)
  ORDER BY queue_id, died DESC, message_id DESC
- LIMIT ?6
+ LIMIT +?6
 
 -- name: ListHeld
 SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
@@ -110,7 +110,7 @@ SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
   FROM parley_held h
  WHERE h.stream_id > ?1
  ORDER BY h.stream_id, h.seq
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListHeldIn
 SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
@@ -118,14 +118,14 @@ SELECT h.stream_id, h.seq, h.message_id, h.stream_id, NULL,
   FROM parley_held h
  WHERE h.stream_id = ?1 AND h.seq > ?2
  ORDER BY h.stream_id, h.seq
- LIMIT ?3
+ LIMIT +?3
 
 -- name: ListLater
 SELECT post_id, 0, post_id, NULL, NULL, queue_id, type, headers
   FROM parley_delayed
  WHERE post_id > ?1
  ORDER BY post_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListMessages
 SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
@@ -134,7 +134,7 @@ SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
   FROM parley_message m
  WHERE m.stream_id > ?1
  ORDER BY m.stream_id, m.seq
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListMessagesIn
 SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
@@ -143,41 +143,41 @@ SELECT m.stream_id, m.seq, m.message_id, m.stream_id,
   FROM parley_message m
  WHERE m.stream_id = ?1 AND m.seq > ?2
  ORDER BY m.stream_id, m.seq
- LIMIT ?3
+ LIMIT +?3
 
 -- name: ListPosts
 SELECT o.post_id, o.priority, o.since, 1
   FROM parley_post o
- WHERE o.queue_id = ?1 AND o.blocked = 0 AND o.priority < ?2
+ WHERE o.queue_id = +?1 AND o.blocked = 0 AND o.priority < ?2
    AND CASE WHEN o.lease_until < ?5 THEN 1 ELSE 2 END <> ?3
    AND NOT EXISTS (SELECT 1 FROM parley_promotion p
                     WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
  ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
- LIMIT ?4
+ LIMIT +?4
 
 -- name: ListPostsAfter
 SELECT o.post_id, o.priority, o.since, 1
   FROM parley_post o
- WHERE o.queue_id = ?1 AND o.blocked = 0 AND o.priority = ?2 AND o.since >= ?3 AND (o.since > ?4 OR o.post_id > ?5)
+ WHERE o.queue_id = +?1 AND o.blocked = 0 AND o.priority = +?2 AND o.since >= ?3 AND (o.since > ?4 OR o.post_id > ?5)
    AND CASE WHEN o.lease_until < ?8 THEN 1 ELSE 2 END <> ?6
    AND NOT EXISTS (SELECT 1 FROM parley_promotion p
                     WHERE p.group_id = o.post_id AND p.queue_id = o.queue_id)
  ORDER BY o.queue_id, o.priority DESC, o.since, o.post_id
- LIMIT ?7
+ LIMIT +?7
 
 -- name: ListPostsByID
 SELECT post_id, 0, post_id, post_id, post_id, queue_id, type, headers
   FROM parley_post
  WHERE post_id > ?1
  ORDER BY post_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListPromoted
 SELECT p.group_id, p.level, p.since,
        CASE WHEN EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
             THEN 0 ELSE 1 END
   FROM parley_promotion p
- WHERE p.queue_id = ?1 AND p.level < ?2
+ WHERE p.queue_id = +?1 AND p.level < ?2
    AND (EXISTS (SELECT 1
                   FROM parley_ready r
                   JOIN parley_grp g ON g.group_id = r.group_id
@@ -188,14 +188,14 @@ SELECT p.group_id, p.level, p.since,
                  WHERE o.post_id = p.group_id AND o.blocked = 0
                    AND CASE WHEN o.lease_until < ?6 THEN 1 ELSE 2 END <> ?4))
  ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
- LIMIT ?5
+ LIMIT +?5
 
 -- name: ListPromotedAfter
 SELECT p.group_id, p.level, p.since,
        CASE WHEN EXISTS (SELECT 1 FROM parley_grp g WHERE g.group_id = p.group_id)
             THEN 0 ELSE 1 END
   FROM parley_promotion p
- WHERE p.queue_id = ?1 AND p.level = ?2 AND p.since >= ?3 AND (p.since > ?4 OR p.group_id > ?5)
+ WHERE p.queue_id = +?1 AND p.level = +?2 AND p.since >= ?3 AND (p.since > ?4 OR p.group_id > ?5)
    AND (EXISTS (SELECT 1
                   FROM parley_ready r
                   JOIN parley_grp g ON g.group_id = r.group_id
@@ -206,7 +206,7 @@ SELECT p.group_id, p.level, p.since,
                  WHERE o.post_id = p.group_id AND o.blocked = 0
                    AND CASE WHEN o.lease_until < ?9 THEN 1 ELSE 2 END <> ?7))
  ORDER BY p.queue_id, p.level DESC, p.since, p.group_id
- LIMIT ?8
+ LIMIT +?8
 
 -- name: ListPromotions
 SELECT p.group_id, p.queue_id, p.level, p.sticky,
@@ -219,12 +219,12 @@ SELECT p.group_id, p.queue_id, p.level, p.sticky,
   FROM parley_promotion p
  WHERE p.group_id > ?1 AND p.queue_id > 0
  ORDER BY p.group_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: ListReady
 SELECT r.group_id, r.priority, r.since, 0
   FROM parley_ready r
- WHERE r.queue_id = ?1 AND r.priority < ?2
+ WHERE r.queue_id = +?1 AND r.priority < ?2
    AND EXISTS (SELECT 1 FROM parley_grp g
                 WHERE g.group_id = r.group_id AND g.blocked = 0
                   AND CASE WHEN g.lease_until < ?5 THEN 1 ELSE 2 END <> ?3)
@@ -237,12 +237,12 @@ SELECT r.group_id, r.priority, r.since, 0
                       AND EXISTS (SELECT 1 FROM parley_message m
                                    WHERE m.stream_id = b.stream_id))
  ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id
- LIMIT ?4
+ LIMIT +?4
 
 -- name: ListReadyAfter
 SELECT r.group_id, r.priority, r.since, 0
   FROM parley_ready r
- WHERE r.queue_id = ?1 AND r.priority = ?2 AND r.since >= ?3 AND (r.since > ?4 OR r.group_id > ?5)
+ WHERE r.queue_id = +?1 AND r.priority = +?2 AND r.since >= ?3 AND (r.since > ?4 OR r.group_id > ?5)
    AND EXISTS (SELECT 1 FROM parley_grp g
                 WHERE g.group_id = r.group_id AND g.blocked = 0
                   AND CASE WHEN g.lease_until < ?8 THEN 1 ELSE 2 END <> ?6)
@@ -255,7 +255,7 @@ SELECT r.group_id, r.priority, r.since, 0
                       AND EXISTS (SELECT 1 FROM parley_message m
                                    WHERE m.stream_id = b.stream_id))
  ORDER BY r.queue_id, r.priority DESC, r.since, r.group_id
- LIMIT ?7
+ LIMIT +?7
 
 -- name: ListRetained
 SELECT stream_id, seq, sent, message_id, kind, type, body, headers, since
@@ -273,7 +273,7 @@ SELECT s.stream_id,
   FROM parley_stream s
  WHERE s.held = 1 AND s.stream_id > ?1
  ORDER BY s.stream_id
- LIMIT ?2
+ LIMIT +?2
 
 -- name: PostDetail
 SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
@@ -287,13 +287,13 @@ SELECT g.name, m.type, m.body, m.headers
   FROM parley_message m
   JOIN parley_stream s ON s.stream_id = m.stream_id
   JOIN parley_grp g ON g.group_id = s.group_id
- WHERE m.message_id = ?1 AND m.kind = 4 AND s.queue_id = ?2
+ WHERE m.message_id = ?1 AND m.kind = 4 AND s.queue_id = +?2
 
 -- name: PostStatusPost
-SELECT type, body, headers FROM parley_post WHERE post_id = ?1 AND queue_id = ?2
+SELECT type, body, headers FROM parley_post WHERE post_id = ?1 AND queue_id = +?2
 
 -- name: PostStatusProcessed
-SELECT name, type, body, headers FROM parley_processed WHERE post_id = ?1 AND queue_id = ?2
+SELECT name, type, body, headers FROM parley_processed WHERE post_id = ?1 AND queue_id = +?2
 
 -- name: QueueStatus
 SELECT q.queue_id, q.name, q.enabled,

@@ -5,7 +5,7 @@ SELECT s.name, t.task_id, t.phase, t.type, t.state, t.caller, t.owner, t.attempt
   JOIN parley_schedule s ON s.schedule_id = t.schedule_id
  WHERE t.state = 1
  ORDER BY t.started, t.task_id
- LIMIT ?1
+ LIMIT +?1
 
 -- name: ListSchedules
 SELECT name FROM parley_schedule ORDER BY made, name
@@ -18,7 +18,7 @@ SELECT s.name, t.task_id, t.phase, t.type, t.state, t.caller, t.owner, t.attempt
  WHERE s.name = ?1 AND (0 = ?2 OR t.state = 1)
    AND t.n > coalesce((SELECT b.n FROM parley_task b WHERE b.task_id = ?3), 0)
  ORDER BY t.n
- LIMIT ?4
+ LIMIT +?4
 
 -- name: OneTask
 SELECT s.name, t.task_id, t.phase, t.type, t.state, t.caller, t.owner, t.attempts,
@@ -139,9 +139,9 @@ DELETE FROM parley_task WHERE schedule_id = ?1
 -- name: TasksDue
 SELECT task_id, n, type, body, state, due, attempts, fence
   FROM parley_task
- WHERE schedule_id = ?1 AND live = 1 AND phase = ?2 AND due <= ?4
+ WHERE schedule_id = ?1 AND live = 1 AND phase = +?2 AND due <= ?4
  ORDER BY schedule_id, phase, due, n
- LIMIT ?3
+ LIMIT +?3
 
 -- name: TasksFinished
 SELECT task_id FROM parley_task
@@ -167,4 +167,4 @@ UPDATE parley_task SET state = 6, given = 0
 UPDATE parley_task
    SET state = 1, fence = fence + 1, attempts = attempts + 1, stop = 0, owner = ?1,
        started = ?7, due = ?7 + ?2
- WHERE schedule_id = ?3 AND live = 1 AND phase = ?4 AND due = 0 AND n >= ?5 AND n <= ?6
+ WHERE schedule_id = ?3 AND live = 1 AND phase = +?4 AND due = 0 AND n >= ?5 AND n <= ?6

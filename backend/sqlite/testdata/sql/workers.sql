@@ -27,11 +27,11 @@ UPDATE parley_worker SET alone = alone WHERE reader_id = ?1
 
 -- name: WorkerOther
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
- WHERE queue_id = ?1 AND worker_id <> ?2 AND instr(in_hand, ?3) > 0
+ WHERE queue_id = +?1 AND worker_id <> ?2 AND instr(in_hand, ?3) > 0
 
 -- name: WorkerOthers
 SELECT reader_id, worker_id, in_hand, alone FROM parley_worker
- WHERE queue_id = ?1 AND worker_id <> ?2 AND in_hand IS NOT NULL
+ WHERE queue_id = +?1 AND worker_id <> ?2 AND in_hand IS NOT NULL
 
 -- name: WorkerPutDown
 UPDATE parley_worker SET in_hand = NULL WHERE reader_id = ?1
@@ -41,6 +41,6 @@ DELETE FROM parley_worker WHERE until < ?3 - ?1 AND (in_hand IS NULL OR until < 
 
 -- name: WorkerUpdate
 UPDATE parley_worker
-   SET worker_id = ?1, queue_id = ?2, owner = ?3, readers = ?4, since = ?9, until = ?9 + ?5, in_hand = ?6,
+   SET worker_id = ?1, queue_id = +?2, owner = ?3, readers = ?4, since = ?9, until = ?9 + ?5, in_hand = ?6,
        alone = ?7
  WHERE reader_id = ?8

@@ -1,0 +1,4 @@
+package sqlite
+
+// Many returns the statements for many rows.
+func (s *Store) Many() any { return &s.pool.many }
