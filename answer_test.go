@@ -127,37 +127,44 @@ func TestReplyBeforeSlowHandler(t *testing.T) {
 	}
 }
 
-// TestReplyOfLostLease: the reply to a message whose lease was lost is not sent, and that of the next attempt is.
-func TestReplyOfLostLease(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	store, b := fenced(t)
-	ordered(ctx, b, 3)
-	heard := settled{events: make(chan parley.SettleEvent, 1000)}
-	var calls atomic.Int64
-	w := sure.Of(b.NewWorker("billing", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
-		calls.Add(1)
-		return m.Reply(ctx, "Confirmation", m.Body)
-	}), &parley.WorkerOptions{Observer: heard}))
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	for lost := 0; lost < 3; {
-		e := <-heard.events
-		lost += e.Lost
-	}
-	if got := confirmed(ctx, b); len(got) != 0 {
-		t.Errorf("%q came, though no message was acknowledged", got)
-	}
-	store.over.Store(true)
-	for done := 0; done < 3; {
-		e := <-heard.events
-		done += e.Done
-	}
-	stop()
-	must(<-ended)
-	got := confirmed(t.Context(), b)
-	if slices.Sort(got); !slices.Equal(got, []string{"0", "1", "2"}) || calls.Load() < 6 {
-		t.Errorf("%q came after %d calls, want each once after six at least", got, calls.Load())
+// TestReplyOfFailedBatch: the reply to a message that is not acknowledged is not sent, and that of the next attempt is:
+// whether its lease was lost, or the acknowledgement failed and the message was given back.
+func TestReplyOfFailedBatch(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		store, b := fenced(t)
+		store.fails.Store(fails)
+		ordered(ctx, b, 3)
+		heard := settled{events: make(chan parley.SettleEvent, 1000)}
+		var calls atomic.Int64
+		w := sure.Of(b.NewWorker("billing", parley.HandlerFunc(func(ctx context.Context, m *parley.Message) error {
+			calls.Add(1)
+			return m.Reply(ctx, "Confirmation", m.Body)
+		}), &parley.WorkerOptions{Observer: heard}))
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		for lost := 0; lost < 3; {
+			e := <-heard.events
+			lost += e.Lost
+			if e.Err != nil {
+				lost++
+			}
+		}
+		if got := confirmed(ctx, b); len(got) != 0 {
+			t.Errorf("fails is %v: %q came, though no message was acknowledged", fails, got)
+		}
+		store.over.Store(true)
+		for done := 0; done < 3; {
+			e := <-heard.events
+			done += e.Done
+		}
+		stop()
+		must(<-ended)
+		got := confirmed(t.Context(), b)
+		if slices.Sort(got); !slices.Equal(got, []string{"0", "1", "2"}) || calls.Load() < 6 {
+			t.Errorf("fails is %v: %q came after %d calls, want each once after six at least", fails, got, calls.Load())
+		}
 	}
 }
 

@@ -24,7 +24,9 @@ import (
 // is over.
 type fencing struct {
 	backend.Backend
-	over atomic.Bool
+	over  atomic.Bool
+	fails atomic.Bool // acknowledgements fail instead, and each second attempt to begin one
+	tries atomic.Int64
 }
 
 func (f *fencing) Begin(ctx context.Context) (backend.Tx, error) {
@@ -38,10 +40,22 @@ type fencingTx struct {
 }
 
 func (tx *fencingTx) Reclaim(ctx context.Context, holds []*backend.Hold) error {
-	if len(holds) > 0 && !tx.f.over.Load() {
+	switch {
+	case len(holds) == 0 || tx.f.over.Load():
+	case !tx.f.fails.Load():
 		return backend.ErrFenced
+	case tx.f.tries.Add(1)%2 == 1:
+		return backend.ErrSerialization
 	}
 	return tx.Tx.Reclaim(ctx, holds)
+}
+
+func (tx *fencingTx) Settle(ctx context.Context, outcomes []backend.Outcome) (again bool, err error) {
+	done := func(o backend.Outcome) bool { return len(o.Done) > 0 }
+	if slices.ContainsFunc(outcomes, done) && !tx.f.over.Load() {
+		return false, backend.ErrSerialization
+	}
+	return tx.Tx.Settle(ctx, outcomes)
 }
 
 // fenced opens a shop's database on a store that is fencing.

@@ -23,16 +23,33 @@ type Answer struct {
 	Says   any        // the Host's
 }
 
-// owing is what a group's calls that are over are yet to answer.
-type owing struct {
-	first   *backend.Message // of the first such call
+// answered are the answers of a call that succeeded.
+type answered struct {
+	first   *backend.Message // of the call
 	answers []Answer
 }
 
-// debt are the answers that a batch is yet to give. They are bounded.
+// debt are the answers that a batch is yet to give, in the order of the calls. They are bounded.
 type debt struct {
-	of           map[*backend.Hold]owing
+	of           map[*backend.Hold][]answered
 	count, bytes int // with those of the call at work
+}
+
+// due returns the answers that are to be given with an outcome, and of how many calls they are: of those whose messages it
+// acknowledges. The batch may give a group back without, although handlers have succeeded.
+func (d *debt) due(o *backend.Outcome) (answers []Answer, calls int) {
+	owed := d.of[o.Hold]
+	if len(owed) == 0 {
+		return nil, 0
+	}
+	done := make(map[*backend.Message]bool, len(o.Done))
+	for _, m := range o.Done {
+		done[m] = true
+	}
+	for ; calls < len(owed) && done[owed[calls].first]; calls++ {
+		answers = append(answers, owed[calls].answers...)
+	}
+	return answers, calls
 }
 
 const (
@@ -68,14 +85,10 @@ func (t *batch) owe(k *call) {
 		return
 	}
 	if t.tx.owed.of == nil {
-		t.tx.owed.of = make(map[*backend.Hold]owing)
+		t.tx.owed.of = make(map[*backend.Hold][]answered)
 	}
-	o := t.tx.owed.of[t.holds[t.at]]
-	if o.first == nil {
-		o.first = k.raw[0]
-	}
-	o.answers = append(o.answers, k.answers...)
-	t.tx.owed.of[t.holds[t.at]] = o
+	h := t.holds[t.at]
+	t.tx.owed.of[h] = append(t.tx.owed.of[h], answered{k.raw[0], k.answers})
 	for _, a := range k.answers {
 		if a.Ends {
 			t.tx.ended = append(t.tx.ended, a.Handle)
@@ -112,15 +125,16 @@ func (t *batch) giveOwn(ctx context.Context, k *call) error {
 }
 
 // give gives the answers to messages with these outcomes, in the open transaction. If those of a group are refused, it
-// changes the outcome so that the group is given back, from the first of them on. It fails if that group is in
-// hand. t.mu is held.
+// changes the outcome so that the group is given back, from the first of them on. It fails if the batch is not done
+// with that group. t.mu is held.
 func (t *batch) give(ctx context.Context, outcomes []backend.Outcome) error {
-	var at []int // outcomes
+	var at, calls []int // outcomes, and their calls
 	var groups []backend.ID
 	var answers [][]Answer
-	for i, o := range outcomes {
-		if owed, ok := t.tx.owed.of[o.Hold]; ok {
-			at, groups, answers = append(at, i), append(groups, o.Hold.Group), append(answers, owed.answers)
+	for i := range outcomes {
+		if due, n := t.tx.owed.due(&outcomes[i]); n > 0 {
+			at, calls = append(at, i), append(calls, n)
+			groups, answers = append(groups, outcomes[i].Hold.Group), append(answers, due)
 		}
 	}
 	if len(at) == 0 {
@@ -141,17 +155,18 @@ func (t *batch) give(ctx context.Context, outcomes []backend.Outcome) error {
 			return err
 		}
 	}
-	for _, i := range at {
-		delete(t.tx.owed.of, outcomes[i].Hold)
+	for i, n := range calls {
+		h := outcomes[at[i]].Hold
+		t.tx.owed.of[h] = t.tx.owed.of[h][n:]
 	}
 	return nil
 }
 
 // retract gives a group back, from the first message on whose answers are owed. t.mu is held.
 func (t *batch) retract(o *backend.Outcome, why error) error {
-	first := t.tx.owed.of[o.Hold].first
+	first := t.tx.owed.of[o.Hold][0].first
 	t.c.Failures.Add(first.ID, why)
-	if t.inHand != nil && t.holds[t.at] == o.Hold {
+	if !t.over && t.holds[t.at] == o.Hold {
 		return fmt.Errorf("%w: %w", errAnswer, why)
 	}
 	t.c.Log.Info("parley: an answer was refused, and its message is handled again", "event", "answer.refused",
