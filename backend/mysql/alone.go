@@ -11,10 +11,11 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a post,
-// which is all that such a verb does, the statement runs by itself. It has committed when it has changed something.
-// That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a transaction first. In a session
-// that is not READ COMMITTED the post has shared locks on the catalog rows that it reads, until it ends.
+// beginAlone is begin for a transaction of one verb: it only takes a connection. If the first statement is a post, or
+// the change of a reader's record, which is all that such a verb does, the statement runs by itself. It has committed when
+// it has changed something. That saves the trips of START TRANSACTION and COMMIT. Any other statement begins a
+// transaction first. In a session that is not READ COMMITTED the post has shared locks on the catalog rows that it reads,
+// until it ends.
 func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	c, s, err := p.conn(ctx)
 	if err != nil {
@@ -50,10 +51,10 @@ func (t *transaction) replace(ctx context.Context) error {
 	return err
 }
 
-// byItself carries out a post without a transaction around it; done says whether it was one. If it changes nothing,
-// a transaction may follow.
+// byItself carries out a post, or the change of a reader's record, without a transaction around it; done says whether it
+// was one. If it changes nothing, a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
-	if q != t.p.store.Q().PostOne {
+	if q != t.p.store.Q().PostOne && q != t.p.store.Q().WorkerUpdate {
 		return nil, false, nil
 	}
 	return t.ByItself(func() (res sql.Result, begun bool, err error) {

@@ -69,9 +69,10 @@ func TestDialogStatements(t *testing.T) {
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
 				"a send by itself, with BEGIN and COMMIT":            keyed,
 				"a begin by itself, with BEGIN and COMMIT":           map[bool]int{false: 8, true: 2}[several],
+				"what a reader has in hand, with BEGIN and COMMIT":   2,
 				"begin and send on twenty dialogs":                   7,
-				"a worker's batch of requests":                       13,
-				"a worker's batch of replies and ends":               7,
+				"a worker's batch of requests":                       16,
+				"a worker's batch of replies and ends":               8,
 			})
 		}
 	})

@@ -128,6 +128,7 @@ func TestDialogStatements(t *testing.T) {
 		"a post by itself with a key, with BEGIN and COMMIT": 1,
 		"a send by itself, with BEGIN and COMMIT":            1,
 		"a begin by itself, with BEGIN and COMMIT":           1,
+		"what a reader has in hand, with BEGIN and COMMIT":   1,
 		"begin and send on twenty dialogs":                   3,
 		"a worker's batch of requests":                       8,
 		"a worker's batch of replies and ends":               5,

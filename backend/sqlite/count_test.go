@@ -87,6 +87,7 @@ func TestDialogStatements(t *testing.T) {
 		"a post by itself with a key, with BEGIN and COMMIT": 5,
 		"a send by itself, with BEGIN and COMMIT":            5,
 		"a begin by itself, with BEGIN and COMMIT":           7,
+		"what a reader has in hand, with BEGIN and COMMIT":   3,
 		"begin and send on twenty dialogs":                   26,
 		"a worker's batch of requests":                       88,
 		"a worker's batch of replies and ends":               7,

@@ -41,19 +41,21 @@ func (s *Store) PutReader(ctx context.Context, a backend.ReaderRecord) (traces [
 		}
 		return traces, err
 	}
-	err = s.atomically(ctx, func(t *Tx) error {
+	// The record first, by itself: it is for those who come later, and what is looked for has been there for long.
+	err = s.atomically(backend.Alone(ctx), func(t *Tx) error {
 		n, err := t.Exec(ctx, s.q.WorkerUpdate, args...)
 		if err == nil && n == 0 {
 			_, err = t.Exec(ctx, s.q.WorkerInsert, args...)
 		}
-		switch {
-		case err != nil || len(a.InHand) == 0:
-			return err
-		case len(a.InHand) == 1:
-			return t.Rows(ctx, look, s.q.WorkerOther, a.Queue, a.Worker, pack(a.InHand))
-		}
-		return t.Rows(ctx, look, s.q.WorkerOthers, a.Queue, a.Worker)
+		return err
 	})
+	switch {
+	case err != nil || len(a.InHand) == 0:
+	case len(a.InHand) == 1:
+		err = s.Read(ctx, look, s.q.WorkerOther, a.Queue, a.Worker, pack(a.InHand))
+	default:
+		err = s.Read(ctx, look, s.q.WorkerOthers, a.Queue, a.Worker)
+	}
 	return traces, err
 }
 

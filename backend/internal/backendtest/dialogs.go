@@ -53,12 +53,17 @@ func (d *dialogs) alone() {
 			return err
 		}
 	}
+	reader := backend.ReaderRecord{Reader: backend.NewID(), Worker: backend.NewID(), Queue: 1, For: time.Minute, InHand: []backend.ID{backend.NewID(), backend.NewID()}}
 	for name, verb := range map[string]func() error{
 		"a post by itself, with BEGIN and COMMIT":            post(),
 		"a post by itself with a key, with BEGIN and COMMIT": post(parley.Key("alone")),
 		"a send by itself, with BEGIN and COMMIT":            func() error { return d.b.Send(d.ctx, asking, parley.Payload{Type: "Request"}) },
 		"a begin by itself, with BEGIN and COMMIT": func() error {
 			_, err := d.b.BeginDialog(d.ctx, "Asker", "Answerer", &parley.DialogOptions{Contract: "Ask"}, parley.Payload{Type: "Request"})
+			return err
+		},
+		"what a reader has in hand, with BEGIN and COMMIT": func() error {
+			_, err := d.b.Backend().PutReader(d.ctx, reader)
 			return err
 		},
 	} {
