@@ -261,17 +261,13 @@ func (t *batch) attempt(raw []*backend.Message) bool {
 	if err == nil {
 		err = guard.Call(func() error { return k.messages.Handle(ctx) })
 	}
-	kept := t.letGo(err)
+	kept := t.letGo(err, raw)
 	k.messages.Handled(ctx, start, err)
 	if !kept {
 		return false
 	}
 	if err == nil {
 		t.c.did(t.queue.Name, m.Group, nil)
-		t.did.handled += len(raw)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.current.Done = append(t.current.Done, raw...)
 		return true
 	}
 	if t.ctx.Err() == nil && slices.ContainsFunc(raw, t.cancelled) {
@@ -343,7 +339,7 @@ func (t *batch) dispose(k *call, err error) bool {
 func (t *batch) end(k *call, d Decision) bool {
 	t.hold(k)
 	err := k.messages.End(t.ctx, d.Code, d.Reason)
-	kept := t.letGo(err)
+	kept := t.letGo(err, nil)
 	if err != nil {
 		t.c.Log.Warn("parley: a conversation could not be ended", "event", "conversation.end",
 			"conversation", k.raw[0].Conversation.String(), "error", err)

@@ -72,38 +72,43 @@ func (t *batch) inside(waiting context.Context, k *call) backend.Tx {
 }
 
 // letGo ends a call: what the handler wrote stays if it succeeded and is undone
-// otherwise. It reports whether the batch can go on.
-func (t *batch) letGo(err error) bool {
+// otherwise. Its messages are acknowledged at the same moment, so that whatever settles the batch meanwhile has
+// both or neither. It reports whether the batch can go on.
+func (t *batch) letGo(err error, acknowledged []*backend.Message) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.inHand
 	tx := k.tx
 	t.inHand = nil
 	t.ended()
-	if tx == nil || t.tx.broken != nil {
-		if err == nil && t.tx.broken == nil {
-			t.owe(k)
-		}
-		return t.tx.broken == nil
+	if t.tx.broken != nil {
+		return false
 	}
-	over := tx.Close() // a handler that keeps it must not write into the next handler's
-	if err == nil && over == nil {
-		t.tx.dirty = true
-		t.tx.ended = append(t.tx.ended, t.tx.work.Merge(tx)...)
-		return true
-	}
-	if t.c.IsolateBatch {
-		if t.tx.writers > 1 || !t.alone {
-			t.tx.broken = errors.Join(errUndo, err)
+	if tx != nil {
+		if over := tx.Close(); err == nil && over != nil { // a handler that keeps it must not write into the next handler's
+			t.tx.broken = errors.Join(errUndo, over)
 			return false
 		}
 	}
-	ctx, cancel := wait.Cleanup(t.ctx)
-	defer cancel()
-	if !t.tx.point {
+	switch {
+	case err == nil:
+		if tx == nil {
+			t.owe(k)
+		} else {
+			t.tx.dirty = true
+			t.tx.ended = append(t.tx.ended, t.tx.work.Merge(tx)...)
+		}
+		t.current.Done = append(t.current.Done, acknowledged...)
+		t.did.handled += len(acknowledged)
+		return true
+	case tx == nil:
+		return true
+	case !t.tx.point, t.c.IsolateBatch && (t.tx.writers > 1 || !t.alone):
 		t.tx.broken = errors.Join(errUndo, err)
 		return false
 	}
+	ctx, cancel := wait.Cleanup(t.ctx)
+	defer cancel()
 	if e := tx.Store().RollbackTo(ctx, batchPoint); e != nil {
 		t.tx.broken = errors.Join(err, e)
 		return false
