@@ -125,4 +125,11 @@ func TestGroupLocks(t *testing.T) {
 	b.do(func(tx *Tx) { b.want(tx.LockGroup(ctx, to), backend.ErrGroupBusy) })
 	b.clock.add(2 * time.Minute)
 	b.do(func(tx *Tx) { b.must(tx.LockGroup(ctx, to)) })
+
+	// A transaction that could not make it does not hold it.
+	three := b.begin()
+	e := backend.Endpoint{Handle: backend.NewID(), FarHandle: backend.NewID(), Group: to, Service: "B", Queue: queueB}
+	b.want(three.BeginDialog(ctx, b.version, backend.NewDialog{Endpoint: e, NewGroup: true}), backend.ErrGroupBusy)
+	b.do(func(tx *Tx) { b.must(tx.LockGroup(ctx, to)) })
+	b.must(three.Rollback(ctx))
 }

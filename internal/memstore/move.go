@@ -75,10 +75,7 @@ func (tx *Tx) tryGroup(id backend.ID) bool {
 
 // newGroup makes a group and takes it, unless there is one of this id.
 func (tx *Tx) newGroup(id backend.ID, g group) bool {
-	if !tx.tryLock(groupLock(id)) { // another transaction is making it
-		return false
-	}
-	if tx.store.groups.has(tx, id) {
+	if tx.store.groups.has(tx, id) || !tx.tryLock(groupLock(id)) { // another transaction has made it, or is making it
 		return false
 	}
 	tx.store.groups.put(tx, id, g)
