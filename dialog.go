@@ -470,7 +470,7 @@ func (c *Conversation) Move(ctx context.Context, group ID) error {
 			return err
 		}
 		if ep.Group == group {
-			return c.tx.lockGroup(ctx, group)
+			return c.tx.tryGroup(ctx, group)
 		}
 		err = c.tx.whole(ctx, point, func() error { return c.move(ctx, ep.Group, group) })
 		if err == nil {

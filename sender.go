@@ -259,7 +259,7 @@ func (l *txDialog) dialog(ctx context.Context) (*Conversation, error) {
 		if last != nil && (!l.met || usable(last)) {
 			return l.goOn(ctx, last)
 		}
-		if err := l.tx.lockGroup(ctx, l.group); err != nil {
+		if err := l.tx.tryGroup(ctx, l.group); err != nil {
 			if errors.Is(err, ErrUnknownGroup) {
 				err = nil
 			}

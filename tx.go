@@ -330,27 +330,37 @@ func (tx *Tx) holds(group ID) bool { return slices.Contains(tx.held, group) }
 // lockGroup acquires a group. It waits a bounded time for the receiver that holds it. It
 // polls and never queues inside the database, where others would wait behind it.
 func (tx *Tx) lockGroup(ctx context.Context, group ID) error {
+	return tx.b.patiently(ctx, func() error { return tx.tryGroup(ctx, group) })
+}
+
+// tryGroup acquires a group if it is free. Callers that repeat it set their own bound.
+func (tx *Tx) tryGroup(ctx context.Context, group ID) error {
 	if tx.holds(group) {
 		return nil
 	}
-	err := tx.b.patiently(ctx, func() error { return tx.be.LockGroup(ctx, group) })
+	err := tx.be.LockGroup(ctx, group)
 	if err == nil {
 		tx.hold(group)
 	}
 	return err
 }
 
+// leastTries is how often patiently tries at least. In a process that was stopped for a while, GroupWait
+// has passed although there was no chance to find a group free.
+const leastTries = 5
+
 // patiently repeats f while it meets a busy group or stream, for GroupWait. Transactions that wait for a lock are ahead
 // of it, so it tries often enough to find a group free that others take in turns.
 func (b *Broker) patiently(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(b.opt.GroupWait)
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	pause := 2 * time.Millisecond
+	for tries := 1; ; tries++ {
 		err := f()
 		busy := errors.Is(err, backend.ErrGroupBusy) || errors.Is(err, backend.ErrStreamBusy)
 		if !busy || errors.Is(err, ErrWouldDeadlock) {
 			return err
 		}
-		if time.Until(deadline) < pause {
+		if tries >= leastTries && time.Until(deadline) < pause {
 			if errors.Is(err, backend.ErrStreamBusy) {
 				err = errors.Join(ErrGroupBusy, err)
 			}
@@ -359,5 +369,6 @@ func (b *Broker) patiently(ctx context.Context, f func() error) error {
 		if err := wait.Sleep(ctx, wait.Jitter(pause)); err != nil {
 			return err
 		}
+		pause = min(2*pause, 50*time.Millisecond)
 	}
 }
