@@ -113,19 +113,19 @@ func replicas(t *testing.T, program, name string) {
 			}
 		}()
 	}
-	placed := make(chan string, 1000)
+	var placed orders
 	ctx, stop := context.WithCancel(t.Context())
 	var customers sync.WaitGroup
 	for i := range 3 {
-		customers.Go(func() { customer(ctx, fmt.Sprint("customer ", i), all, placed) })
+		customers.Go(func() { customer(ctx, fmt.Sprint("customer ", i), all, &placed) })
 	}
 
-	enough(t, placed, 20)
+	placed.enough(t, 20)
 	for range 4 {
 		r := all[rand.IntN(len(all))]
 		_ = r.end(syscall.SIGKILL)
 		r.start()
-		enough(t, placed, len(placed)+5)
+		placed.enough(t, 5)
 	}
 	nextSchema(t, name)
 	for _, r := range all {
@@ -133,16 +133,44 @@ func replicas(t *testing.T, program, name string) {
 			t.Errorf("a replica that was told to end: %v", err)
 		}
 		r.start()
-		enough(t, placed, len(placed)+5)
+		placed.enough(t, 5)
 	}
 	stop()
 	customers.Wait()
-	close(placed)
-	check(t, name, placed)
+	check(t, name, placed.ids)
+}
+
+// orders are those that were placed.
+type orders struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (o *orders) add(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ids = append(o.ids, id)
+}
+
+func (o *orders) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.ids)
+}
+
+// enough waits until n more were placed.
+func (o *orders) enough(t *testing.T, n int) {
+	t.Helper()
+	start := o.count()
+	for end := time.Now().Add(time.Minute); o.count() < start+n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("behind %d orders, only %d of %d were placed within a minute", start, o.count()-start, n)
+		}
+	}
 }
 
 // customer places orders until ctx ends.
-func customer(ctx context.Context, name string, all []*replica, placed chan<- string) {
+func customer(ctx context.Context, name string, all []*replica, placed *orders) {
 	client := &http.Client{Timeout: 20 * time.Second}
 	for ctx.Err() == nil {
 		r := all[rand.IntN(len(all))]
@@ -154,17 +182,7 @@ func customer(ctx context.Context, name string, all []*replica, placed chan<- st
 		id, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err == nil && answer.StatusCode == http.StatusOK {
-			placed <- strings.TrimSpace(string(id))
-		}
-	}
-}
-
-// enough waits until so many orders were placed.
-func enough(t *testing.T, placed chan string, n int) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); len(placed) < n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("only %d of %d orders were placed within a minute", len(placed), n)
+			placed.add(strings.TrimSpace(string(id)))
 		}
 	}
 }
@@ -198,7 +216,7 @@ func nextSchema(t *testing.T, name string) {
 
 // check waits until every placed order is paid and confirmed, once each. An order that was in hand when two replicas
 // were killed may look as if it had killed them. It is parked then, and an operator retries it.
-func check(t *testing.T, name string, placed <-chan string) {
+func check(t *testing.T, name string, placed []string) {
 	t.Helper()
 	db, store, err := open(t.Context(), name)
 	if err != nil {
@@ -235,9 +253,7 @@ func check(t *testing.T, name string, placed <-chan string) {
 		retry()
 		time.Sleep(20 * time.Millisecond)
 	}
-	n := 0
-	for id := range placed {
-		n++
+	for _, id := range placed {
 		var state string
 		err := db.QueryRow("SELECT state FROM orders WHERE id = $1", id).Scan(&state)
 		if err == sql.ErrNoRows {
@@ -249,5 +265,5 @@ func check(t *testing.T, name string, placed <-chan string) {
 			t.Errorf("%d mails about order %s", mails, id)
 		}
 	}
-	t.Logf("%d orders", n)
+	t.Logf("%d orders", len(placed))
 }
