@@ -17,17 +17,11 @@ import (
 // transaction first. In a session that is not READ COMMITTED the post has shared locks on the catalog rows that it reads,
 // until it ends.
 func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
-	c, s, err := p.conn(ctx)
-	if err != nil {
-		return nil, err
+	t, err := p.beginLater(ctx)
+	if err == nil {
+		t.alone = true
 	}
-	if p.vitess() {
-		c.Close()
-		return p.beginWhole(ctx)
-	}
-	t := &transaction{p: p, conn: c, s: s}
-	t.PutOff()
-	return t, nil
+	return t, err
 }
 
 // enter begins the transaction if that has been put off.
@@ -54,7 +48,7 @@ func (t *transaction) replace(ctx context.Context) error {
 // byItself carries out a post, or the change of a reader's record, without a transaction around it; done says whether it
 // was one. If it changes nothing, a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
-	if q != t.p.store.Q().PostOne && q != t.p.store.Q().WorkerUpdate {
+	if !t.alone || q != t.p.store.Q().PostOne && q != t.p.store.Q().WorkerUpdate {
 		return nil, false, nil
 	}
 	return t.ByItself(func() (res sql.Result, begun bool, err error) {
@@ -94,7 +88,7 @@ type change struct{ rows, id int64 }
 // beginWith begins a transaction that was put off, and carries out statements in it, all in one trip. The
 // LAST_INSERT_ID is 0 before them. If ok is false, nothing has been done.
 func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...call) (done []change, ok bool, err error) {
-	if t.p.single.Load() || !t.Unbegun() {
+	if !t.alone || t.p.single.Load() || !t.Unbegun() {
 		return nil, false, nil
 	}
 	texts := append(t.opening(), "DO LAST_INSERT_ID(0)")

@@ -279,8 +279,9 @@ func TestNotBegunAgain(t *testing.T) {
 		})
 		f := backendtest.New(t, open(t, db, nil))
 		tx := f.Begin()
+		sql := tx.SQL() // begins it
 		fails.Store(true)
-		_, err := tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
+		_, err := sql.ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
 		f.Is(err, backend.ErrSerialization)
 		fails.Store(false)
 		_, err = tx.SQL().ExecContext(f.Ctx, "INSERT INTO app VALUES (1)")

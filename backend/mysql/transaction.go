@@ -12,12 +12,26 @@ import (
 	"github.com/parleymq/parley/backend/sqlstore"
 )
 
-// begin starts a transaction.
+// begin takes a connection for a transaction, which its first statement begins.
 func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if backend.IsAlone(ctx) {
 		return p.beginAlone(ctx)
 	}
-	return p.beginWhole(ctx)
+	return p.beginLater(ctx)
+}
+
+func (p *pool) beginLater(ctx context.Context) (*transaction, error) {
+	c, s, err := p.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.vitess() {
+		c.Close()
+		return p.beginWhole(ctx)
+	}
+	t := &transaction{p: p, conn: c, s: s}
+	t.PutOff()
+	return t, nil
 }
 
 func (p *pool) beginWhole(ctx context.Context) (*transaction, error) {
@@ -45,6 +59,7 @@ type transaction struct {
 	lastID
 
 	sqlstore.Alone
+	alone bool // it is for one verb
 
 	// ending keeps the end, which may come from Close, apart from statements: a
 	// statement after the end would be carried out by itself.
@@ -178,6 +193,9 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 
 // Query implements sqlstore.Session.
 func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if rows, err := t.queryFirst(ctx, q, args); rows != nil || err != nil {
+		return rows, err
+	}
 	if err := t.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -198,6 +216,39 @@ func (t *transaction) Query(ctx context.Context, q *sqlstore.Stmt, args []any) (
 	return rows, err
 }
 
+// queryFirst begins a transaction that was put off, together with its first statement. That saves each claim a trip. It
+// returns no rows if the statement is yet to be carried out.
+func (t *transaction) queryFirst(ctx context.Context, q *sqlstore.Stmt, args []any) (rows *sql.Rows, err error) {
+	if t.p.single.Load() || !t.Unbegun() {
+		return nil, nil
+	}
+	text, args, err := t.s.text(q, args)
+	if err != nil || len(args) > 0 { // a long value
+		return nil, err
+	}
+	err = t.Enter(func() error {
+		text := strings.Join(append(t.opening(), text), ";\n")
+		rows, err = t.p.query(ctx, t.s, func(ctx context.Context) (*sql.Rows, error) { return t.conn.QueryContext(ctx, text) })
+		switch {
+		case err == nil:
+			t.mu.Lock()
+			t.used = true
+			t.mu.Unlock()
+			return nil
+		case number(err) == errSyntax:
+			return errSingle
+		case t.p.lost(err) && ctx.Err() == nil:
+			return t.replace(ctx)
+		}
+		return t.undo(ctx, err)
+	})
+	if errors.Is(err, errSingle) {
+		t.p.single.Store(true)
+		return nil, nil
+	}
+	return rows, err
+}
+
 // Point implements sqlstore.Pointing.
 func (t *transaction) Point(ctx context.Context, text string) error {
 	if err := t.enter(ctx); err != nil {
@@ -215,7 +266,7 @@ func (t *transaction) Point(ctx context.Context, text string) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if t.Unbegun() {
+	if t.Over() {
 		return t.conn.Close()
 	}
 	t.ending.RLock()
@@ -230,7 +281,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(ctx context.Context) error {
-	if t.Unbegun() {
+	if t.Over() {
 		return t.conn.Close()
 	}
 	t.reads.Close() // else the connection could not be closed, or a statement would be waited for

@@ -184,7 +184,7 @@ func (t *transaction) there(ctx context.Context) error {
 
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
-	if t.Unbegun() {
+	if t.Over() {
 		return t.conn.Close()
 	}
 	if err := t.there(context.WithoutCancel(ctx)); err != nil {
@@ -198,7 +198,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(context.Context) error {
-	if t.Unbegun() {
+	if t.Over() {
 		return t.conn.Close()
 	}
 	defer t.giveBack()

@@ -12,6 +12,7 @@ type Alone struct {
 	mu        sync.Mutex
 	putOff    bool
 	committed bool
+	over      bool // it has ended without having begun
 }
 
 // PutOff puts the beginning off, before the transaction is used.
@@ -31,11 +32,20 @@ func (a *Alone) Unbegun() bool {
 	return a.putOff || a.committed
 }
 
+// Over is Unbegun for the end of the transaction. Nothing begins it after that.
+func (a *Alone) Over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = a.over || a.putOff || a.committed
+	a.putOff = false
+	return a.over
+}
+
 // Enter begins the transaction if that has been put off.
 func (a *Alone) Enter(begin func() error) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.committed {
+	if a.committed || a.over {
 		return sql.ErrTxDone
 	}
 	if a.putOff {

@@ -258,6 +258,8 @@ func (d *dialogs) byWorkers() {
 				longest = current
 			case slices.Contains(d.frame, text): // it begins
 				current = nil
+			case slices.ContainsFunc(d.frame, func(begin string) bool { return strings.HasPrefix(text, begin+";") }): // with its first statement
+				current = []string{text}
 			}
 		}
 		d.holds(s.name, longest)
