@@ -80,7 +80,7 @@ type Options struct {
 	Poll time.Duration
 
 	// GroupWait is how long End, Move, GetGroup and a related Begin wait for a group that
-	// another receiver holds, before ErrGroupBusy. Zero means 5 s.
+	// another receiver holds, before ErrGroupBusy. They try five times at least. Zero means 5 s.
 	GroupWait time.Duration
 
 	// KeepClosed is how long a conversation stays visible after both sides have ended. Zero

@@ -35,14 +35,15 @@ func (t *transaction) enter(ctx context.Context) error {
 	})
 }
 
-// replace begins the transaction on another connection.
+// replace begins the transaction on another connection. If it cannot, nothing has been done.
 func (t *transaction) replace(ctx context.Context) error {
 	t.discard()
 	fresh, err := t.p.beginWhole(ctx)
-	if err == nil {
-		t.conn, t.s, t.whole = fresh.conn, fresh.s, fresh.whole
+	if err != nil {
+		return t.p.store.NotBegun(ctx, err)
 	}
-	return err
+	t.conn, t.s, t.whole = fresh.conn, fresh.s, fresh.whole
+	return nil
 }
 
 // byItself carries out a post, or the change of a reader's record, without a transaction around it; done says whether it

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
@@ -76,5 +77,36 @@ func TestFirstQueryIsWork(t *testing.T) {
 		_, err = tx.SQL().ExecContext(f.Ctx, "CREATE TABLE app (id INT PRIMARY KEY)")
 		f.OK(err)
 		f.Is(tx.Commit(f.Ctx), backend.ErrTxDone)
+	})
+}
+
+// TestFirstStatementNotBegun: if the server has gone since Begin took a connection, the first statement says that nothing
+// has begun, so that Broker.Retry tries again.
+func TestFirstStatementNotBegun(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		for _, first := range []func(*backendtest.Fixture, backend.Tx) error{
+			func(f *backendtest.Fixture, tx backend.Tx) error {
+				_, err := tx.Claim(f.Ctx, f.Request(f.QP))
+				return err
+			},
+			func(f *backendtest.Fixture, tx backend.Tx) error {
+				_, err := tx.Once(f.Ctx, "key", time.Hour)
+				return err
+			},
+		} {
+			p, through := backendtest.Through(t, server)
+			f := backendtest.New(t, open(t, connect(t, through, database(t, server), func(c *driver.Config) {
+				several(c)
+				c.Logger = &driver.NopLogger{}
+			}), nil))
+			f.None(f.Request(f.QP))
+			tx := f.Begin()
+			p.Close()
+			p.Cut()
+			err := first(f, tx)
+			f.Is(err, backend.ErrNotBegun)
+			f.Is(err, backend.ErrConnection)
+			tx.Rollback(f.Ctx)
+		}
 	})
 }

@@ -107,8 +107,8 @@ func (s *Store) Late(ctx context.Context, err error) error {
 	return s.fail(ctx, err)
 }
 
-// notBegun is Late for what could not be begun: nothing has been done.
-func (s *Store) notBegun(ctx context.Context, err error) error {
+// NotBegun is Late for what could not be begun: nothing has been done.
+func (s *Store) NotBegun(ctx context.Context, err error) error {
 	if err = s.Late(ctx, err); errors.Is(err, backend.ErrConnection) && !errors.Is(err, backend.ErrNotBegun) {
 		return Classified(backend.ErrNotBegun, err)
 	}

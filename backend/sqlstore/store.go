@@ -90,7 +90,7 @@ func (s *Store) Info(ctx context.Context) (backend.Info, error) {
 // Begin implements backend.Backend.
 func (s *Store) Begin(ctx context.Context) (backend.Tx, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, s.notBegun(ctx, err)
+		return nil, s.NotBegun(ctx, err)
 	}
 	tx, err := s.begin(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	}
 	tr, err := patiently(ctx, s, s.d.Begin)
 	if err != nil {
-		return nil, s.notBegun(ctx, err)
+		return nil, s.NotBegun(ctx, err)
 	}
 	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
 	s.mu.Lock()
@@ -209,7 +209,7 @@ func (s *Store) outside(ctx context.Context, work func(run) error) error {
 		return r, err
 	})
 	if err != nil {
-		return s.notBegun(ctx, err)
+		return s.NotBegun(ctx, err)
 	}
 	defer r.release()
 	return work(run{s: s, sess: r.Session})
