@@ -38,6 +38,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/consumer"
+	"github.com/parleymq/parley/internal/crowd"
 	"github.com/parleymq/parley/internal/wait"
 	"github.com/parleymq/parley/internal/wake"
 )
@@ -170,6 +171,7 @@ type Broker struct {
 	// Each has its own lock, or is atomic.
 	catalog atomic.Pointer[catalogView]
 	convs   convCache
+	crowd   crowd.Crowd[*verb]
 	unknown sync.Map // names of target services that were not defined
 	done    sync.WaitGroup
 
@@ -209,6 +211,7 @@ func New(ctx context.Context, be Backend, o *Options) (*Broker, error) {
 		idle:       make(chan struct{}),
 		workers:    make(map[*consumer.Consumer]struct{}),
 	}
+	b.gather()
 	if l := b.caps.Logging; l != nil {
 		l.LogTo(b.log)
 	}

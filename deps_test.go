@@ -57,7 +57,7 @@ func TestDependencies(t *testing.T) {
 	helpers := []string{module + "/backend", module + "/internal/guard", module + "/internal/failures", module + "/internal/lease",
 		module + "/internal/wait", module + "/internal/wake"}
 	const cronParser = "github.com/netresearch/go-cron"
-	core := append([]string{module, module + "/internal/consumer"}, helpers...)
+	core := append([]string{module, module + "/internal/consumer", module + "/internal/crowd"}, helpers...)
 	for pkg, allowed := range map[string][]string{
 		module + "/backend/sqlstore": {module + "/backend", module + "/backend/sqlstore"},
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/crowd"
 )
 
 // State is the state of one side of a conversation.
@@ -69,18 +70,25 @@ func (tx *Tx) Begin(ctx context.Context, from, to string, o *DialogOptions) (*Co
 // BeginDialog begins a conversation and sends its first message, in a separate transaction, as Post posts one. It returns
 // the handle of this side, also after ErrConnection, when the conversation may be there.
 func (b *Broker) BeginDialog(ctx context.Context, from, to string, o *DialogOptions, first Payload) (handle ID, err error) {
-	err = b.alone(ctx, func(tx *Tx) error {
-		c, err := tx.Begin(ctx, from, to, o)
-		if err != nil {
-			return err
-		}
-		handle = c.Handle()
-		return c.SendPayload(ctx, first)
-	})
-	if err != nil && !errors.Is(err, ErrConnection) {
-		handle = ID{}
+	if o == nil {
+		o = &DialogOptions{}
 	}
-	return handle, err
+	obj := fmt.Sprintf("from %q to %q", from, to)
+	if err := b.shownOne(ctx, from, to, &first); err != nil {
+		return ID{}, fail("begin dialog", obj, err)
+	}
+	handle = NewID()
+	v := &verb{Posting: Posting{Payload: first},
+		on: func(ctx context.Context, tx *Tx) (*Conversation, error) { return tx.beginAs(ctx, handle, from, to, o) }}
+	if o.RelatedConversation.IsZero() && o.RelatedGroup.IsZero() && o.Lifetime == 0 {
+		err = b.crowded(ctx, &crowd.Member[*verb]{Kind: begins, Verb: v})
+	} else {
+		err = b.verb(ctx, v)
+	}
+	if err != nil && !errors.Is(err, ErrConnection) {
+		return ID{}, fail("begin dialog", obj, err)
+	}
+	return handle, fail("begin dialog", obj, err)
 }
 
 // beginAs begins a conversation with the given handle.

@@ -46,14 +46,22 @@ func (tx *Tx) shown(ctx context.Context, batch []Sending) ([]Sending, error) {
 	return out, nil
 }
 
+// shownOne is shown for one message.
+func (b *Broker) shownOne(ctx context.Context, service, far string, p *Payload) error {
+	if b.opt.Outgoing == nil {
+		return nil
+	}
+	return b.outgoing(ctx, Outgoing{Service: service, FarService: far}, p)
+}
+
 // shownPosts is shown for posts.
-func (tx *Tx) shownPosts(ctx context.Context, queue string, posts []Posting) ([]Posting, error) {
-	if tx.b.opt.Outgoing == nil {
+func (b *Broker) shownPosts(ctx context.Context, queue string, posts []Posting) ([]Posting, error) {
+	if b.opt.Outgoing == nil {
 		return posts, nil
 	}
 	out := make([]Posting, len(posts))
 	for i, p := range posts {
-		if err := tx.b.outgoing(ctx, Outgoing{Queue: queue}, &p.Payload); err != nil {
+		if err := b.outgoing(ctx, Outgoing{Queue: queue}, &p.Payload); err != nil {
 			return nil, err
 		}
 		out[i] = p

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/crowd"
 	"github.com/parleymq/parley/internal/wait"
 )
 
@@ -134,7 +135,7 @@ func (tx *Tx) Post(ctx context.Context, queue string, p Payload, o ...PostOption
 
 // PostBatch adds all posts or none.
 func (tx *Tx) PostBatch(ctx context.Context, queue string, posts []Posting) ([]ID, error) {
-	posts, err := tx.shownPosts(ctx, queue, posts)
+	posts, err := tx.b.shownPosts(ctx, queue, posts)
 	var ids []ID
 	if err == nil {
 		ids, err = tx.post(ctx, queue, posts)
@@ -329,15 +330,37 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 }
 
 // Post puts one message into a queue in a separate transaction, which begins again if it loses against
-// another one. After ErrConnection the message may be there, unless the error is ErrNotBegun as well, or
+// another one. Calls of many goroutines may share one, with the same outcomes. After ErrConnection the message may be there, unless the error is ErrNotBegun as well, or
 // may still arrive, on PostgreSQL even behind messages with the same key that are posted after it.
 // If ctx ends while the database's answer is missing, the error is that of ctx and ErrConnection.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {
-	err = b.alone(ctx, func(tx *Tx) error {
-		id, err = tx.Post(ctx, queue, p, o...)
-		return err
-	})
-	return id, err
+	posts, err := b.shownPosts(ctx, queue, []Posting{{p, o}})
+	if err != nil {
+		return ID{}, fail("post", objQueue(queue), err)
+	}
+	v := &verb{queue: queue, Posting: posts[0]}
+	if x, bad := optionsOf(queue, o); bad == nil && b.gathers(&x) {
+		m := &crowd.Member[*verb]{Verb: v, Kind: kind{queue, x.key != ""}, Several: true}
+		if x.key != "" {
+			m.Subject = subject{queue: queue, key: x.key}
+		}
+		err = b.crowded(ctx, m)
+	} else {
+		err = b.verb(ctx, v)
+	}
+	if err != nil {
+		return ID{}, fail("post", objQueue(queue), err)
+	}
+	return v.id, nil
+}
+
+// gathers reports whether a post may go together with others.
+func (b *Broker) gathers(o *postOptions) bool {
+	t := b.caps.Together
+	if t == nil || o.unique != "" || o.period > 0 || o.delay > 0 || o.raise || o.is != nil {
+		return false
+	}
+	return o.key == "" && t.Posts || o.key != "" && t.KeyedPosts
 }
 
 // PostBatch puts messages into a queue in a separate transaction, as Post does: all or none.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/crowd"
 	"github.com/parleymq/parley/internal/guard"
 	"github.com/parleymq/parley/internal/wait"
 )
@@ -42,7 +43,16 @@ func (c *Conversation) SendPayload(ctx context.Context, p Payload) error {
 
 // Send sends a message on a conversation in a separate transaction, as Post posts one.
 func (b *Broker) Send(ctx context.Context, conversation ID, p Payload) error {
-	return b.alone(ctx, func(tx *Tx) error { return tx.Conversation(conversation).SendPayload(ctx, p) })
+	f := b.convs.get(conversation)
+	if f == nil {
+		return b.alone(ctx, func(tx *Tx) error { return tx.Conversation(conversation).SendPayload(ctx, p) })
+	}
+	err := b.shownOne(ctx, f.service, f.far, &p)
+	if err == nil {
+		err = b.crowded(ctx, &crowd.Member[*verb]{Subject: subject{conversation: conversation}, Verb: &verb{Posting: Posting{Payload: p},
+			on: func(_ context.Context, tx *Tx) (*Conversation, error) { return tx.Conversation(conversation), nil }}})
+	}
+	return fail("send", objConv(conversation), err)
 }
 
 // SendTo sends one message on several conversations, or on none if any of them cannot take it. No
@@ -110,6 +120,8 @@ func (tx *Tx) send(ctx context.Context, batch []Sending) error {
 		switch {
 		case err != nil:
 			return err
+		case tx.noWait:
+			return tx.dispatchPlain(ctx, v, box)
 		case len(box.turned) == 0:
 			return tx.dispatch(ctx, v, version, box)
 		}
@@ -342,6 +354,30 @@ func (tx *Tx) dispatch(ctx context.Context, v *catalogView, version int64, box o
 		}
 	}
 	return nil
+}
+
+// dispatchPlain sends a batch to targets that can take it, or fails: by itself each message has what it needs.
+func (tx *Tx) dispatchPlain(ctx context.Context, v *catalogView, box outbox) error {
+	if len(box.turned) > 0 {
+		return backend.ErrStreamBusy
+	}
+	for _, c := range box.from {
+		if c.fresh == nil {
+			continue
+		}
+		why, err := tx.acceptEndpoint(ctx, v, c.fresh)
+		if err == nil && why != "" {
+			err = backend.ErrStreamBusy
+		}
+		if err != nil {
+			return err
+		}
+	}
+	sent, err := tx.be.Send(ctx, v.version, box.out)
+	for _, s := range sent {
+		tx.touch(s.Queue)
+	}
+	return err
 }
 
 // tryBoth sends and withholds; what was refused is told, and then nothing was

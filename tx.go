@@ -19,6 +19,7 @@ type Tx struct {
 	b      *Broker
 	be     backend.Tx
 	joined bool
+	noWait bool  // it is a crowd's: it waits for no lock, and is rolled back after any refusal
 	broken error // why a joined transaction cannot be used
 
 	cat       *catalogView   // what this transaction goes by

@@ -34,6 +34,7 @@ type Capabilities struct {
 	Migrator           Migrator
 	Printer            Printer
 	Granter            Granter
+	Together           *Together
 
 	// Classify wraps a driver's error, returned by one of the application's statements, in the
 	// matching error of this package. Parley calls it with the errors of handlers. So a lost
@@ -43,6 +44,15 @@ type Capabilities struct {
 	// IdleClosed returns how many connections the pool has closed so far only because it keeps few
 	// idle ones.
 	IdleClosed func() int64
+}
+
+// Together says that the store can begin transactions with [NoWait]. Parley has a few verbs by themselves at work at
+// once. Further ones wait for one of them to end, and are carried out together in such a transaction. Sends, and begins
+// of conversations with their first message, always are.
+type Together struct {
+	Room       int  // how many are at work before others wait
+	KeyedPosts bool // are carried out together
+	Posts      bool // without a key are, too
 }
 
 // Joiner is implemented by backends that can work in a transaction that the

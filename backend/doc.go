@@ -54,6 +54,7 @@
 //	Printer             the SQL of a migration                              cmd/parley/migrate.go
 //	Granter             the SQL that grants a role its rights               cmd/parley/inspect.go
 //	IdleClosed          how many connections a small idle pool has closed   internal/consumer/idle.go
+//	Together            verbs of several callers in one transaction         together.go
 //	Classify            what errors of the driver amount to                 internal/consumer/errors.go
 //
 // Parley asserts no other interface of a Backend or a Tx. So a wrapper that embeds one passes

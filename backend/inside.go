@@ -59,6 +59,17 @@ func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, 
 // IsAlone reports whether ctx is marked.
 func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
 
+type noWaitKey struct{}
+
+// NoWait marks the context of a Begin whose transaction must not wait for a lock of another transaction. It is for one
+// call of Send, or of Post, with posts that all have a key or have none, and have no delay and no unique value. The call
+// returns ErrStreamBusy if it would have to wait, or for any other reason for which single verbs may succeed. After an
+// error the transaction is rolled back.
+func NoWait(ctx context.Context) context.Context { return context.WithValue(ctx, noWaitKey{}, true) }
+
+// IsNoWait reports whether ctx is marked.
+func IsNoWait(ctx context.Context) bool { return ctx.Value(noWaitKey{}) != nil }
+
 type readKey struct{}
 
 // ReadIn marks a context for reads of a verb that is at work in a transaction. A store that

@@ -79,6 +79,8 @@ var sections = []section{
 		{"D11", "If one of several conversations cannot take a message, it is sent on none of them."},
 		{"D12", "Concurrent senders on one conversation get numbers without gaps, in the order in which they commit, and every message arrives."},
 		{"D13", "A service may begin a conversation with itself on one queue. Each side has its own handle and group and receives only what the other sent. The end of one side arrives at the other."},
+		{"D14", "Sends, posts and begins by themselves that are called at once each have the outcome that they have alone. Those that are refused change nothing for the others, and what the others sent comes once, in the order of its sender."},
+		{"D15", "A send, post or begin by itself does not wait for a lock that only others want."},
 	}},
 	{"Order", []Sentence{
 		{"O01", "Messages sent on one conversation in several transactions are handled in their order, however many receivers there are."},

@@ -23,6 +23,7 @@ type pool struct {
 	store       *sqlstore.Store
 	hot         hot
 	newKeyTurns keyInsertLimiter
+	keys        keyCache
 	single      atomic.Bool // connections take one statement in a text
 	guards      bool        // they take several, but not from the application
 

@@ -107,24 +107,30 @@ func lookups(text string) string {
 // subquery locks the group's row if it is free, until the walk has enough. CASE keeps the lock
 // behind the conditions.
 type hot struct {
-	Advance, Insert, Place, PlaceSent, States, Next, Append, Mark *sqlstore.Stmt
-	PostMany, Keys, NewGroups, NewStreams                         *sqlstore.Stmt
-	AdvanceKey, InsertKeyed, PlaceKey                             *sqlstore.Stmt
-	NewKeys, NewKeysFree, NewKey                                  *sqlstore.Stmt
-	BeginState, BeginGroups, NewEndpoints, NewDialogs             *sqlstore.Stmt
-	EndGuards, Closings, CloseSides, RemoveQuiet                  *sqlstore.Stmt
-	Head, Promoted, Walk, Posts, PostsOnly, Flow                  *sqlstore.Stmt
-	ReadyAfter, PostAfter                                         *sqlstore.Stmt
-	ClaimOne, LockOne, Read, ReadTwo, Messages                    *sqlstore.Stmt
-	LeaseGroups, UnleaseGroups, LeaseLocked                       *sqlstore.Stmt
-	JoinLock, JoinPosts, JoinDelete                               *sqlstore.Stmt
-	Remove, RemovePosts, Guards, Look, Belong, Restore            *sqlstore.Stmt
-	Clear, Restand                                                *sqlstore.Stmt
-	Submit, Start, HoldTasks, FinishTasks                         *sqlstore.Stmt
-	Newest                                                        *sqlstore.Stmt
-	Probe, Probed, Unprobe                                        *sqlstore.Stmt
-	Retain, Keep, KeepPosts                                       *sqlstore.Stmt
-	ReclaimGroups, ReclaimPosts, TookGroups, TookPosts            *sqlstore.Stmt
-	ExtendGroups, ExtendPosts, LeasedGroups                       *sqlstore.Stmt
-	LeasedPosts                                                   *sqlstore.Stmt
+	Advance, Insert, Place, PlaceSent, Next, Append, Mark *sqlstore.Stmt
+	States                                                [2]*sqlstore.Stmt // the second leaves out those that others have locked
+	PostMany, Keys, NewGroups, NewStreams                 *sqlstore.Stmt
+	AdvanceKey, InsertKeyed, PlaceKey                     *sqlstore.Stmt
+	NewKeys, NewKeysFree, NewKey                          *sqlstore.Stmt
+	BeginState, BeginGroups, NewEndpoints, NewDialogs     *sqlstore.Stmt
+	EndGuards, Closings, CloseSides, RemoveQuiet          *sqlstore.Stmt
+	Head, Promoted, Walk, Posts, PostsOnly, Flow          *sqlstore.Stmt
+	ReadyAfter, PostAfter                                 *sqlstore.Stmt
+	ClaimOne, LockOne, Read, ReadTwo, Messages            *sqlstore.Stmt
+	LeaseGroups, UnleaseGroups, LeaseLocked               *sqlstore.Stmt
+	JoinLock, JoinPosts, JoinDelete                       *sqlstore.Stmt
+	Remove, RemovePosts, Guards, Look, Belong, Restore    *sqlstore.Stmt
+	Clear, Restand                                        *sqlstore.Stmt
+	Submit, Start, HoldTasks, FinishTasks                 *sqlstore.Stmt
+	Newest                                                *sqlstore.Stmt
+	Probe, Probed, Unprobe                                *sqlstore.Stmt
+	Retain, Keep, KeepPosts                               *sqlstore.Stmt
+	ReclaimGroups, ReclaimPosts, TookGroups, TookPosts    *sqlstore.Stmt
+	ExtendGroups, ExtendPosts, LeasedGroups               *sqlstore.Stmt
+	LeasedPosts                                           *sqlstore.Stmt
+}
+
+// axes are the values of the variants of these statements.
+var axes = map[string][]*strings.Replacer{
+	"locked": {strings.NewReplacer(" :locked", ""), strings.NewReplacer(":locked", "SKIP LOCKED")},
 }

@@ -168,7 +168,9 @@ func newStore(db *sql.DB, o Options) *Store {
 	p.prefix, _, p.invalid = sqlstore.Names(o.Prefix, "", "unlock")
 	d := &sqlstore.Dialect{
 		Texts:       statements,
+		Together:    &backend.Together{Room: 2, KeyedPosts: true},
 		Own:         &p.hot,
+		Axes:        axes,
 		Lock:        "FOR UPDATE",
 		Token:       token,
 		Adapt:       adapt,

@@ -104,9 +104,9 @@ func (p *pool) beginDialogs(ctx context.Context, tx *sqlstore.Tx, version int64,
 			marks = append(marks, []any{to.Queue, to.Handle, b.From.Handle, to.Priority, later(i)})
 		}
 	}
-	if t, ours := tx.Session().(*transaction); ours && len(list) == 1 && sqlstore.BegunAlone(list) && len(list[0].Messages) == 1 {
-		queues := either{columns: []string{"q.queue_id"}, rows: [][]any{{list[0].To.Queue}}}
-		done, ok, err := t.beginWith(ctx, tx, call{p.hot.BeginGroups, []any{newGroups(groups), version, queues, 1}},
+	if t, ours := tx.Session().(*transaction); ours && (len(list) == 1 || tx.NoWait()) && sqlstore.BegunAlone(list) {
+		queues, on := targets(list)
+		done, ok, err := t.beginWith(ctx, tx, call{p.hot.BeginGroups, []any{newGroups(groups), version, queues, on}},
 			call{p.hot.NewEndpoints, []any{endpoints}}, call{p.hot.NewDialogs, []any{streams}}, call{p.hot.Append, []any{messages}},
 			call{p.hot.Mark, []any{marks}})
 		switch {
@@ -152,7 +152,21 @@ const firstGroups = 100
 // mayBegin reports whether the catalog has the version, and the queues of targets that have
 // messages are enabled. It stores the first groups with it, if it can, and returns how many.
 func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, list []sqlstore.Begun, groups tuples) (begun int, ok bool, err error) {
-	queues := either{columns: []string{"q.queue_id"}}
+	queues, most := targets(list)
+	if !tx.Joined() {
+		begun = min(len(groups), firstGroups)
+		n, err := tx.Exec(ctx, p.hot.BeginGroups, newGroups(groups[:begun]), version, queues, most)
+		return begun, n > 0, err
+	}
+	var is int64
+	on := 0
+	_, err = tx.Row(ctx, []any{&is, sqlstore.Witness(&on)}, p.hot.BeginState, queues)
+	return 0, is == version && on == most, err
+}
+
+// targets are the queues to which conversations send, and how many these are.
+func targets(list []sqlstore.Begun) (queues either, n int) {
+	queues.columns = []string{"q.queue_id"}
 	seen := map[int64]bool{}
 	for _, b := range list {
 		if len(b.Messages) > 0 && !seen[b.To.Queue] {
@@ -163,15 +177,7 @@ func (p *pool) mayBegin(ctx context.Context, tx *sqlstore.Tx, version int64, lis
 	if len(seen) == 0 {
 		queues.rows = [][]any{{-1}} // no queue has it
 	}
-	if !tx.Joined() {
-		begun = min(len(groups), firstGroups)
-		n, err := tx.Exec(ctx, p.hot.BeginGroups, newGroups(groups[:begun]), version, queues, len(seen))
-		return begun, n > 0, err
-	}
-	var is int64
-	on := 0
-	_, err = tx.Row(ctx, []any{&is, sqlstore.Witness(&on)}, p.hot.BeginState, queues)
-	return 0, is == version && on == len(seen), err
+	return queues, len(seen)
 }
 
 // dialogStream is the kind of the stream of a conversation's side.
@@ -179,13 +185,17 @@ const dialogStream = 2
 
 // streams locks guards and reads their streams.
 func (p *pool) streams(ctx context.Context, tx *sqlstore.Tx, list []backend.ID) (map[backend.ID]*sqlstore.Stream, error) {
+	q := p.hot.States[0]
+	if tx.NoWait() {
+		q = p.hot.States[1]
+	}
 	streams := make(map[backend.ID]*sqlstore.Stream)
 	err := rowsAll(ctx, tx, func(rows *sql.Rows) error {
 		s := new(sqlstore.Stream)
 		err := s.Scan(rows)
 		streams[s.ID] = s
 		return err
-	}, p.hot.States, list)
+	}, q, list)
 	return streams, err
 }
 
@@ -198,25 +208,36 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 	for i, m := range b.Messages {
 		rows[i] = []any{m.Stream.ID, m.Seq, m.ID, m.Kind, m.Type, m.Body, sqlstore.NullText(m.Headers), expression(now)}
 	}
-	if err := insertRows(ctx, tx, p.hot.Append, rows, 5); err != nil {
-		return err
-	}
 	marks := make(tuples, len(b.Streams))
 	for i, s := range b.Streams {
 		// One microsecond apart, in the order of the call.
 		marks[i] = []any{s.Queue, s.Group, s.ID, s.Priority, later(i)}
 	}
-	for some := range slices.Chunk(b.Streams, nextStreams) {
-		next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
-		for _, s := range some {
-			next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
-			rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
+	if t, ours := tx.Session().(*transaction); ours && tx.NoWait() && len(b.Streams) <= nextStreams {
+		done, err := t.goOnWith(ctx, tx, call{p.hot.Append, []any{rows}}, call{p.hot.Next, nextOf(b.Streams)}, call{p.hot.Mark, []any{marks}})
+		if done || err != nil {
+			return err
 		}
-		if _, err := tx.Exec(ctx, p.hot.Next, next, rank, ids(next.when)); err != nil {
+	}
+	if err := insertRows(ctx, tx, p.hot.Append, rows, 5); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(b.Streams, nextStreams) {
+		if _, err := tx.Exec(ctx, p.hot.Next, nextOf(some)...); err != nil {
 			return err
 		}
 	}
 	return insertRows(ctx, tx, p.hot.Mark, marks, -1)
+}
+
+// nextOf are the arguments of Next.
+func nextOf(streams []*sqlstore.Stream) []any {
+	next, rank := choice{column: "stream_id"}, choice{column: "stream_id"}
+	for _, s := range streams {
+		next.when, next.then = append(next.when, s.ID), append(next.then, any(s.Next))
+		rank.when, rank.then = append(rank.when, s.ID), append(rank.then, int64(s.Priority))
+	}
+	return []any{next, rank, ids(next.when)}
 }
 
 // insertRows inserts rows, as many in one statement as the size of their bodies and headers allows.
@@ -346,10 +367,36 @@ func (p *pool) joinPosts(ctx context.Context, tx *sqlstore.Tx, list []backend.ID
 // are new. A transaction that waits for a key in another's hands has no guard yet. With a
 // guard it waits for guards alone: a savepoint would give no lock back.
 func (p *pool) keyStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
+	if tx.NoWait() {
+		return p.freeStreams(ctx, tx, keys)
+	}
 	found, err := p.findKeys(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
+	return p.lockStreams(ctx, tx, keys, found)
+}
+
+// freeStreams is keyStreams for a transaction that waits for no lock.
+func (p *pool) freeStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key) (map[sqlstore.Key]*sqlstore.Stream, error) {
+	found, others := p.keys.split(keys)
+	if len(others) > 0 {
+		more, err := p.findKeys(ctx, tx, others)
+		if err != nil {
+			return nil, err
+		}
+		p.keys.put(more)
+		maps.Copy(found, more)
+	}
+	streams, err := p.lockStreams(ctx, tx, keys, found)
+	if err == nil && len(streams) < len(keys) {
+		p.keys.forget(keys)
+	}
+	return streams, err
+}
+
+// lockStreams locks the streams of the keys that were found, and makes the others.
+func (p *pool) lockStreams(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.Key, found map[sqlstore.Key]backend.ID) (map[sqlstore.Key]*sqlstore.Stream, error) {
 	streams := make(map[sqlstore.Key]*sqlstore.Stream)
 	var fresh []sqlstore.Key
 	for _, k := range keys {
@@ -466,10 +513,13 @@ func (p *pool) insertSome(ctx context.Context, tx *sqlstore.Tx, keys []sqlstore.
 		}
 		return tx.Exec(ctx, p.hot.NewKeys, rows)
 	}
-	if len(keys) > 1 {
+	if len(keys) > 1 || tx.NoWait() {
 		if n, done, err := p.insertFree(ctx, tx, keys, rows); done || err != nil {
 			return n, err
 		}
+	}
+	if tx.NoWait() {
+		return 0, backend.ErrStreamBusy
 	}
 	for i, k := range keys {
 		n, err := p.insertOne(ctx, tx, k, rows[i])

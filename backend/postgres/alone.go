@@ -159,7 +159,7 @@ func (k *known) exec(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args
 	return res, err
 }
 
-// row is exec for a statement that returns a row of numbers, or none.
+// row is exec for a statement that returns rows of numbers, one after the other.
 func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args []any) (row []int64, err error) {
 	list, err := values(args)
 	if err != nil {
@@ -178,7 +178,6 @@ func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args 
 			} else if err != nil {
 				return err
 			}
-			row = row[:0]
 			for _, n := range v {
 				row = append(row, n.(int64))
 			}
@@ -190,7 +189,7 @@ func (k *known) row(ctx context.Context, conn *sql.Conn, q *sqlstore.Stmt, args 
 	return row, err
 }
 
-// rowOf reads such a row.
+// rowOf reads such rows.
 func rowOf(rows *sql.Rows, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
@@ -202,14 +201,15 @@ func rowOf(rows *sql.Rows, err error) ([]int64, error) {
 	}
 	var row []int64
 	for rows.Next() {
-		row = make([]int64, len(columns))
+		next := make([]int64, len(columns))
 		into := make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
+		for i := range next {
+			into[i] = &next[i]
 		}
 		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
+		row = append(row, next...)
 	}
 	return row, rows.Err()
 }
@@ -243,7 +243,7 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 	})
 }
 
-// rowByItself is byItself for a send or a begin; row is what the statement returns, nil if it was refused.
+// rowByItself is byItself for sends or begins; row is what the statement returns, nil if it was refused.
 func (t *transaction) rowByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, args []any) (row []int64, done bool, err error) {
 	if !t.Unbegun() {
 		return nil, false, nil

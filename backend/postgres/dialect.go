@@ -72,7 +72,8 @@ func (p *pool) token(verb, arg string) (string, bool) {
 // than executing them.
 type hot struct {
 	Send                                         [2]*sqlstore.Stmt // the second keeps a copy
-	BeginDialogs, SendState, Append, KeyState    *sqlstore.Stmt
+	SendMany, BeginDialogs                       *sqlstore.Stmt
+	SendState, Append, KeyState                  *sqlstore.Stmt
 	EndFirst, EndLast, EndGuards                 *sqlstore.Stmt
 	DropUnread, RemoveSides                      *sqlstore.Stmt
 	PostMany, PostKeyed, PostNewKey, NewKeys     *sqlstore.Stmt

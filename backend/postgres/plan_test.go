@@ -277,6 +277,7 @@ func dialogs(s *Store, one string) []execution {
 	some := "{" + one + "," + strings.TrimPrefix(ids(), "{")
 	zeros, ones := ints(make([]int, 10)), texts(slices.Repeat([]string{"1"}, 10))
 	return []execution{
+		{h.SendMany, []any{some, ids(), ones, ones, ones, ones, 0}},
 		{h.BeginDialogs, []any{0, ids(), ids(), ids(), ones, ones, ones, ones, ones, zeros, ones, zeros,
 			ids(), zeros, ids(), ones, ones, ones, ones}},
 		{q.MessagesOfEndpoint, []any{one, one}},

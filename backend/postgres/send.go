@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"maps"
+	"slices"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
@@ -27,6 +29,38 @@ func (p *pool) send(ctx context.Context, tx *sqlstore.Tx, version int64, m backe
 	}
 	done, err = tx.Row(ctx, []any{&sent.Seq, &sent.Queue}, q, args...)
 	return sent, done, err
+}
+
+// sendTogether sends messages on different conversations in one statement, by itself if it can be.
+func (p *pool) sendTogether(ctx context.Context, tx *sqlstore.Tx, version int64, list []backend.Outgoing) (sent []backend.Sent, done bool, err error) {
+	t, ours := tx.Session().(*transaction)
+	if !ours || slices.ContainsFunc(list, func(m backend.Outgoing) bool { return m.Last || m.Retain }) {
+		return nil, false, backend.ErrStreamBusy
+	}
+	n := len(list)
+	from, ids := make([]backend.ID, n), make([]backend.ID, n)
+	types, headers, bodies, kinds := make([]string, n), make([]string, n), make([][]byte, n), make([]int64, n)
+	for i, m := range list {
+		from[i], ids[i], types[i], bodies[i], kinds[i], headers[i] = m.From, m.ID, m.Type, m.Body, int64(m.Kind), m.Headers
+	}
+	args := []any{uuids(from), uuids(ids), texts(types), byteas(bodies), ints(kinds), texts(headers), version}
+	rows, ran, err := t.rowByItself(ctx, tx, p.hot.SendMany, args)
+	if err == nil && !ran {
+		err = tx.Rows(ctx, func(r *sql.Rows) error {
+			var place, seq, queue int64
+			err := r.Scan(&place, &seq, &queue)
+			rows = append(rows, place, seq, queue)
+			return err
+		}, p.hot.SendMany, args...)
+	}
+	if err != nil || len(rows) == 0 {
+		return nil, false, cmp.Or(err, backend.ErrStreamBusy)
+	}
+	sent = make([]backend.Sent, n)
+	for row := range slices.Chunk(rows, 3) {
+		sent[row[0]-1] = backend.Sent{Seq: row[1], Queue: row[2]}
+	}
+	return sent, true, nil
 }
 
 // streams locks guards and reads their streams.

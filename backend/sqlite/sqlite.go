@@ -159,6 +159,7 @@ func newStore(p *pool, o Options, now func() int64) *Store {
 	m := &p.many
 	d := &sqlstore.Dialect{
 		Texts:        statements,
+		Together:     &backend.Together{Room: 1, KeyedPosts: true, Posts: true},
 		Own:          m,
 		Token:        token,
 		Adapt:        adapt,

@@ -35,6 +35,9 @@ type Dialect struct {
 	Prefix string
 	Schema string
 
+	// Together is that of Capabilities.
+	Together *backend.Together
+
 	// Invalid is what is wrong with the options. The store says so in its Capabilities.
 	Invalid error
 
@@ -160,6 +163,9 @@ type Dialect struct {
 	// SendOne sends a message, and does nothing, but perhaps lock its guard, if
 	// something refuses it.
 	SendOne func(ctx context.Context, tx *Tx, version int64, m backend.Outgoing) (sent backend.Sent, done bool, err error)
+	// SendTogether sends messages on different conversations in a transaction that waits for no lock. Without it that is
+	// done by Guards and Append, or, where there is no Guards, by SendOne.
+	SendTogether func(ctx context.Context, tx *Tx, version int64, messages []backend.Outgoing) (sent []backend.Sent, done bool, err error)
 	// BeginDialogs stores conversations with their messages. It returns false, having
 	// changed nothing, if the catalog has another version, or the queue of a target that has
 	// messages is disabled.

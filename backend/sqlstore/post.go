@@ -43,6 +43,9 @@ func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Postin
 			return posted, err
 		}
 	}
+	if t.noWait && posts[0].Key != "" { // and so has each of them
+		return posted, t.postTogether(ctx, version, posts)
+	}
 	if err := t.checkQueues(ctx, version, posts); err != nil {
 		return nil, err
 	}
@@ -81,24 +84,71 @@ type Key struct {
 	Name  string
 }
 
-// appendKeyed adds posts that are sorted by key.
-func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) (err error) {
-	if len(posts) == 0 {
-		return nil
+// keyStreams returns the streams of posts that are sorted by key, as far as the engine returns several at once.
+func (t *Tx) keyStreams(ctx context.Context, posts []backend.Posting) (map[Key]*Stream, error) {
+	if t.s.d.KeyStreams == nil {
+		return make(map[Key]*Stream), nil
 	}
 	var keys []Key
 	for _, x := range posts {
 		keys = append(keys, Key{x.Queue, x.Key})
 	}
-	streams := make(map[Key]*Stream)
-	if t.s.d.KeyStreams != nil {
-		if streams, err = t.s.d.KeyStreams(ctx, t, slices.Compact(keys)); err != nil {
+	return t.s.d.KeyStreams(ctx, t, slices.Compact(keys))
+}
+
+// postTogether adds posts with a key in a transaction that waits for no lock.
+func (t *Tx) postTogether(ctx context.Context, version int64, posts []backend.Posting) error {
+	if t.s.d.KeyStreams == nil { // the engine does best with one post at a time
+		for _, x := range posts {
+			if done, err := t.s.d.PostKeyed(ctx, t, version, x); err != nil || !done {
+				return cmp.Or(err, backend.ErrStreamBusy)
+			}
+		}
+		return nil
+	}
+	sorted := make([]backend.Posting, len(posts))
+	for i, k := range postOrder(posts) {
+		sorted[i] = posts[k]
+	}
+	streams, err := t.keyStreams(ctx, sorted)
+	if err != nil {
+		return err
+	}
+	made := false // a stream: others say whether their queue is on
+	for _, s := range streams {
+		made = made || s.Version == 0
+		if s.Version != 0 && (s.Version != version || !s.Enabled) {
+			return backend.ErrStreamBusy
+		}
+	}
+	if made {
+		if err := t.checkQueues(ctx, version, posts); err != nil {
 			return err
 		}
 	}
+	return t.appendTo(ctx, streams, sorted)
+}
+
+// appendKeyed adds posts that are sorted by key.
+func (t *Tx) appendKeyed(ctx context.Context, posts []backend.Posting) error {
+	if len(posts) == 0 {
+		return nil
+	}
+	streams, err := t.keyStreams(ctx, posts)
+	if err != nil {
+		return err
+	}
+	return t.appendTo(ctx, streams, posts)
+}
+
+// appendTo adds posts to streams, and to those of their keys that are not among these.
+func (t *Tx) appendTo(ctx context.Context, streams map[Key]*Stream, posts []backend.Posting) (err error) {
 	var b Batch
 	for _, x := range posts {
 		k := Key{x.Queue, x.Key}
+		if streams[k] == nil && t.noWait {
+			return backend.ErrStreamBusy
+		}
 		if streams[k] == nil { // it was swept a moment ago, or the engine makes one at a time
 			if streams[k], err = t.keyStream(ctx, x); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -67,7 +68,11 @@ func (t *Tx) seal(ctx context.Context, messages []backend.Outgoing) error {
 
 // send sends one message in as few trips as the engine can, and several together.
 func (t *Tx) send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
-	if one := t.s.d.SendOne; one != nil && len(messages) == 1 {
+	if t.noWait {
+		if sent, done, err := t.sendTogether(ctx, version, messages); err != nil || done {
+			return sent, err
+		}
+	} else if one := t.s.d.SendOne; one != nil && len(messages) == 1 {
 		sent, done, err := one(ctx, t, version, messages[0])
 		if err != nil || done {
 			return []backend.Sent{sent}, err
@@ -100,6 +105,24 @@ func (t *Tx) send(ctx context.Context, version int64, messages []backend.Outgoin
 		}
 	}
 	return sent, nil
+}
+
+// sendTogether sends messages in a transaction that waits for no lock, if the engine has a way of its own for that.
+func (t *Tx) sendTogether(ctx context.Context, version int64, messages []backend.Outgoing) (sent []backend.Sent, done bool, err error) {
+	if many := t.s.d.SendTogether; many != nil {
+		return many(ctx, t, version, messages)
+	}
+	if t.s.d.Guards != nil {
+		return nil, false, nil
+	}
+	for _, m := range messages { // the engine does best with one message at a time
+		one, done, err := t.s.d.SendOne(ctx, t, version, m)
+		if err != nil || !done {
+			return nil, false, cmp.Or(err, backend.ErrStreamBusy)
+		}
+		sent = append(sent, one)
+	}
+	return sent, true, nil
 }
 
 // guardsOfBatch is guards in as few trips as the engine can.

@@ -48,7 +48,7 @@ var _ backend.Backend = (*Store)(nil)
 
 // Capabilities implements backend.Backend.
 func (s *Store) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Invalid: s.d.Invalid, Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
+	return backend.Capabilities{Together: s.d.Together, Invalid: s.d.Invalid, Joiner: s, Migrator: s, Printer: s, Granter: s, Logging: s, Classify: s.Classify}
 }
 
 // LogTo implements backend.Logging.
@@ -128,7 +128,7 @@ func (s *Store) begin(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, s.NotBegun(ctx, err)
 	}
-	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr}
+	tx := &Tx{run: run{s, tr, new(verb)}, tr: tr, noWait: backend.IsNoWait(ctx)}
 	s.mu.Lock()
 	s.open[tx] = struct{}{}
 	s.mu.Unlock()

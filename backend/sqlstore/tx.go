@@ -17,6 +17,8 @@ type Tx struct {
 	user backend.Execer // the user's transaction, if joined
 	over atomic.Bool
 
+	noWait bool // it must not wait for others' locks, and is rolled back after any error
+
 	// touched are streams that messages were taken from, whose markers have to
 	// be looked at before the commit.
 	touched []backend.ID
@@ -67,6 +69,9 @@ func (t *Tx) Q() *Statements { return &t.s.q }
 
 // Joined reports whether the transaction is the user's.
 func (t *Tx) Joined() bool { return t.tr == nil }
+
+// NoWait reports whether the transaction must not wait for others' locks. It is rolled back after any error.
+func (t *Tx) NoWait() bool { return t.noWait }
 
 // ready tells whether the transaction can still be used, at the start of a verb, and stores
 // what it has begun and ended.

@@ -36,6 +36,8 @@ const (
 	FaultNoneIsEmpty           Fault = "none-is-empty"
 	FaultEqualHandles          Fault = "equal-handles"
 	FaultSendsPart             Fault = "sends-part"
+	FaultTogetherLoses         Fault = "together-loses"
+	FaultTogetherWaits         Fault = "together-waits"
 	FaultSendUnguarded         Fault = "send-unguarded"
 	FaultHeldOvertaken         Fault = "held-overtaken"
 	FaultStaleCatalog          Fault = "stale-catalog"
@@ -203,6 +205,8 @@ var Faults = []FaultInfo{
 	{FaultNumbersLost, "D03", "a rollback uses a sequence number"},
 	{FaultNoneIsEmpty, "D08", "a missing body becomes an empty one"},
 	{FaultEqualHandles, "D01", "a side gets the peer's handle as its own"},
+	{FaultTogetherLoses, "D14", "of several verbs that go together the last is lost"},
+	{FaultTogetherWaits, "D15", "verbs that go together wait for locks"},
 	{FaultSendsPart, "D11", "a batch with a refused message sends the others"},
 	{FaultSendUnguarded, "D12", "a sender takes its number without the guard"},
 	{FaultHeldOvertaken, "D04", "a message is sent past earlier ones that are withheld"},

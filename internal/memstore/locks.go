@@ -53,6 +53,9 @@ func (tx *Tx) lock(ctx context.Context, l lock) error {
 	tx.party.wants = &l
 	defer func() { tx.party.wants = nil }()
 	for !tx.tryLock(l) {
+		if tx.noWait && s.fault != FaultTogetherWaits {
+			return backend.ErrStreamBusy
+		}
 		if s.deadlocked(tx.party) {
 			return backend.ErrSerialization
 		}

@@ -169,7 +169,8 @@ var (
 // Capabilities implements [backend.Backend]. An open transaction stops only those who
 // need its locks.
 func (h *Handle) Capabilities() backend.Capabilities {
-	return backend.Capabilities{HoldsInTransaction: true, Listener: h, Pool: h}
+	return backend.Capabilities{HoldsInTransaction: true, Listener: h, Pool: h,
+		Together: &backend.Together{Room: 2, KeyedPosts: true, Posts: true}}
 }
 
 // enter begins a call: it takes a connection and the mutex, which leave gives back.

@@ -84,6 +84,10 @@ func (tx *Tx) Send(ctx context.Context, version int64, messages []backend.Outgoi
 		if refusals[i] != 0 {
 			continue
 		}
+		if tx.noWait && i > 0 && i == len(messages)-1 && s.fault == FaultTogetherLoses {
+			sent = append(sent, backend.Sent{})
+			continue
+		}
 		n := s.append(tx, m.From, outgoing(m))
 		s.keepCopy(tx, m, n)
 		out, _ := s.streams.get(tx, m.From)

@@ -16,6 +16,7 @@ type Tx struct {
 	over   error // nil while it is open
 
 	connected bool // it has a connection of the handle's
+	noWait    bool // it waits for no lock
 
 	log        []change
 	savepoints []savepoint
@@ -50,7 +51,7 @@ func (h *Handle) Begin(ctx context.Context) (backend.Tx, error) {
 		h.store.pause()
 	}
 	tx := h.begin()
-	tx.connected = true
+	tx.connected, tx.noWait = true, backend.IsNoWait(ctx)
 	h.store.mu.Unlock() // and the connection is the transaction's
 	return tx, nil
 }

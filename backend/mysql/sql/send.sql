@@ -38,6 +38,7 @@ SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
   FROM parley_stream s WHERE s.stream_id = ? AND ROW_COUNT() > 0
 
 -- name: States
+-- axis: locked
 -- The guards of a batch, locked in the order of their ids, and what else a sender depends on. The
 -- columns of the stream are those of the locked row. The rest is as of the statement's beginning,
 -- which is recent enough: the caller cannot know of later changes.
@@ -51,7 +52,7 @@ SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.ne
   FROM parley_stream s FORCE INDEX (PRIMARY)
  WHERE s.stream_id IN (?)
  ORDER BY s.stream_id
-   FOR UPDATE
+   FOR UPDATE :locked
 
 -- name: Next
 -- Streams whose guards are ours get their next numbers and their ranks. Without the hint a small

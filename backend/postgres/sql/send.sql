@@ -22,6 +22,43 @@ r AS (
   ON CONFLICT DO NOTHING)
 SELECT s.seq, s.queue_id FROM s
 
+-- name: SendMany
+-- Messages on different conversations, which are sent if their guards are free and none of them is refused.
+-- Otherwise nothing comes back. Should only some of them have been sent, it fails, with division_by_zero.
+--
+-- $1 from, $2 message ids, $3 types, $4 bodies, $5 kinds, $6 headers, $7 catalog version
+WITH k AS MATERIALIZED (
+  SELECT x.*
+    FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[]), (SELECT $3::text[]), (SELECT $4::bytea[]), (SELECT $5::smallint[]),
+                (SELECT $6::text[])) WITH ORDINALITY x(id, message_id, type, body, kind, headers, n)),
+g AS MATERIALIZED (
+  SELECT l.stream_id
+    FROM k
+   CROSS JOIN LATERAL (
+          SELECT x.stream_id FROM parley_stream x
+           WHERE x.stream_id = k.id AND x.kind = 2 AND x.closed = 0 AND x.held = 0 AND x.queue_id IS NOT NULL
+             AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
+             AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = x.stream_id)
+             FOR NO KEY UPDATE SKIP LOCKED) l),
+s AS (
+  UPDATE parley_stream x
+     SET next_seq = x.next_seq + 1, touched = :now
+   WHERE x.stream_id = ANY (ARRAY(SELECT g.stream_id FROM g))
+     AND (SELECT count(*) FROM g) = cardinality($1::uuid[])
+     AND (SELECT v.catalog_version FROM parley_meta v) = $7
+  RETURNING x.stream_id, x.group_id, x.queue_id, x.priority, x.next_seq - 1 AS seq),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT s.stream_id, s.seq, k.message_id, k.kind, k.type, k.body, nullif(k.headers, ''), :now
+    FROM s JOIN k ON k.id = s.stream_id),
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
+    FROM s JOIN k ON k.id = s.stream_id ORDER BY k.n
+  ON CONFLICT DO NOTHING)
+SELECT k.n, s.seq, s.queue_id / (SELECT (count(*) = cardinality($1::uuid[]))::int FROM s)
+  FROM s JOIN k ON k.id = s.stream_id
+
 -- name: Copy
 -- What makes it keep a copy for the sender.
 c AS (

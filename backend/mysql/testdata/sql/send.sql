@@ -93,7 +93,7 @@ SELECT s.queue_id, s.group_id, s.stream_id, s.priority, TIMESTAMPDIFF(MICROSECON
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since) VALUES ?
 
--- name: States
+-- name: States[0]
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
        s.held,
@@ -104,3 +104,6 @@ SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.ne
  WHERE s.stream_id IN (?)
  ORDER BY s.stream_id
    FOR UPDATE
+
+-- name: States[1]
+-- 19323a019a67f01c

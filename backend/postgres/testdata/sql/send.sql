@@ -39,7 +39,7 @@ SELECT d.post_id, d.queue_id, d.priority, d.type, d.body, d.headers, d.uniq, (ex
   FROM d
  ORDER BY d.due, d.post_id
 
--- name: KeyState
+-- name: KeyState[0]
 WITH k AS MATERIALIZED (
   SELECT x.n, y.stream_id
     FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[])) WITH ORDINALITY x(queue_id, name, n)
@@ -54,6 +54,9 @@ SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
          WHERE x.stream_id = k.stream_id FOR NO KEY UPDATE) s
  WHERE (SELECT count(*) FROM k) = cardinality($1::bigint[])
  ORDER BY k.n
+
+-- name: KeyState[1]
+-- 176d06a199edc0d7
 
 -- name: NewKeys
 WITH k AS (
@@ -142,6 +145,39 @@ r AS (
   INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
   SELECT k.queue_id, k.stream_id, k.stream_id, $6::smallint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM k)
 SELECT k.stream_id FROM k
+
+-- name: SendMany
+WITH k AS MATERIALIZED (
+  SELECT x.*
+    FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[]), (SELECT $3::text[]), (SELECT $4::bytea[]), (SELECT $5::smallint[]),
+                (SELECT $6::text[])) WITH ORDINALITY x(id, message_id, type, body, kind, headers, n)),
+g AS MATERIALIZED (
+  SELECT l.stream_id
+    FROM k
+   CROSS JOIN LATERAL (
+          SELECT x.stream_id FROM parley_stream x
+           WHERE x.stream_id = k.id AND x.kind = 2 AND x.closed = 0 AND x.held = 0 AND x.queue_id IS NOT NULL
+             AND (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = x.queue_id) = 1
+             AND NOT EXISTS (SELECT 1 FROM parley_closing c WHERE c.handle = x.stream_id)
+             FOR NO KEY UPDATE SKIP LOCKED) l),
+s AS (
+  UPDATE parley_stream x
+     SET next_seq = x.next_seq + 1, touched = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+   WHERE x.stream_id = ANY (ARRAY(SELECT g.stream_id FROM g))
+     AND (SELECT count(*) FROM g) = cardinality($1::uuid[])
+     AND (SELECT v.catalog_version FROM parley_meta v) = $7
+  RETURNING x.stream_id, x.group_id, x.queue_id, x.priority, x.next_seq - 1 AS seq),
+m AS (
+  INSERT INTO parley_message (stream_id, seq, message_id, kind, type, body, headers, since)
+  SELECT s.stream_id, s.seq, k.message_id, k.kind, k.type, k.body, nullif(k.headers, ''), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    FROM s JOIN k ON k.id = s.stream_id),
+r AS (
+  INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
+  SELECT s.queue_id, s.group_id, s.stream_id, s.priority, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    FROM s JOIN k ON k.id = s.stream_id ORDER BY k.n
+  ON CONFLICT DO NOTHING)
+SELECT k.n, s.seq, s.queue_id / (SELECT (count(*) = cardinality($1::uuid[]))::int FROM s)
+  FROM s JOIN k ON k.id = s.stream_id
 
 -- name: SendState
 SELECT s.stream_id, s.kind, s.group_id, s.queue_id, s.endpoint, s.priority, s.next_seq, s.closed,
