@@ -107,7 +107,7 @@ func (t *Tx) send(ctx context.Context, version int64, messages []backend.Outgoin
 	return sent, nil
 }
 
-// sendTogether sends messages in a transaction that waits for no lock, if the engine has a way of its own for that.
+// sendTogether sends messages in a transaction that waits for no lock, if the engine has its own way for that.
 func (t *Tx) sendTogether(ctx context.Context, version int64, messages []backend.Outgoing) (sent []backend.Sent, done bool, err error) {
 	if many := t.s.d.SendTogether; many != nil {
 		return many(ctx, t, version, messages)

@@ -39,7 +39,7 @@ SELECT d.post_id, d.queue_id, d.priority, d.type, d.body, d.headers, d.uniq, (ex
   FROM d
  ORDER BY d.due, d.post_id
 
--- name: KeyState[0]
+-- name: KeyState
 WITH k AS MATERIALIZED (
   SELECT x.n, y.stream_id
     FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[])) WITH ORDINALITY x(queue_id, name, n)
@@ -54,9 +54,6 @@ SELECT k.n, s.stream_id, s.group_id, s.priority, s.next_seq
          WHERE x.stream_id = k.stream_id FOR NO KEY UPDATE) s
  WHERE (SELECT count(*) FROM k) = cardinality($1::bigint[])
  ORDER BY k.n
-
--- name: KeyState[1]
--- 176d06a199edc0d7
 
 -- name: NewKeys
 WITH k AS (
