@@ -17,7 +17,7 @@ import (
 // has happened, each verb goes by itself. So no verb waits for a lock that another one wants, and each has the outcome that
 // it has by itself.
 type Crowd[T any] struct {
-	// Room is how many are at work before others wait. If Grows, it is more where a verb by itself takes long although
+	// Room is how many are at work before others wait, if there are more than twice as many callers. If Grows, it is more where a verb by itself takes long although
 	// the server has little to do: then a trip to the server, or its disk, takes long. Zero: each verb goes by itself.
 	Room  int
 	Grows bool
@@ -27,6 +27,7 @@ type Crowd[T any] struct {
 	Go func(f func(context.Context)) bool
 
 	mu      sync.Mutex // guards what follows
+	callers int
 	working int
 	ends    int              // of what was at work
 	written map[any]*writers // by subject
@@ -84,6 +85,7 @@ func (c *Crowd[T]) Do(ctx context.Context, m *Member[T], byItself func() error) 
 		return byItself()
 	}
 	m.ctx = ctx
+	defer c.exit()
 	if c.enter(m) {
 		if err := c.wait(m); err != errByItself {
 			return err
@@ -101,7 +103,8 @@ func (c *Crowd[T]) Do(ctx context.Context, m *Member[T], byItself func() error) 
 func (c *Crowd[T]) enter(m *Member[T]) (waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.working < c.room() && c.free(m) {
+	c.callers++
+	if room := c.room(); (c.working < room || c.callers <= 2*room) && c.free(m) {
 		c.start(m)
 		return false
 	}
@@ -109,6 +112,12 @@ func (c *Crowd[T]) enter(m *Member[T]) (waits bool) {
 	m.ends, m.before = c.ends, c.written[m.Subject]
 	c.waiting = append(c.waiting, m)
 	return true
+}
+
+func (c *Crowd[T]) exit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.callers--
 }
 
 // room is how many may be at work.

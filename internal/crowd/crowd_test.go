@@ -76,8 +76,8 @@ func (r *rig) want(t *testing.T, alone []int, together ...[]int) {
 	if slices.Sort(r.alone); fmt.Sprint(r.alone, r.together) != fmt.Sprint(alone, together) {
 		t.Errorf("by themselves %v, together %v; want %v, %v", r.alone, r.together, alone, together)
 	}
-	if r.working != 0 || len(r.written) != 0 || len(r.waiting) != 0 {
-		t.Errorf("%d are at work, on %v, and %d wait, although all is over", r.working, r.written, len(r.waiting))
+	if r.callers != 0 || r.working != 0 || len(r.written) != 0 || len(r.waiting) != 0 {
+		t.Errorf("%d are called, %d at work, on %v, and %d wait, although all is over", r.callers, r.working, r.written, len(r.waiting))
 	}
 }
 
@@ -92,25 +92,31 @@ func all(t *testing.T, want error, results ...<-chan error) {
 
 var bg = context.Background()
 
-// Those for which there is no room go together, when another has ended.
+// full is a rig whose room for one is taken by two verbs, which take so long.
+func full(takes time.Duration) (r *rig, results []<-chan error) {
+	r = newRig(1)
+	return r, []<-chan error{r.do(bg, -1, nil, takes), r.do(bg, 0, nil, takes)}
+}
+
+// Those for which there is no room go together, when others have ended.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(2)
 		var results []<-chan error
-		for i := range 5 {
+		for i := range 7 {
 			results = append(results, r.do(bg, i+1, nil, time.Duration(i+1)*time.Millisecond))
 		}
 		all(t, nil, results...)
-		r.want(t, []int{1, 2}, []int{3, 4, 5})
+		r.want(t, []int{1, 2, 3, 4}, []int{5, 6, 7})
 	})
 }
 
 // A verb that is the only one to wait goes by itself.
 func TestSingle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
-		all(t, nil, r.do(bg, 1, nil, time.Millisecond), r.do(bg, 2, nil, time.Millisecond))
-		r.want(t, []int{1, 2})
+		r, first := full(time.Millisecond)
+		all(t, nil, append(first, r.do(bg, 1, nil, time.Millisecond))...)
+		r.want(t, []int{-1, 0, 1})
 	})
 }
 
@@ -118,9 +124,30 @@ func TestSingle(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(2)
-		all(t, nil, r.do(bg, 1, "a", time.Millisecond), r.do(bg, 2, "a", time.Millisecond), r.do(bg, 3, "b", 10*time.Millisecond),
-			r.do(bg, 4, "a", time.Millisecond), r.do(bg, 5, "c", time.Millisecond))
-		r.want(t, []int{1, 3, 4}, []int{2, 5})
+		results := []<-chan error{r.do(bg, 1, "a", time.Millisecond), r.do(bg, 2, "a", time.Millisecond), r.do(bg, 3, "b", 5*time.Millisecond),
+			r.do(bg, 4, "a", time.Millisecond)}
+		for n, subject := range []string{"c", "c", "d"} {
+			results = append(results, r.do(bg, 5+n, subject, time.Millisecond))
+		}
+		all(t, nil, results...)
+		r.want(t, []int{1, 3}, []int{2, 5, 7}, []int{4, 6})
+	})
+}
+
+// Several takes part more than once, in its order.
+func TestSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, results := full(time.Millisecond)
+		for n := range 3 {
+			over := make(chan error, 1)
+			go func() {
+				over <- r.Do(bg, &Member[int]{Verb: n + 1, Subject: "a", Several: true}, func() error { return nil })
+			}()
+			synctest.Wait()
+			results = append(results, over)
+		}
+		all(t, nil, results...)
+		r.want(t, []int{-1, 0}, []int{1, 2, 3})
 	})
 }
 
@@ -128,10 +155,10 @@ func TestSubjects(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, err := range []error{errors.New("refused"), errors.Join(backend.ErrConnection, backend.ErrNotBegun)} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(1)
+			r, first := full(time.Millisecond)
 			r.fails = err
-			all(t, nil, r.do(bg, 1, "a", time.Millisecond), r.do(bg, 2, "b", time.Millisecond), r.do(bg, 3, "c", time.Millisecond))
-			r.want(t, []int{1, 2, 3})
+			all(t, nil, append(first, r.do(bg, 1, "a", time.Millisecond), r.do(bg, 2, "b", time.Millisecond))...)
+			r.want(t, []int{-1, 0, 1, 2})
 		})
 	}
 }
@@ -139,41 +166,46 @@ func TestRefused(t *testing.T) {
 // If that is not known, none goes again.
 func TestUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
+		r, first := full(time.Millisecond)
 		r.fails = backend.ErrConnection
-		first := r.do(bg, 1, "a", time.Millisecond)
-		all(t, backend.ErrConnection, r.do(bg, 2, "b", time.Millisecond), r.do(bg, 3, "c", time.Millisecond))
-		all(t, nil, first)
-		r.want(t, []int{1})
+		all(t, backend.ErrConnection, r.do(bg, 1, "a", time.Millisecond), r.do(bg, 2, "b", time.Millisecond))
+		all(t, nil, first...)
+		r.want(t, []int{-1, 0})
 	})
 }
 
 // What does not end holds nothing up, neither others nor those on its subject.
 func TestStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
-		stuck := r.do(bg, 1, "a", time.Minute)
+		r, first := full(time.Minute)
 		begun := time.Now()
-		all(t, nil, r.do(bg, 2, "b", time.Millisecond), r.do(bg, 3, "a", time.Millisecond))
-		if d := time.Since(begun); d > 2*stalled {
-			t.Errorf("they have waited %v", d)
+		all(t, nil, r.do(bg, 1, "a", time.Minute))
+		if d := time.Since(begun); d != stalled+time.Minute {
+			t.Errorf("it has taken %v", d)
+		}
+		all(t, nil, first...)
+
+		stuck := r.do(bg, 2, "a", time.Minute)
+		begun = time.Now()
+		all(t, nil, r.do(bg, 3, "a", time.Millisecond))
+		if d := time.Since(begun); d != stalled+time.Millisecond {
+			t.Errorf("it has waited %v", d)
 		}
 		all(t, nil, stuck)
-		r.want(t, []int{1, 2, 3})
+		r.want(t, []int{-1, 0, 1, 2, 3})
 	})
 }
 
 // While others end, those that are many wait for their turn.
 func TestBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
+		r, results := full(time.Millisecond)
 		r.takes = 15 * time.Millisecond
-		var results []<-chan error
-		for i := range 4*most + 1 {
+		for i := range 4 * most {
 			results = append(results, r.do(bg, i, nil, time.Millisecond))
 		}
 		all(t, nil, results...)
-		if len(r.alone) != 1 || len(r.together) != 4 {
+		if len(r.alone) != 2 || len(r.together) != 4 {
 			t.Errorf("%d by themselves, %d times together", len(r.alone), len(r.together))
 		}
 	})
@@ -183,19 +215,18 @@ func TestBacklog(t *testing.T) {
 // no caller waits for is cancelled.
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
+		r, first := full(10 * time.Millisecond)
 		r.takes = time.Minute
-		first := r.do(bg, 1, "a", 10*time.Millisecond)
 		soon, cancel := context.WithTimeout(bg, 5*time.Millisecond)
 		defer cancel()
 		later, cancel := context.WithTimeout(bg, 15*time.Millisecond)
 		defer cancel()
-		early, two, three := r.do(soon, 2, "b", 0), r.do(later, 3, "c", 0), r.do(later, 4, "d", 0)
+		early, two, three := r.do(soon, 1, "b", 0), r.do(later, 2, "c", 0), r.do(later, 3, "d", 0)
 		all(t, context.DeadlineExceeded, early)
 		all(t, backend.ErrConnection, two, three)
-		all(t, nil, first)
+		all(t, nil, first...)
 		synctest.Wait()
-		r.want(t, []int{1})
+		r.want(t, []int{-1, 0})
 		if r.ended != 1 {
 			t.Errorf("%d contexts have ended", r.ended)
 		}
@@ -205,13 +236,12 @@ func TestContext(t *testing.T) {
 // A context that ends at work does not take an outcome away that comes a little later.
 func TestGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
+		r, first := full(time.Millisecond)
 		r.takes = 30 * time.Millisecond
-		first := r.do(bg, 1, nil, time.Millisecond)
 		soon, cancel := context.WithTimeout(bg, 5*time.Millisecond)
 		defer cancel()
-		all(t, nil, r.do(soon, 2, nil, 0), r.do(soon, 3, nil, 0), first)
-		r.want(t, []int{1}, []int{2, 3})
+		all(t, nil, append(first, r.do(soon, 1, nil, 0), r.do(soon, 2, nil, 0))...)
+		r.want(t, []int{-1, 0}, []int{1, 2})
 	})
 }
 
@@ -220,13 +250,13 @@ func TestRoomGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(1)
 		r.Grows = true
-		all(t, nil, r.do(bg, 1, nil, 4*busy))
+		all(t, nil, r.do(bg, 0, nil, 4*busy))
 		var results []<-chan error
-		for i := range 6 {
-			results = append(results, r.do(bg, i+2, nil, 4*busy))
+		for i := range 12 {
+			results = append(results, r.do(bg, i+1, nil, 4*busy))
 		}
 		all(t, nil, results...)
-		r.want(t, []int{1, 2, 3, 4, 5}, []int{6, 7})
+		r.want(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int{9, 10, 11, 12})
 		for range 3 { // where a trip takes less time again
 			time.Sleep(2 * spell)
 			all(t, nil, r.do(bg, 0, nil, busy))
@@ -240,10 +270,10 @@ func TestRoomGrows(t *testing.T) {
 // A broker that is closed begins nothing in the background.
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1)
+		r, first := full(time.Millisecond)
 		r.Go = func(func(context.Context)) bool { return false }
-		all(t, nil, r.do(bg, 1, nil, time.Millisecond), r.do(bg, 2, nil, 0), r.do(bg, 3, nil, 0), r.do(bg, 4, nil, 0))
-		r.want(t, []int{1, 2, 3, 4})
+		all(t, nil, append(first, r.do(bg, 1, nil, 0), r.do(bg, 2, nil, 0))...)
+		r.want(t, []int{-1, 0, 1, 2})
 	})
 }
 
