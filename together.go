@@ -33,7 +33,7 @@ const begins = "begins"
 // gather makes the crowd of the Broker.
 func (b *Broker) gather() {
 	if t := b.caps.Together; t != nil {
-		b.crowd = crowd.Crowd[*verb]{Room: t.Room, Grows: !b.caps.SingleWriter, Together: b.together, Go: b.Go}
+		b.crowd = crowd.Crowd[*verb]{Room: t.Room, Server: !b.caps.SingleWriter, Together: b.together, Go: b.Go}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -17,10 +18,11 @@ import (
 // has happened, each verb goes by itself. So no verb waits for a lock that another one wants, and each has the outcome that
 // it has by itself.
 type Crowd[T any] struct {
-	// Room is how many are at work before others wait, if there are more than twice as many callers. If Grows, it is more where a verb by itself takes long although
-	// the server has little to do: then a trip to the server, or its disk, takes long. Zero: each verb goes by itself.
-	Room  int
-	Grows bool
+	// Room is how many are at work before others wait. Zero: each verb goes by itself.
+	Room int
+	// Server says that the store is on a server. As long as there are no more callers than twice the room, none waits. There
+	// is more room where a verb takes long although the server has little to do: a trip to it, or its disk, takes long.
+	Server bool
 	// Together carries out verbs of one kind. Its context ends when no caller waits for the outcome.
 	Together func(ctx context.Context, verbs []T) error
 	// Go runs a function in the background, or returns false.
@@ -87,6 +89,8 @@ func (c *Crowd[T]) Do(ctx context.Context, m *Member[T], byItself func() error) 
 	m.ctx = ctx
 	defer c.exit()
 	if c.enter(m) {
+		runtime.Gosched() // others that have been woken with it come along
+		c.look()
 		if err := c.wait(m); err != errByItself {
 			return err
 		}
@@ -104,7 +108,11 @@ func (c *Crowd[T]) enter(m *Member[T]) (waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.callers++
-	if room := c.room(); (c.working < room || c.callers <= 2*room) && c.free(m) {
+	few := c.room()
+	if c.Server {
+		few *= 2
+	}
+	if c.callers <= few && c.free(m) {
 		c.start(m)
 		return false
 	}
@@ -120,9 +128,16 @@ func (c *Crowd[T]) exit() {
 	c.callers--
 }
 
+// look begins what has come, if there is room.
+func (c *Crowd[T]) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next()
+}
+
 // room is how many may be at work.
 func (c *Crowd[T]) room() int {
-	if !c.Grows {
+	if !c.Server {
 		return c.Room
 	}
 	quick := c.quick[0]
