@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/parleymq/parley/backend"
@@ -52,8 +53,13 @@ func (b *Broker) verb(ctx context.Context, v *verb) error {
 	return b.alone(ctx, func(tx *Tx) error { return tx.do(ctx, []*verb{v}) })
 }
 
-// crowded carries out a verb together with others, or by itself.
+// crowded carries out a verb together with others, or by itself. A validator of the application's may take long or panic,
+// so a message that has one goes by itself, in the goroutine of its caller.
 func (b *Broker) crowded(ctx context.Context, m *crowd.Member[*verb]) error {
+	v := b.catalog.Load()
+	if v == nil || v.types[cmp.Or(m.Verb.Type, DefaultType)].Validation == ValidationFunc {
+		return b.verb(ctx, m.Verb)
+	}
 	m.Size = len(m.Verb.Body)
 	return b.crowd.Do(ctx, m, func() error { return b.verb(ctx, m.Verb) })
 }

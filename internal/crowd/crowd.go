@@ -311,11 +311,14 @@ func (c *Crowd[T]) begin(members []*Member[T]) {
 		m.batch, verbs[i] = b, m.Verb
 	}
 	work := func(context.Context) {
-		defer cancel()
-		err := c.Together(ctx, verbs)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.over(members, err)
+		err := errByItself // if its goroutine ends
+		defer func() {
+			cancel()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.over(members, err)
+		}()
+		err = c.Together(ctx, verbs)
 	}
 	if !c.Go(work) {
 		cancel()
