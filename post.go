@@ -330,7 +330,8 @@ func (tx *Tx) CancelPost(ctx context.Context, queue string, id ID) error {
 }
 
 // Post puts one message into a queue in a separate transaction, which begins again if it loses against
-// another one. Calls of many goroutines may share one, with the same outcomes. After ErrConnection the message may be there, unless the error is ErrNotBegun as well, or
+// another one. Calls of many goroutines may share a transaction, and each has the outcome that it has alone.
+// After ErrConnection the message may be there, unless the error is ErrNotBegun as well, or
 // may still arrive, on PostgreSQL even behind messages with the same key that are posted after it.
 // If ctx ends while the database's answer is missing, the error is that of ctx and ErrConnection.
 func (b *Broker) Post(ctx context.Context, queue string, p Payload, o ...PostOption) (id ID, err error) {

@@ -3,6 +3,7 @@ package parley
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/crowd"
@@ -38,14 +39,24 @@ func (b *Broker) gather() {
 	}
 }
 
-// together carries out verbs in one transaction.
-func (b *Broker) together(ctx context.Context, verbs []*verb) error {
-	return guard.Call(func() error {
+// together carries out verbs in one transaction. After an error, it is undone if that cannot have committed.
+func (b *Broker) together(ctx context.Context, verbs []*verb) (undone bool, err error) {
+	commits := false
+	err = guard.Call(func() error {
 		return b.inTx(ctx, backend.NoWait(backend.Alone(ctx)), func(tx *Tx) error {
 			tx.noWait = true
-			return tx.do(ctx, verbs)
+			err := tx.do(ctx, verbs)
+			commits = err == nil
+			return err
 		})
 	})
+	switch {
+	case err == nil:
+		return false, nil
+	case commits:
+		return errors.Is(err, ErrSerialization), err
+	}
+	return !errors.Is(err, ErrConnection) || errors.Is(err, ErrNotBegun), err
 }
 
 // verb carries out a verb by itself, in a separate transaction.

@@ -23,8 +23,9 @@ type Crowd[T any] struct {
 	// Server says that the store is on a server. As long as there are no more callers than twice the room, none waits. There
 	// is more room where a verb takes long although the server has little to do: a trip to it, or its disk, takes long.
 	Server bool
-	// Together carries out verbs of one kind. Its context ends when no caller waits for the outcome.
-	Together func(ctx context.Context, verbs []T) error
+	// Together carries out verbs of one kind. Its context ends when no caller waits for the outcome. If it returns undone,
+	// nothing has happened, and each goes by itself. Otherwise its error is that of each.
+	Together func(ctx context.Context, verbs []T) (undone bool, err error)
 	// Go runs a function in the background, or returns false.
 	Go func(f func(context.Context)) bool
 
@@ -311,29 +312,29 @@ func (c *Crowd[T]) begin(members []*Member[T]) {
 		m.batch, verbs[i] = b, m.Verb
 	}
 	work := func(context.Context) {
-		err := errByItself // if its goroutine ends
+		undone, err := true, error(nil) // if its goroutine ends
 		defer func() {
 			cancel()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.over(members, err)
+			c.over(members, undone, err)
 		}()
-		err = c.Together(ctx, verbs)
+		undone, err = c.Together(ctx, verbs)
 	}
 	if !c.Go(work) {
 		cancel()
-		c.over(members, errByItself)
+		c.over(members, true, nil)
 	}
 }
 
 // over tells members what has become of them.
-func (c *Crowd[T]) over(members []*Member[T], err error) {
+func (c *Crowd[T]) over(members []*Member[T], undone bool, err error) {
 	c.stop(members...)
-	if err != nil && (!errors.Is(err, backend.ErrConnection) || errors.Is(err, backend.ErrNotBegun)) {
-		err = errByItself // nothing of it has happened
+	if undone {
+		err = errByItself
 	}
 	for _, m := range members {
-		if err == errByItself && !m.gone {
+		if undone && !m.gone {
 			c.start(m)
 		}
 		m.answer <- err
