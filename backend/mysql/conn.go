@@ -166,25 +166,41 @@ func (p *pool) interrupt(id int64) bool {
 // guarded runs one of our statements whose context may end. With that context the driver would
 // close the connection. The server would continue to wait for a lock and keep all other locks of
 // the transaction. So guarded tells the server to end the statement, and the transaction survives.
+//
+// A server that is told so between two statements of one text leaves the rest of them out, and never
+// sends the results that it has announced (MySQL 9.7.4, MariaDB 11.8.9). Then the connection is closed.
 func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
 	if ctx.Done() == nil {
 		return work(ctx)
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	over := make(chan struct{})
+	ended, over := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
-		if !p.interrupt(s.id) {
-			cancel()
+		for _, wait := range answerWaits {
+			if !p.interrupt(s.id) {
+				break
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(wait):
+			}
 		}
+		cancel()
 	})
 	err := work(own)
+	close(ended)
 	if !stop() {
 		<-over // else the interrupt could meet the next statement
 		return errors.Join(errInterrupted, err)
 	}
 	return err
 }
+
+// answerWaits are how long an interrupted statement may take to end before it is interrupted again, or its connection
+// is closed. An interrupt that comes before the server has read the statement does nothing.
+var answerWaits = [...]time.Duration{100 * time.Millisecond, time.Second}
 
 // errInterrupted: the statement was told to end, and may have ended in the middle.
 // A locking read that skips what is locked has been seen to end without an error

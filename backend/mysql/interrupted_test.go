@@ -1,6 +1,8 @@
 package mysql_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // rewritten returns a fixture on a fresh database, and a place for a function. While one is
@@ -219,4 +222,53 @@ func TestStatementTimeout(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d were interrupted with an error", failed, all)
+}
+
+// TestInterruptedBetweenStatements: a call ends with its context, even if the server leaves out statements of a text
+// whose results it has announced. It does so if it is interrupted while it is at none of them.
+func TestInterruptedBetweenStatements(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		var sent atomic.Pointer[func()]
+		db := backendtest.Rewrite(connector(t, server, several), func(query string) string {
+			if f := sent.Load(); f != nil && strings.Contains(query, "START TRANSACTION;") {
+				(*f)()
+				return strings.Repeat("DO 0;", 200) + query
+			}
+			return query
+		})
+		t.Cleanup(func() { db.Close() })
+		f := backendtest.New(t, open(t, db, nil))
+		f.None(f.Request(f.QP)) // the store has found out by then what the connection takes
+		f.Post(backend.Posting{Body: []byte("x")})
+
+		interrupted, silent := 0, 0
+		for end := time.Now().Add(10 * time.Second); silent == 0 && time.Now().Before(end); {
+			ctx, cancel := context.WithCancel(f.Ctx)
+			soon := func() { time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, cancel) }
+			sent.Store(&soon)
+			ended := make(chan error, 1)
+			start := time.Now()
+			go func() {
+				ended <- f.Try(func(tx backend.Tx) error {
+					_, err := tx.Claim(ctx, f.Request(f.QP))
+					return errors.Join(err, errors.New("enough"))
+				})
+			}()
+			select {
+			case err := <-ended:
+				if errors.Is(err, context.Canceled) {
+					interrupted++
+				}
+			case <-time.After(slow.By(20 * time.Second)):
+				t.Fatal("an interrupted claim does not end")
+			}
+			if time.Since(start) > time.Second {
+				silent++
+			}
+			cancel()
+		}
+		sent.Store(nil)
+		t.Logf("%d claims were interrupted, %d of them in silence", interrupted, silent)
+		f.Equal("received", f.Drain(f.QP), []string{"x"})
+	})
 }
