@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
@@ -147,78 +145,24 @@ func (p *pool) close() error {
 	return errors.Join(p.side.Close(), p.db.Close())
 }
 
-// interrupt ends the statement that a session is at. It reports whether that
-// could be done. vtgate knows connections by other numbers than MySQL, and mostly forbids KILL.
-func (p *pool) interrupt(id int64) bool {
-	if p.vitess() {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	db := p.side
-	if db == nil {
-		db = p.db
-	}
-	_, err := db.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id))
-	return err == nil
-}
-
-// guarded runs one of our statements whose context may end. With that context the driver would
-// close the connection. The server would continue to wait for a lock and keep all other locks of
-// the transaction. So guarded tells the server to end the statement, and the transaction survives.
-//
-// A server that is told so between two statements of one text leaves the rest of them out, and never
-// sends the results that it has announced (MySQL 9.7.4, MariaDB 11.8.9). Then the connection is closed.
-func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
-	if ctx.Done() == nil {
-		return work(ctx)
-	}
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended, over := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
-		for _, wait := range answerWaits {
-			if !p.interrupt(s.id) {
-				break
-			}
-			select {
-			case <-ended:
-				return
-			case <-time.After(wait):
-			}
-		}
-		cancel()
-	})
-	err := work(own)
-	close(ended)
-	if !stop() {
-		<-over // else the interrupt could meet the next statement
-		return errors.Join(errInterrupted, err)
-	}
-	return err
-}
-
-// answerWaits are how long an interrupted statement may take to end before it is interrupted again, or its connection
-// is closed. An interrupt that comes before the server has read the statement does nothing.
-var answerWaits = [...]time.Duration{100 * time.Millisecond, time.Second}
-
-// errInterrupted: the statement was told to end, and may have ended in the middle.
-// A locking read that skips what is locked has been seen to end without an error
-// then, as if it had found nothing.
-var errInterrupted = errors.New("interrupted")
-
 // query is guarded for a query. An interrupted query has not happened.
-func (p *pool) query(ctx context.Context, s *session, run func(context.Context) (*sql.Rows, error)) (rows *sql.Rows, err error) {
-	err = p.guarded(ctx, s, func(ctx context.Context) error {
-		var err error
+func (p *pool) query(ctx context.Context, s *session, run func(context.Context) (*sql.Rows, error)) (*sql.Rows, error) {
+	var rows *sql.Rows
+	var own context.Context
+	err := p.guarded(ctx, s, func(ctx context.Context) (err error) {
+		own = ctx
 		rows, err = run(ctx)
 		return err
 	})
-	if errors.Is(err, errInterrupted) {
-		if rows != nil {
-			rows.Close()
-		}
-		return nil, ctx.Err()
+	switch {
+	case errors.Is(err, errInterrupted):
+		err = ctx.Err()
+	case err == nil && own.Err() != nil: // the rows have come too late
+		err = errUnanswered
+	}
+	if err != nil && rows != nil {
+		rows.Close()
+		rows = nil
 	}
 	return rows, err
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,51 +225,86 @@ func TestStatementTimeout(t *testing.T) {
 	t.Logf("%d of %d were interrupted with an error", failed, all)
 }
 
-// TestInterruptedBetweenStatements: a call ends with its context, even if the server leaves out statements of a text
-// whose results it has announced. It does so if it is interrupted while it is at none of them.
+// TestInterruptedBetweenStatements: a server that is interrupted between two statements of a text leaves out the rest, and
+// never sends the results that it has announced. A call does not wait for them, whether its context has ended or
+// another session has killed the query.
 func TestInterruptedBetweenStatements(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
-		var sent atomic.Pointer[func()]
-		db := backendtest.Rewrite(connector(t, server, several), func(query string) string {
-			if f := sent.Load(); f != nil && strings.Contains(query, "START TRANSACTION;") {
-				(*f)()
-				return strings.Repeat("DO 0;", 200) + query
-			}
-			return query
+		t.Run("by its context", func(t *testing.T) {
+			betweenStatements(t, server, time.Second, func(_ string, cancel func()) { cancel() })
 		})
-		t.Cleanup(func() { db.Close() })
-		f := backendtest.New(t, open(t, db, nil))
-		f.None(f.Request(f.QP)) // the store has found out by then what the connection takes
-		f.Post(backend.Posting{Body: []byte("x")})
-
-		interrupted, silent := 0, 0
-		for end := time.Now().Add(10 * time.Second); silent == 0 && time.Now().Before(end); {
-			ctx, cancel := context.WithCancel(f.Ctx)
-			soon := func() { time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, cancel) }
-			sent.Store(&soon)
-			ended := make(chan error, 1)
-			start := time.Now()
-			go func() {
-				ended <- f.Try(func(tx backend.Tx) error {
-					_, err := tx.Claim(ctx, f.Request(f.QP))
-					return errors.Join(err, errors.New("enough"))
-				})
-			}()
-			select {
-			case err := <-ended:
-				if errors.Is(err, context.Canceled) {
-					interrupted++
+		t.Run("by others", func(t *testing.T) {
+			other := connect(t, server, "", nil)
+			betweenStatements(t, server, 5*time.Second, func(database string, _ func()) {
+				rows, err := other.Query("SELECT id FROM information_schema.processlist WHERE db = ?", database)
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			case <-time.After(slow.By(20 * time.Second)):
-				t.Fatal("an interrupted claim does not end")
+				defer rows.Close()
+				for id := int64(0); rows.Next(); {
+					if err := rows.Scan(&id); err != nil {
+						t.Error(err)
+					}
+					other.Exec(fmt.Sprintf("KILL QUERY %d", id)) // there may be no such session any more
+				}
+			})
+		})
+	})
+}
+
+// betweenStatements interrupts claims in the middle of long texts, until one of them has got no answer for some time.
+func betweenStatements(t *testing.T, server string, silence time.Duration, interrupt func(database string, cancel func())) {
+	own, enough := database(t, server), errors.New("enough")
+	var sent atomic.Pointer[func()]
+	db := backendtest.Rewrite(connectorTo(t, server, own, several), func(query string) string {
+		if f := sent.Load(); f != nil && strings.Contains(query, "START TRANSACTION;") {
+			(*f)()
+			return strings.Repeat("DO 0;", 200) + query
+		}
+		return query
+	})
+	t.Cleanup(func() { db.Close() })
+	f := backendtest.New(t, open(t, db, nil))
+	f.None(f.Request(f.QP)) // the store has found out by then what the connection takes
+	f.Post(backend.Posting{Body: []byte("x")})
+
+	interrupted, silent := 0, 0
+	for end := time.Now().Add(10 * time.Second); silent == 0 && time.Now().Before(end); {
+		ctx, cancel := context.WithCancel(f.Ctx)
+		var done sync.WaitGroup
+		soon := func() {
+			done.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+				interrupt(own, cancel)
+			})
+		}
+		sent.Store(&soon)
+		start, ended := time.Now(), make(chan error, 1)
+		go func() {
+			ended <- f.Try(func(tx backend.Tx) error {
+				_, err := tx.Claim(ctx, f.Request(f.QP))
+				if err != nil {
+					return err
+				}
+				return enough
+			})
+		}()
+		select {
+		case err := <-ended:
+			if err != enough {
+				interrupted++
 			}
-			if time.Since(start) > time.Second {
-				silent++
-			}
-			cancel()
+		case <-time.After(slow.By(30 * time.Second)):
+			t.Fatal("an interrupted claim does not end")
+		}
+		if time.Since(start) > silence {
+			silent++
 		}
 		sent.Store(nil)
-		t.Logf("%d claims were interrupted, %d of them in silence", interrupted, silent)
-		f.Equal("received", f.Drain(f.QP), []string{"x"})
-	})
+		done.Wait()
+		cancel()
+	}
+	t.Logf("%d claims were interrupted, %d of them in silence", interrupted, silent)
+	f.Equal("received", f.Drain(f.QP), []string{"x"})
 }

@@ -59,7 +59,13 @@ func connect(t testing.TB, server, database string, set func(*driver.Config)) *s
 // connector makes connections to a fresh database.
 func connector(t *testing.T, server string, set func(*driver.Config)) sqldriver.Connector {
 	t.Helper()
-	config, err := driver.ParseDSN(name(t, server, database(t, server), set))
+	return connectorTo(t, server, database(t, server), set)
+}
+
+// connectorTo makes connections to a database.
+func connectorTo(t *testing.T, server, database string, set func(*driver.Config)) sqldriver.Connector {
+	t.Helper()
+	config, err := driver.ParseDSN(name(t, server, database, set))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,122 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// guarded runs one of our statements whose context may end. With that context the driver would
+// close the connection. The server would continue to wait for a lock and keep all other locks of
+// the transaction. So guarded tells the server to end the statement, and the transaction survives.
+//
+// A server that is told so between two statements of one text leaves the rest of them out, and never
+// sends the results that it has announced (MySQL 9.7.4, MariaDB 11.8.9). So guarded
+// closes the connection then, also if another session has told the server so.
+func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
+	own, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	var over atomic.Bool // the answer is there, or the connection closed
+	ended, interrupted := make(chan struct{}), make(chan struct{})
+	quiet := time.AfterFunc(silence, func() {
+		if p.unanswered(s.id, ended) && over.CompareAndSwap(false, true) {
+			hangUp()
+		}
+	})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		for _, wait := range answerWaits {
+			if !p.interrupt(s.id) {
+				break
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(wait):
+			}
+		}
+		hangUp()
+	})
+	err := work(own)
+	answered := over.CompareAndSwap(false, true)
+	close(ended)
+	quiet.Stop()
+	switch {
+	case !stop():
+		<-interrupted // else the interrupt could meet the next statement
+		return errors.Join(errInterrupted, err)
+	case answered:
+		return err
+	}
+	hangUp() // at the latest now
+	if err != nil {
+		return errUnanswered
+	}
+	return nil
+}
+
+// answerWaits are how long an interrupted statement may take to end before it is interrupted again, or its connection
+// is closed. An interrupt that comes before the server has read the statement does nothing.
+var answerWaits = [...]time.Duration{100 * time.Millisecond, time.Second}
+
+// errInterrupted: the statement was told to end, and may have ended in the middle.
+// A locking read that skips what is locked has been seen to end without an error
+// then, as if it had found nothing.
+var errInterrupted = errors.New("interrupted")
+
+// errUnanswered: the server has begun with a text, and left out the rest of it.
+var errUnanswered = sqlstore.Classified(backend.ErrConnection, errors.New("the server has left a statement unanswered"))
+
+// interrupt ends the statement that a session is at. It reports whether that could be done.
+func (p *pool) interrupt(id int64) bool {
+	return p.about(func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id))
+		return err
+	})
+}
+
+// silence is after how long the server is asked whether a session is still at its statement.
+const silence = 5 * time.Second
+
+// unanswered waits until a statement has ended, or its session sleeps instead of working at it. An answer may be on its
+// way from a session that sleeps, so it must be found asleep twice.
+func (p *pool) unanswered(id int64, ended <-chan struct{}) bool {
+	slept := 0
+	for wait := time.Second; slept < 2; {
+		select {
+		case <-ended:
+			return false
+		case <-time.After(wait):
+		}
+		var sleeps bool
+		p.about(func(ctx context.Context, db *sql.DB) error {
+			return db.QueryRowContext(ctx, fmt.Sprintf(
+				"SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND command = 'Sleep'", id)).Scan(&sleeps)
+		})
+		if sleeps {
+			slept++
+		} else {
+			slept, wait = 0, 2*wait
+		}
+	}
+	return true
+}
+
+// about asks the server about a session, on another connection. It reports whether that could be done. vtgate
+// knows connections by other numbers than MySQL, and mostly forbids KILL.
+func (p *pool) about(ask func(context.Context, *sql.DB) error) bool {
+	if p.vitess() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if p.side != nil {
+		return ask(ctx, p.side) == nil
+	}
+	return ask(ctx, p.db) == nil
+}
