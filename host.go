@@ -139,9 +139,10 @@ func (k work) Part(groups ...ID) consumer.Work {
 }
 
 func (k work) Close() error {
-	over := k.tx.broken
-	k.tx.broken = ErrTxDone
-	return over
+	if k.tx.closed.Swap(true) {
+		return ErrTxDone
+	}
+	return k.tx.broken
 }
 
 func (k work) Merge(part consumer.Work) (ended []ID) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -19,8 +20,9 @@ type Tx struct {
 	b      *Broker
 	be     backend.Tx
 	joined bool
-	noWait bool  // it is a crowd's: it waits for no lock, and is rolled back after any refusal
-	broken error // why a joined transaction cannot be used
+	noWait bool        // it is a crowd's: it waits for no lock, and is rolled back after any refusal
+	broken error       // why a joined transaction cannot be used
+	closed atomic.Bool // the worker is done with it, and may not have waited for the handler
 
 	cat       *catalogView   // what this transaction goes by
 	touched   map[int64]bool // queues whose receivers to wake after the commit
@@ -163,7 +165,12 @@ func (tx *Tx) Once(ctx context.Context, key string) (bool, error) {
 // Backend returns the store's transaction, for packages that add verbs to Parley's.
 func (tx *Tx) Backend() (backend.Tx, error) { return tx.be, tx.ready() }
 
-func (tx *Tx) ready() error { return tx.broken }
+func (tx *Tx) ready() error {
+	if tx.closed.Load() {
+		return ErrTxDone
+	}
+	return tx.broken
+}
 
 // view returns the catalog that this transaction goes by.
 func (tx *Tx) view(ctx context.Context) (*catalogView, error) {
