@@ -171,30 +171,32 @@ type results interface {
 
 // runTexts carries out several statements in one text.
 func (t *transaction) runTexts(ctx context.Context, texts []string) (done []change, err error) {
-	_, err = t.p.change(ctx, t.s, func(ctx context.Context) (res sql.Result, err error) {
-		err = t.conn.Raw(func(c any) error {
-			x, ok := c.(driver.ExecerContext)
-			if !ok { // the program has wrapped the connection, which can do less now
-				return errSingle
-			}
-			r, err := x.ExecContext(ctx, strings.Join(texts, ";\n"), nil)
-			if number(err) == errSyntax {
-				return errSingle
-			}
-			if err != nil {
-				return err
-			}
-			all, ok := r.(results)
-			if !ok || len(all.AllRowsAffected()) != len(texts) {
-				return fmt.Errorf("parley: mysql: %d statements have had other results: %v", len(texts), r)
-			}
-			for i, n := range all.AllRowsAffected() {
-				done = append(done, change{n, all.AllLastInsertIds()[i]})
-			}
-			res = driver.RowsAffected(1)
-			return nil
+	text := strings.Join(texts, ";\n")
+	_, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
+		err := t.p.answered(ctx, t.s, func(ctx context.Context) error {
+			return t.conn.Raw(func(c any) error {
+				x, ok := c.(driver.ExecerContext)
+				if !ok { // the program has wrapped the connection, which can do less now
+					return errSingle
+				}
+				r, err := x.ExecContext(ctx, text, nil)
+				if number(err) == errSyntax {
+					return errSingle
+				}
+				if err != nil {
+					return err
+				}
+				all, ok := r.(results)
+				if !ok || len(all.AllRowsAffected()) != len(texts) {
+					return fmt.Errorf("parley: mysql: %d statements have had other results: %v", len(texts), r)
+				}
+				for i, n := range all.AllRowsAffected() {
+					done = append(done, change{n, all.AllLastInsertIds()[i]})
+				}
+				return nil
+			})
 		})
-		return res, err
+		return driver.RowsAffected(1), err
 	})
 	return done, err
 }

@@ -146,19 +146,14 @@ func (p *pool) close() error {
 }
 
 // query is guarded for a query. An interrupted query has not happened.
-func (p *pool) query(ctx context.Context, s *session, run func(context.Context) (*sql.Rows, error)) (*sql.Rows, error) {
-	var rows *sql.Rows
-	var own context.Context
-	err := p.guarded(ctx, s, func(ctx context.Context) (err error) {
-		own = ctx
+func (p *pool) query(ctx context.Context, s *session, run func(context.Context) (*sql.Rows, error)) (rows *sql.Rows, err error) {
+	err = p.guarded(ctx, s, func(ctx context.Context) error {
+		var err error
 		rows, err = run(ctx)
 		return err
 	})
-	switch {
-	case errors.Is(err, errInterrupted):
+	if errors.Is(err, errInterrupted) {
 		err = ctx.Err()
-	case err == nil && own.Err() != nil: // the rows have come too late
-		err = errUnanswered
 	}
 	if err != nil && rows != nil {
 		rows.Close()

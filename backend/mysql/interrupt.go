@@ -15,19 +15,13 @@ import (
 // guarded runs one of our statements whose context may end. With that context the driver would
 // close the connection. The server would continue to wait for a lock and keep all other locks of
 // the transaction. So guarded tells the server to end the statement, and the transaction survives.
-//
-// A server that is told so between two statements of one text leaves the rest of them out, and never
-// sends the results that it has announced (MySQL 9.7.4, MariaDB 11.8.9). So guarded
-// closes the connection then, also if another session has told the server so.
+// If there is no answer all the same, see answered, it closes the connection.
 func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
+	if ctx.Done() == nil {
+		return work(ctx)
+	}
 	own, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	var over atomic.Bool // the answer is there, or the connection closed
 	ended, interrupted := make(chan struct{}), make(chan struct{})
-	quiet := time.AfterFunc(silence, func() {
-		if p.unanswered(s.id, ended) && over.CompareAndSwap(false, true) {
-			hangUp()
-		}
-	})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
 		for _, wait := range answerWaits {
@@ -43,21 +37,12 @@ func (p *pool) guarded(ctx context.Context, s *session, work func(context.Contex
 		hangUp()
 	})
 	err := work(own)
-	answered := over.CompareAndSwap(false, true)
 	close(ended)
-	quiet.Stop()
-	switch {
-	case !stop():
+	if !stop() {
 		<-interrupted // else the interrupt could meet the next statement
 		return errors.Join(errInterrupted, err)
-	case answered:
-		return err
 	}
-	hangUp() // at the latest now
-	if err != nil {
-		return errUnanswered
-	}
-	return nil
+	return err
 }
 
 // answerWaits are how long an interrupted statement may take to end before it is interrupted again, or its connection
@@ -69,9 +54,6 @@ var answerWaits = [...]time.Duration{100 * time.Millisecond, time.Second}
 // then, as if it had found nothing.
 var errInterrupted = errors.New("interrupted")
 
-// errUnanswered: the server has begun with a text, and left out the rest of it.
-var errUnanswered = sqlstore.Classified(backend.ErrConnection, errors.New("the server has left a statement unanswered"))
-
 // interrupt ends the statement that a session is at. It reports whether that could be done.
 func (p *pool) interrupt(id int64) bool {
 	return p.about(func(ctx context.Context, db *sql.DB) error {
@@ -80,12 +62,37 @@ func (p *pool) interrupt(id int64) bool {
 	})
 }
 
+// answered runs work that sends a text of several statements, which are short. A server that is told to end the statement
+// between two of them leaves out the rest, and never sends the results that it has announced (MySQL 9.7.4, MariaDB 11.8.9).
+// An operator may kill the query at that moment, too. So answered looks at the session after some time, and closes the
+// connection if it sleeps.
+func (p *pool) answered(ctx context.Context, s *session, work func(context.Context) error) error {
+	own, hangUp := context.WithCancel(ctx)
+	var over atomic.Bool // there is an answer, or there will be none
+	ended := make(chan struct{})
+	quiet := time.AfterFunc(silence, func() {
+		if p.sleeps(s.id, ended) && over.CompareAndSwap(false, true) {
+			hangUp()
+		}
+	})
+	err := work(own)
+	answered := over.CompareAndSwap(false, true)
+	close(ended)
+	if quiet.Stop(); !answered {
+		hangUp()
+		return errUnanswered
+	}
+	return err
+}
+
+var errUnanswered = sqlstore.Classified(backend.ErrConnection, errors.New("the server has left a statement unanswered"))
+
 // silence is after how long the server is asked whether a session is still at its statement.
 const silence = 5 * time.Second
 
-// unanswered waits until a statement has ended, or its session sleeps instead of working at it. An answer may be on its
-// way from a session that sleeps, so it must be found asleep twice.
-func (p *pool) unanswered(id int64, ended <-chan struct{}) bool {
+// sleeps waits until a statement has ended, or its session sleeps instead of working at it. An answer may be on its way
+// from a session that sleeps, so it must be found asleep twice.
+func (p *pool) sleeps(id int64, ended <-chan struct{}) bool {
 	slept := 0
 	for wait := time.Second; slept < 2; {
 		select {
@@ -93,12 +100,12 @@ func (p *pool) unanswered(id int64, ended <-chan struct{}) bool {
 			return false
 		case <-time.After(wait):
 		}
-		var sleeps bool
+		var asleep bool
 		p.about(func(ctx context.Context, db *sql.DB) error {
 			return db.QueryRowContext(ctx, fmt.Sprintf(
-				"SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND command = 'Sleep'", id)).Scan(&sleeps)
+				"SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND command = 'Sleep'", id)).Scan(&asleep)
 		})
-		if sleeps {
+		if asleep {
 			slept++
 		} else {
 			slept, wait = 0, 2*wait

@@ -228,7 +228,13 @@ func (t *transaction) queryFirst(ctx context.Context, q *sqlstore.Stmt, args []a
 	}
 	err = t.Enter(func() error {
 		text := strings.Join(append(t.opening(), text), ";\n")
-		rows, err = t.p.query(ctx, t.s, func(ctx context.Context) (*sql.Rows, error) { return t.conn.QueryContext(ctx, text) })
+		rows, err = t.p.query(ctx, t.s, func(ctx context.Context) (rows *sql.Rows, err error) {
+			err = t.p.answered(ctx, t.s, func(ctx context.Context) error {
+				rows, err = t.conn.QueryContext(ctx, text)
+				return err
+			})
+			return rows, err
+		})
 		switch {
 		case err == nil:
 			t.mu.Lock()
