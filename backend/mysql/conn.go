@@ -24,6 +24,8 @@ type pool struct {
 	keys        keyCache
 	single      atomic.Bool // connections take one statement in a text
 	guards      bool        // they take several, but not from the application
+	several     atomic.Bool // they have taken several
+	prepares    atomic.Bool // the driver has statements with arguments prepared
 
 	mu    sync.Mutex
 	known map[any]*session // by the driver's connections

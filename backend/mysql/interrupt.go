@@ -68,6 +68,11 @@ func (p *pool) interrupt(id int64) bool {
 // connection if it sleeps.
 func (p *pool) answered(ctx context.Context, s *session, work func(context.Context) error) error {
 	own, hangUp := context.WithCancel(ctx)
+	return p.orHangUp(s, hangUp, func() error { return work(own) })
+}
+
+// orHangUp is answered for work that hangUp ends.
+func (p *pool) orHangUp(s *session, hangUp func(), work func() error) error {
 	var over atomic.Bool // there is an answer, or there will be none
 	ended := make(chan struct{})
 	quiet := time.AfterFunc(silence, func() {
@@ -75,11 +80,10 @@ func (p *pool) answered(ctx context.Context, s *session, work func(context.Conte
 			hangUp()
 		}
 	})
-	err := work(own)
+	err := work()
 	answered := over.CompareAndSwap(false, true)
 	close(ended)
 	if quiet.Stop(); !answered {
-		hangUp()
 		return errUnanswered
 	}
 	return err

@@ -28,8 +28,9 @@
 // innodb_snapshot_isolation of MariaDB, a statement fails if it locks a row that has changed
 // meanwhile. The store turns that off for each of its statements.
 //
-// A post with a key is one round trip and its commit if the connection takes several statements in a text. Those of
-// Open do, but they refuse such texts of the application. For New the application sets multiStatements.
+// On a connection that takes several statements in a text, a post with a key is one round trip and its commit. The
+// savepoint of a handler comes with its first statement there, if that has no arguments or interpolateParams is set. Open
+// sets multiStatements, and refuses such texts of the application. For New the application sets it.
 //
 // When its context ends, a waiting statement is ended by KILL QUERY on another connection of the
 // pool. If none is free, its own connection is closed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -77,6 +76,7 @@ type transaction struct {
 	free    bool   // what is done in it commits by itself
 	turn    string // keeps other migrations away for longer, on a cluster
 	whole   bool   // it has the savepoint of its beginning
+	point   point
 }
 
 // setLevel sets the level of the next transaction. errInProgress is the number of its error "while a
@@ -111,9 +111,20 @@ var errRolledBack = errors.New("the server has ended the transaction, because of
 func (t *transaction) check(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.checked(ctx)
+}
+
+func (t *transaction) checked(ctx context.Context) error {
 	t.used = true
-	if err := t.usable(); err != nil || !t.applied && !t.doubt {
+	if err := t.usable(); err != nil {
 		return err
+	}
+	if texts := t.point.put; texts != "" {
+		t.point.put = ""
+		return t.pointed(ctx, texts, strings.HasPrefix(texts, "RELEASE "))
+	}
+	if !t.applied && !t.doubt {
+		return nil
 	}
 	open, err := t.p.inProgress(context.WithoutCancel(ctx), t.conn)
 	switch {
@@ -153,6 +164,10 @@ func (t *transaction) saw(err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.noted(err)
+}
+
+func (t *transaction) noted(err error) {
 	switch {
 	case endsTransaction(err):
 		t.lost = sqlstore.Classified(backend.ErrSerialization, err)
@@ -255,27 +270,13 @@ func (t *transaction) queryFirst(ctx context.Context, q *sqlstore.Stmt, args []a
 	return rows, err
 }
 
-// Point implements sqlstore.Pointing.
-func (t *transaction) Point(ctx context.Context, text string) error {
-	if err := t.enter(ctx); err != nil {
-		return err
-	}
-	t.ending.RLock()
-	defer t.ending.RUnlock()
-	if err := t.check(ctx); err != nil {
-		return err
-	}
-	_, err := t.conn.ExecContext(context.WithoutCancel(ctx), text)
-	t.saw(err)
-	return err
-}
-
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
 	if t.Over() {
 		return t.conn.Close()
 	}
 	t.ending.RLock()
+	t.takePoint() // nothing needs it any more
 	err := t.check(ctx)
 	t.ending.RUnlock()
 	if err != nil {
@@ -334,148 +335,6 @@ func (t *transaction) end(ctx context.Context, how string) error {
 
 // discard closes the connection for good, with whatever is open on it.
 func (t *transaction) discard() { sqlstore.Discard(t.conn) }
-
-// SQL implements sqlstore.Transaction.
-func (t *transaction) SQL() backend.Execer {
-	if err := t.enter(context.Background()); err != nil {
-		return sqlstore.Failing(err)
-	}
-	return application{t}
-}
-
-// application runs the application's statements.
-type application struct{ t *transaction }
-
-// one refuses a text of several statements, which an application that builds texts of what its users write does not
-// mean to send. The server tells: it prepares one statement only.
-func (a application) one(ctx context.Context, query string) error {
-	if !a.t.p.guards || !strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";") {
-		return nil
-	}
-	s, err := a.t.conn.PrepareContext(ctx, query)
-	if err == nil {
-		return s.Close()
-	}
-	const cannotPrepare = 1295 // ER_UNSUPPORTED_PS: it is one, such as the definition of a procedure
-	if number(err) == cannotPrepare {
-		return nil
-	}
-	a.t.saw(err)
-	return err
-}
-
-// start is called before each of them.
-func (a application) start(ctx context.Context, query string) error {
-	may, err := sqlstore.CheckEnding(query)
-	if err == nil {
-		err = a.one(ctx, query)
-	}
-	if err != nil {
-		return err
-	}
-	t := a.t
-	t.mu.Lock()
-	doubt := t.doubt
-	t.mu.Unlock()
-	if doubt {
-		if err := t.check(ctx); err != nil {
-			return err
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.used, t.applied = true, !t.free
-	t.ends = t.ends || may || changes.MatchString(query)
-	return t.usable()
-}
-
-// changes matches statements that commit what came before them.
-var changes = regexp.MustCompile(`(?i)^\s*(CREATE|ALTER|DROP|RENAME|TRUNCATE)\s`)
-
-// fresh reports whether a statement changes the schema in a transaction in which
-// nothing has been done yet. It commits nothing but itself then, and the
-// transaction can begin once more.
-func (a application) fresh(query string) bool {
-	t := a.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.used && !t.free && t.usable() == nil && changes.MatchString(query)
-}
-
-func (a application) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	a.t.ending.RLock()
-	defer a.t.ending.RUnlock()
-	if a.fresh(query) {
-		if err := a.one(ctx, query); err != nil {
-			return nil, err
-		}
-		res, err := a.t.conn.ExecContext(ctx, query, args...)
-		return res, errors.Join(err, a.again(ctx, err))
-	}
-	if err := a.start(ctx, query); err != nil {
-		return nil, err
-	}
-	if err := a.renew(ctx); err != nil {
-		return nil, err
-	}
-	ctx, done := a.t.reads.Context(ctx)
-	defer done()
-	res, err := a.t.conn.ExecContext(ctx, query, args...)
-	a.t.saw(err)
-	return res, err
-}
-
-// again begins the transaction once more, after a statement that has committed it, or may have if it
-// failed. If it does not begin, what follows would commit by itself, so it is lost.
-func (a application) again(ctx context.Context, failed error) error {
-	t := a.t
-	if failed != nil {
-		t.reset(ctx)
-	}
-	err := t.start(ctx)
-	if err == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lost = sqlstore.Classified(backend.ErrSerialization, err)
-	return t.lost
-}
-
-func (a application) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	a.t.ending.RLock()
-	defer a.t.ending.RUnlock()
-	if err := a.start(ctx, query); err != nil {
-		return nil, err
-	}
-	ctx, done := a.t.reads.Context(ctx)
-	defer done()
-	rows, err := a.t.conn.QueryContext(ctx, query, args...)
-	a.t.saw(err)
-	return rows, err
-}
-
-func (a application) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	a.t.ending.RLock()
-	defer a.t.ending.RUnlock()
-	if err := a.start(ctx, query); err != nil {
-		return sqlstore.FailedRow(ctx, err)
-	}
-	ctx, done := a.t.reads.Context(ctx)
-	defer done()
-	row := a.t.conn.QueryRowContext(ctx, query, args...)
-	a.t.saw(row.Err())
-	return row
-}
-
-func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	a.t.ending.RLock()
-	defer a.t.ending.RUnlock()
-	if err := a.start(ctx, query); err != nil {
-		return nil, err
-	}
-	return a.t.conn.PrepareContext(ctx, query)
-}
 
 // inserted is the LAST_INSERT_ID of the last statement of a transaction.
 func inserted(tx *sqlstore.Tx) int64 {

@@ -57,6 +57,13 @@ func (c *reading) rows() bool {
 	return c.said && len(c.calls) > 0
 }
 
+// Cut ends the context of a statement that will not be answered.
+func (r *Reads) Cut(ctx context.Context) {
+	if c, ok := ctx.(*reading); ok {
+		c.end(context.Canceled)
+	}
+}
+
 // Close ends all contexts, now and from now on.
 func (r *Reads) Close() {
 	r.mu.Lock()
