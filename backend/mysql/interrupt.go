@@ -17,37 +17,12 @@ import (
 // the transaction. So guarded tells the server to end the statement, and the transaction survives.
 // If there is no answer all the same, see answered, it closes the connection.
 func (p *pool) guarded(ctx context.Context, s *session, work func(context.Context) error) error {
-	if ctx.Done() == nil {
-		return work(ctx)
-	}
-	own, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	ended, interrupted := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		for _, wait := range answerWaits {
-			if !p.interrupt(s.id) {
-				break
-			}
-			select {
-			case <-ended:
-				return
-			case <-time.After(wait):
-			}
-		}
-		hangUp()
-	})
-	err := work(own)
-	close(ended)
-	if !stop() {
-		<-interrupted // else the interrupt could meet the next statement
+	interrupted, err := sqlstore.Interrupted(ctx, func() bool { return p.interrupt(s.id) }, work)
+	if interrupted {
 		return errors.Join(errInterrupted, err)
 	}
 	return err
 }
-
-// answerWaits are how long an interrupted statement may take to end before it is interrupted again, or its connection
-// is closed. An interrupt that comes before the server has read the statement does nothing.
-var answerWaits = [...]time.Duration{100 * time.Millisecond, time.Second}
 
 // errInterrupted: the statement was told to end, and may have ended in the middle.
 // A locking read that skips what is locked has been seen to end without an error

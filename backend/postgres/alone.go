@@ -20,8 +20,8 @@ const mostAlone = 16 << 10
 // send or a begin, which is all that such a verb does, the statement runs by itself. It has committed when it has
 // changed something. That saves the trips of BEGIN and COMMIT. Any other statement begins a transaction first.
 //
-// When the caller's context ends, lib/pq has the server cancel the statement and waits for what it says. So it is
-// known whether a post was stored, unless the connection breaks. pgx breaks it at once.
+// When the caller's context ends, the server cancels the statement and says whether it did. So it is known whether a post
+// was stored, unless the connection breaks.
 func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *pool) beginAlone(ctx context.Context) (*transaction, error) {
 	}
 	t := &transaction{p: p, conn: conn, cancel: func() {}}
 	t.PutOff()
-	if p.known.seen(conn) {
+	if p.trusts(t) {
 		return t, nil
 	}
 	err = t.enter(ctx)
@@ -87,13 +87,27 @@ func (k *known) conn(c any) (x *knownConn, recently bool) {
 	return x, recently
 }
 
-// seen reports whether a connection was used a short time ago.
-func (k *known) seen(conn *sql.Conn) (recently bool) {
-	conn.Raw(func(c any) error {
-		_, recently = k.conn(c)
+// trusts reports whether the connection of a verb counts as alive, because it was used a short time ago. If it was idle
+// for a second, pgx asks the server before it lends it. So any connection of pgx counts, unless another has just been
+// dead.
+func (p *pool) trusts(t *transaction) (alive bool) {
+	t.conn.Raw(func(c any) error {
+		if p.libpq {
+			_, alive = p.known.conn(c)
+		} else if t.canceller = cancellerOf(c); t.canceller != nil {
+			_, alive = p.known.conn(t.canceller.conn)
+			alive = alive || p.known.quiet()
+		}
 		return nil
 	})
-	return recently
+	return alive
+}
+
+// quiet reports whether no connection was found dead lately.
+func (k *known) quiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.doubted) > trusted
 }
 
 // doubt has no connection count as alive, since one was not.
@@ -233,13 +247,16 @@ func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any
 		return nil, false, nil
 	}
 	return t.ByItself(func() (res sql.Result, begun bool, err error) {
-		if pooled {
-			text, args := t.p.unprepared(q, args)
-			res, err = t.conn.ExecContext(ctx, text, args...)
-		} else {
-			res, err = t.p.known.exec(ctx, t.conn, q, args)
-		}
-		return res, false, t.answered(err)
+		err = t.carryOut(ctx, func(ctx context.Context) (err error) {
+			if pooled || t.p.keeps {
+				text, args := t.p.unprepared(q, args)
+				res, err = t.conn.ExecContext(ctx, text, args...)
+			} else {
+				res, err = t.p.known.exec(ctx, t.conn, q, args)
+			}
+			return err
+		})
+		return res, false, err
 	})
 }
 
@@ -255,17 +272,30 @@ func (t *transaction) rowByItself(ctx context.Context, tx *sqlstore.Tx, q *sqlst
 	}
 	err = tx.Do(ctx, func(ctx context.Context) (err error) {
 		_, done, err = t.ByItself(func() (res sql.Result, begun bool, err error) {
-			if pooled {
-				text, args := t.p.unprepared(q, args)
-				row, err = rowOf(t.conn.QueryContext(ctx, text, args...))
-			} else {
-				row, err = t.p.known.row(ctx, t.conn, q, args)
-			}
-			return driver.RowsAffected(len(row)), false, t.answered(err)
+			err = t.carryOut(ctx, func(ctx context.Context) (err error) {
+				if pooled || t.p.keeps {
+					text, args := t.p.unprepared(q, args)
+					row, err = rowOf(t.conn.QueryContext(ctx, text, args...))
+				} else {
+					row, err = t.p.known.row(ctx, t.conn, q, args)
+				}
+				return err
+			})
+			return driver.RowsAffected(len(row)), false, err
 		})
 		return err
 	})
 	return row, done || err != nil, err
+}
+
+// carryOut has a statement carried out so that its outcome is known also if its context ends. lib/pq does so itself.
+func (t *transaction) carryOut(ctx context.Context, statement func(context.Context) error) error {
+	if t.canceller == nil {
+		return t.answered(statement(ctx))
+	}
+	interrupted, err := sqlstore.Interrupted(ctx, t.canceller.interrupt, statement)
+	t.spent = t.spent || interrupted
+	return t.answered(err)
 }
 
 // answered takes note of what a statement by itself has failed with. Without an answer it may have been carried out.

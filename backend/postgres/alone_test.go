@@ -16,31 +16,39 @@ func TestAlone(t *testing.T) {
 	for name, verb := range map[string]func(*testing.T, string, func(*testing.T, string) backend.Backend, func(*testing.T, string) func()){
 		"posts": backendtest.Alone, "sends": backendtest.AloneSends,
 	} {
-		t.Run(name, func(t *testing.T) {
-			direct := connect(t, "postgres", server(t))
-			own := schema(t, direct)
-			verb(t, server(t), func(t *testing.T, through string) backend.Backend {
-				return open(t, connect(t, "postgres", through), postgres.Options{Schema: own})
-			}, func(t *testing.T, table string) func() {
-				tx, err := direct.BeginTx(t.Context(), nil)
-				if err == nil {
-					_, err = tx.Exec("LOCK TABLE " + own + "." + table + " IN EXCLUSIVE MODE")
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { tx.Rollback() })
-				return func() { tx.Rollback() }
+		for _, driver := range []string{"postgres", "pgx"} {
+			t.Run(name+" by "+driver, func(t *testing.T) {
+				direct := connect(t, "postgres", server(t))
+				own := schema(t, direct)
+				verb(t, server(t), func(t *testing.T, through string) backend.Backend {
+					return open(t, connect(t, driver, through), postgres.Options{Schema: own})
+				}, func(t *testing.T, table string) func() {
+					tx, err := direct.BeginTx(t.Context(), nil)
+					if err == nil {
+						_, err = tx.Exec("LOCK TABLE " + own + "." + table + " IN EXCLUSIVE MODE")
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { tx.Rollback() })
+					return func() { tx.Rollback() }
+				})
 			})
-		})
+		}
 	}
 }
 
 // TestAloneStrictly sends on a conversation, and posts with a key, that others use all the time, in sessions above READ
 // COMMITTED. There a statement by itself that has waited for another transaction must lose.
 func TestAloneStrictly(t *testing.T) {
+	for _, driver := range []string{"postgres", "pgx"} {
+		t.Run(driver, func(t *testing.T) { aloneStrictly(t, driver) })
+	}
+}
+
+func aloneStrictly(t *testing.T, driver string) {
 	ctx := t.Context()
-	db := connect(t, "postgres", with(t, server(t), "default_transaction_isolation", "serializable"))
+	db := connect(t, driver, with(t, server(t), "default_transaction_isolation", "serializable"))
 	b, err := parley.New(ctx, open(t, db, postgres.Options{}), nil)
 	if err != nil {
 		t.Fatal(err)

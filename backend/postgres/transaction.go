@@ -28,7 +28,7 @@ func (p *pool) begin(ctx context.Context) (sqlstore.Transaction, error) {
 	if p.options.Locks == LocksNative {
 		return p.beginNative(ctx)
 	}
-	if p.libpq && backend.IsAlone(ctx) && !p.strict.Load() {
+	if (p.libpq || p.keeps) && backend.IsAlone(ctx) && !p.strict.Load() {
 		return p.beginAlone(ctx)
 	}
 	return p.beginWhole(ctx, level)
@@ -95,6 +95,9 @@ type transaction struct {
 
 	conn *sql.Conn // with native locks, to release them after the end, or of one verb
 	keys *keys     // what it has of them
+
+	canceller *canceller // of conn, if that is one of pgx and for one verb
+	spent     bool       // a late request to cancel may meet what conn does next
 
 	sqlstore.Alone
 }
@@ -185,7 +188,7 @@ func (t *transaction) there(ctx context.Context) error {
 // Commit implements sqlstore.Transaction.
 func (t *transaction) Commit(ctx context.Context) error {
 	if t.Over() {
-		return t.conn.Close()
+		return t.leave()
 	}
 	if err := t.there(context.WithoutCancel(ctx)); err != nil {
 		t.Rollback(ctx)
@@ -199,7 +202,7 @@ func (t *transaction) Commit(ctx context.Context) error {
 // Rollback implements sqlstore.Transaction.
 func (t *transaction) Rollback(context.Context) error {
 	if t.Over() {
-		return t.conn.Close()
+		return t.leave()
 	}
 	defer t.giveBack()
 	defer t.cancel()
@@ -209,6 +212,15 @@ func (t *transaction) Rollback(context.Context) error {
 		return nil // it is gone with its connection
 	}
 	return err
+}
+
+// leave gives the connection of one verb back.
+func (t *transaction) leave() error {
+	if t.spent {
+		sqlstore.Discard(t.conn)
+		return nil
+	}
+	return t.conn.Close()
 }
 
 // lostCommit returns ErrSerialization for a COMMIT in a failed transaction, which rolls back.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,8 +98,7 @@ func (s *Store) LogTo(l *slog.Logger) {
 	s.pool.log = l
 }
 
-// waiter waits for a notification on a connection of pgx. The type of that is
-// not named here, so that programs that use lib/pq need not have pgx.
+// waiter waits for a notification on a connection of pgx.
 type waiter func(ctx context.Context) (payload string, err error)
 
 // waiterOf looks for the connection of pgx in a driver's connection:
@@ -108,11 +106,10 @@ type waiter func(ctx context.Context) (payload string, err error)
 //	func (c *stdlib.Conn) Conn() *pgx.Conn
 //	func (c *pgx.Conn) WaitForNotification(context.Context) (*pgconn.Notification, error)
 func waiterOf(driverConn any) (w waiter, ok bool) {
-	get := reflect.ValueOf(driverConn).MethodByName("Conn")
-	if !get.IsValid() || get.Type().NumIn() != 0 || get.Type().NumOut() != 1 {
+	conn, ok := part(reflect.ValueOf(driverConn), "Conn")
+	if !ok {
 		return w, false
 	}
-	conn := get.Call(nil)[0]
 	wait := conn.MethodByName("WaitForNotification")
 	if !wait.IsValid() || wait.Type().NumIn() != 1 || wait.Type().NumOut() != 2 {
 		return w, false
@@ -131,12 +128,6 @@ func waiterOf(driverConn any) (w waiter, ok bool) {
 		}
 		return out[0].Elem().FieldByIndex(field.Index).String(), nil
 	}, true
-}
-
-// isPGX reports whether a driver is that of pgx.
-func isPGX(d driver.Driver) bool {
-	t := reflect.TypeOf(d) // nil if a connector says nothing of its driver
-	return t != nil && t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pgx/")
 }
 
 // canWait reports whether the pool's own connections can listen.

@@ -84,6 +84,33 @@ func count(t *testing.T, p *pgxpool.Pool, table string) (n int) {
 	return n
 }
 
+// TestAlone: posts and sends by themselves, on connections that break and beside callers that give up.
+func TestAlone(t *testing.T) {
+	server := backendtest.Server(t, "postgres", "PARLEY_TEST_POSTGRES", "the data source name of a PostgreSQL server for tests")
+	direct := pool(t, 4)
+	own := schema(t, direct)
+	open := func(t *testing.T, through string) backend.Backend {
+		p, err := pgxpool.New(t.Context(), through)
+		must(t, err)
+		t.Cleanup(p.Close)
+		b := New(p, &postgres.Options{Schema: own})
+		t.Cleanup(func() { b.Close() })
+		must(t, b.Migrate(t.Context()))
+		return b
+	}
+	lock := func(t *testing.T, table string) func() {
+		tx, err := direct.Begin(t.Context())
+		must(t, err)
+		unlock := func() { tx.Rollback(context.Background()) }
+		t.Cleanup(unlock)
+		_, err = tx.Exec(t.Context(), "LOCK TABLE "+own+"."+table+" IN EXCLUSIVE MODE")
+		must(t, err)
+		return unlock
+	}
+	t.Run("posts", func(t *testing.T) { backendtest.Alone(t, server, open, lock) })
+	t.Run("sends", func(t *testing.T) { backendtest.AloneSends(t, server, open, lock) })
+}
+
 // TestJoin: what is posted in a transaction of pgx comes with its commit, and not at all
 // after a rollback.
 func TestJoin(t *testing.T) {
