@@ -214,10 +214,8 @@ func (q *parleyQueue) batch(ctx context.Context, bodies [][]byte) error {
 			posts[i].Options = []parley.PostOption{parley.Key(fmt.Sprint("key-", numberOf(b)%keys))}
 		}
 	}
-	return q.b.InTx(ctx, func(tx *parley.Tx) error {
-		_, err := tx.PostBatch(ctx, "jobs", posts)
-		return err
-	})
+	_, err := q.b.PostBatch(ctx, "jobs", posts)
+	return err
 }
 
 func (q *parleyQueue) batchOf(ctx context.Context, key string, bodies [][]byte) error {

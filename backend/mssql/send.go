@@ -78,7 +78,10 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 }
 
 // post adds posts without key in one statement.
-func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
+func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, version int64, posts []backend.Posting) (done bool, err error) {
+	if version != 0 {
+		return false, nil
+	}
 	rows := make([]batchRow, len(posts))
 	for i, x := range posts {
 		rows[i] = batchRow{
@@ -86,6 +89,6 @@ func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Postin
 			Priority: int16(x.Rank), Stream: x.ID[:], Group: x.ID[:],
 		}
 	}
-	_, err := tx.Exec(ctx, p.many.Posts, p.batchTable(rows))
-	return err
+	_, err = tx.Exec(ctx, p.many.Posts, p.batchTable(rows))
+	return err == nil, err
 }

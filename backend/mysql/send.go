@@ -265,12 +265,16 @@ func insertRows(ctx context.Context, tx *sqlstore.Tx, q *sqlstore.Stmt, rows tup
 }
 
 // post adds posts without key in one statement.
-func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
+func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, version int64, posts []backend.Posting) (done bool, err error) {
+	if version != 0 { // an INSERT of values that looked at the queue as well would lock its row
+		return false, nil
+	}
 	rows := make(tuples, len(posts))
 	for i, x := range posts {
 		rows[i] = []any{x.ID, x.Queue, x.Rank, x.Type, x.Body, sqlstore.NullText(x.Headers), expression(now)}
 	}
-	return insertRows(ctx, tx, p.hot.PostMany, rows, 4)
+	err = insertRows(ctx, tx, p.hot.PostMany, rows, 4)
+	return err == nil, err
 }
 
 // postKeyed adds a post with a key that has been used before in three statements. If something refuses it, the guard

@@ -239,11 +239,12 @@ func (t *transaction) enter(ctx context.Context) error {
 	})
 }
 
-// byItself carries out a post without a transaction around it; done says whether it was one. If it changes nothing,
+// byItself carries out a post, or posts without key, without a transaction around it; done says whether it was one. If it changes nothing,
 // a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
 	pooled := t.p.pooled.Load()
-	if q != t.p.store.Q().PostOne && q != t.p.hot.PostKeyed && q != t.p.hot.PostNewKey || pooled && !small(args) {
+	posts := q == t.p.store.Q().PostOne || q == t.p.hot.PostMany || q == t.p.hot.PostKeyed || q == t.p.hot.PostNewKey
+	if !posts || pooled && !small(args) {
 		return nil, false, nil
 	}
 	return t.ByItself(func() (res sql.Result, begun bool, err error) {

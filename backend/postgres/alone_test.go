@@ -14,7 +14,7 @@ import (
 
 func TestAlone(t *testing.T) {
 	for name, verb := range map[string]func(*testing.T, string, func(*testing.T, string) backend.Backend, func(*testing.T, string) func()){
-		"posts": backendtest.Alone, "sends": backendtest.AloneSends,
+		"posts": backendtest.Alone, "batches": backendtest.AloneBatches, "sends": backendtest.AloneSends,
 	} {
 		for _, driver := range []string{"postgres", "pgx"} {
 			t.Run(name+" by "+driver, func(t *testing.T) {

@@ -141,15 +141,16 @@ func (p *pool) appendPart(ctx context.Context, tx *sqlstore.Tx, b sqlstore.Batch
 }
 
 // post adds posts without key in one statement.
-func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, posts []backend.Posting) error {
+func (p *pool) post(ctx context.Context, tx *sqlstore.Tx, version int64, posts []backend.Posting) (done bool, err error) {
 	ids := make([]backend.ID, len(posts))
 	queues, ranks := make([]int64, len(posts)), make([]int, len(posts))
 	types, headers, bodies := make([]string, len(posts)), make([]string, len(posts)), make([][]byte, len(posts))
 	for i, x := range posts {
 		ids[i], queues[i], ranks[i], types[i], bodies[i], headers[i] = x.ID, x.Queue, x.Rank, x.Type, x.Body, x.Headers
 	}
-	_, err := tx.Exec(ctx, p.hot.PostMany, uuids(ids), ints(queues), ints(ranks), texts(types), byteas(bodies), texts(headers))
-	return err
+	each := slices.Compact(slices.Sorted(slices.Values(queues)))
+	n, err := tx.Exec(ctx, p.hot.PostMany, uuids(ids), ints(queues), ints(ranks), texts(types), byteas(bodies), texts(headers), version, ints(each))
+	return n > 0, err
 }
 
 // joinPosts moves delayed posts to their queues in one statement.

@@ -176,9 +176,10 @@ type Dialect struct {
 	// Append writes messages, the next numbers and ranks of their streams, and the
 	// entries of these in the ready order.
 	Append func(ctx context.Context, tx *Tx, b *Batch) error
-	// PostPlain adds posts without key, delay or unique value. Without it all posts
-	// are added one by one.
-	PostPlain func(ctx context.Context, tx *Tx, posts []backend.Posting) error
+	// PostPlain adds posts without key, delay or unique value: all or none. If version is not 0, it adds none if the
+	// catalog is another one or a queue is off, or if it cannot tell; 0 says that this has been looked at. Without
+	// PostPlain all posts are added one by one.
+	PostPlain func(ctx context.Context, tx *Tx, version int64, posts []backend.Posting) (done bool, err error)
 	// JoinPosts moves delayed posts without key to their queues, without those that another
 	// transaction has locked, and returns how many it has moved. Without it they are moved one by one.
 	JoinPosts func(ctx context.Context, tx *Tx, ids []backend.ID) (moved int64, err error)

@@ -46,6 +46,11 @@ func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Postin
 	if t.noWait && posts[0].Key != "" { // and so has each of them
 		return posted, t.postTogether(ctx, version, posts)
 	}
+	if t.s.d.PostPlain != nil && !slices.ContainsFunc(posts, func(p backend.Posting) bool { return p.Key != "" || single(p) }) {
+		if done, err := t.s.d.PostPlain(ctx, t, version, posts); err != nil || done {
+			return posted, err
+		}
+	}
 	if err := t.checkQueues(ctx, version, posts); err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Postin
 	for _, i := range postOrder(posts) {
 		x := posts[i]
 		switch {
-		case x.Unique != "" || x.Delay > 0 || x.Raise || t.s.d.PostPlain == nil:
+		case single(x) || t.s.d.PostPlain == nil:
 			// A key's order is that of the call: what has been collected for it goes
 			// first.
 			if err := t.appendKeyed(ctx, keyed); err != nil {
@@ -71,12 +76,15 @@ func (t *Tx) postMany(ctx context.Context, version int64, posts []backend.Postin
 		}
 	}
 	if len(plain) > 0 {
-		if err := t.s.d.PostPlain(ctx, t, plain); err != nil {
+		if _, err := t.s.d.PostPlain(ctx, t, 0, plain); err != nil {
 			return nil, err
 		}
 	}
 	return posted, t.appendKeyed(ctx, keyed)
 }
+
+// single reports whether a post is always added by itself.
+func single(p backend.Posting) bool { return p.Unique != "" || p.Delay > 0 || p.Raise }
 
 // Key is the key of posts in a queue.
 type Key struct {

@@ -22,14 +22,35 @@ func Alone(t *testing.T, server string, open func(t *testing.T, through string) 
 		_, err := a.b.Post(ctx, "q", parley.Payload{Body: []byte(body)})
 		return err
 	}
+	a.posts(p, through, open, lock)
+	for _, body := range []string{"0", "1", "2"} { // the first one makes the key
+		_, err := a.b.Post(a.Context(), "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
+		a.must(err)
+	}
+	a.are("0", "1", "2")
+	a.isClosed(func() backend.Backend { return open(t, through) })
+}
+
+// AloneBatches is Alone for Broker.PostBatch: of each batch, all posts are stored or none.
+func AloneBatches(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T, table string) (unlock func())) {
+	a, p, through := newAlone(t, server, open)
+	a.copies = 3
+	a.verb = func(ctx context.Context, body string) error {
+		posts := slices.Repeat([]parley.Posting{{Payload: parley.Payload{Body: []byte(body)}}}, a.copies)
+		_, err := a.b.PostBatch(ctx, "q", posts)
+		return err
+	}
+	a.posts(p, through, open, lock)
+}
+
+func (a *alone) posts(p *proxy.Proxy, through string, open func(t *testing.T, through string) backend.Backend, lock func(t *testing.T, table string) (unlock func())) {
 	a.must(a.post("first"))
 	a.must(a.post("second"))
 	a.are("first", "second")
 	a.cut(p)
-	a.fallsBack(a.broker(open(t, through)))
-	a.givesUp(func() (unlock func()) { return lock(t, "parley_post") })
+	a.fallsBack(a.broker(open(a.T, through)))
+	a.givesUp(func() (unlock func()) { return lock(a.T, "parley_post") })
 	a.isUnanswered(p)
-	a.isClosed(func() backend.Backend { return open(t, through) })
 }
 
 // AloneSends is Alone for Broker.Send. On an engine where such a send has a transaction around it, a break before
@@ -114,7 +135,7 @@ func (a *alone) begin() (handle parley.ID) {
 
 func newAlone(t *testing.T, server string, open func(t *testing.T, through string) backend.Backend) (a *alone, p *proxy.Proxy, through string) {
 	p, through = Through(t, server)
-	a = &alone{T: t}
+	a = &alone{T: t, copies: 1}
 	a.b = a.broker(open(t, through))
 	a.must(a.b.Define(t.Context(), parley.Catalog{Queues: []parley.Queue{{Name: "q"}}}))
 	return a, p, through
@@ -122,8 +143,9 @@ func newAlone(t *testing.T, server string, open func(t *testing.T, through strin
 
 type alone struct {
 	*testing.T
-	b    *parley.Broker
-	verb func(ctx context.Context, body string) error // posts or sends
+	b      *parley.Broker
+	verb   func(ctx context.Context, body string) error // posts or sends
+	copies int                                          // of each body
 }
 
 func (a *alone) must(err error) {
@@ -153,17 +175,25 @@ func (a *alone) are(want ...string) {
 // stored receives what has been stored.
 func (a *alone) stored() (got []string) {
 	a.Helper()
+	var all []string
 	for {
-		d, err := a.b.Receive(a.Context(), "q", nil)
+		d, err := a.b.Receive(a.Context(), "q", &parley.ReceiveOptions{MaxMessages: 1})
 		if errors.Is(err, parley.ErrNoMessage) {
-			return got
+			break
 		}
 		a.must(err)
 		for _, m := range d.Messages {
-			got = append(got, string(m.Body))
+			all = append(all, string(m.Body))
 		}
 		a.must(d.Ack(a.Context()))
 	}
+	for same := range slices.Chunk(all, a.copies) {
+		if len(slices.Compact(slices.Clone(same))) > 1 || len(same) < a.copies {
+			a.Errorf("a part of a batch is stored: %q", all)
+		}
+		got = append(got, same[0])
+	}
+	return got
 }
 
 // cut breaks the connection before the server has the statement, and when it has carried it out.
@@ -206,12 +236,6 @@ func (a *alone) fallsBack(other *parley.Broker) {
 	}
 	a.must(other.Admin().EnableQueue(a.Context(), "q"))
 	a.are("with a stale catalog")
-	for _, body := range []string{"0", "1", "2"} { // the first one makes the key
-		_, err := a.b.Post(a.Context(), "q", parley.Payload{Body: []byte(body)}, parley.Key("k"))
-		a.must(err)
-	}
-
-	a.are("0", "1", "2")
 }
 
 // isUnanswered: a caller whose context ends while the answer is missing hears that the message may be stored. If the

@@ -108,6 +108,7 @@ func TestAlone(t *testing.T) {
 		return unlock
 	}
 	t.Run("posts", func(t *testing.T) { backendtest.Alone(t, server, open, lock) })
+	t.Run("batches", func(t *testing.T) { backendtest.AloneBatches(t, server, open, lock) })
 	t.Run("sends", func(t *testing.T) { backendtest.AloneSends(t, server, open, lock) })
 }
 

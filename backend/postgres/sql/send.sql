@@ -197,14 +197,20 @@ UPDATE parley_stream x
           CROSS JOIN LATERAL (SELECT z.ctid FROM parley_stream z WHERE z.stream_id = s.id LIMIT 1) y))
 
 -- name: PostMany
--- Posts without key, delay or unique value; their queues have been checked.
+-- Posts without key, delay or unique value. If the catalog is another one or a queue is off, it adds none.
 --
--- $1 ids, $2 queues, $3 ranks, $4 types, $5 bodies, $6 headers
+-- $1 ids, $2 queues, $3 ranks, $4 types, $5 bodies, $6 headers, $7 catalog version or 0, $8 the queues, each once
 INSERT INTO parley_post (post_id, queue_id, priority, type, body, headers, since)
 SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), :now
   FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::smallint[]), (SELECT $4::text[]), (SELECT $5::bytea[]),
               (SELECT $6::text[]))
        WITH ORDINALITY k(id, queue_id, priority, type, body, headers, n)
+ WHERE $7::bigint = 0
+    OR (SELECT v.catalog_version FROM parley_meta v) = $7
+       AND NOT EXISTS (SELECT 1
+                         FROM unnest((SELECT $8::bigint[])) d(id)
+                         LEFT JOIN parley_queue q ON q.queue_id = d.id AND q.enabled = 1
+                        WHERE q.queue_id IS NULL)
  ORDER BY k.n
 -- name: PostLater
 -- PostOne in a batch that commits before its results are read. If the catalog is another one or the queue is off,

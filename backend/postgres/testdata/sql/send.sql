@@ -119,6 +119,12 @@ SELECT k.id, k.queue_id, k.priority, k.type, k.body, nullif(k.headers, ''), (ext
   FROM unnest((SELECT $1::uuid[]), (SELECT $2::bigint[]), (SELECT $3::smallint[]), (SELECT $4::text[]), (SELECT $5::bytea[]),
               (SELECT $6::text[]))
        WITH ORDINALITY k(id, queue_id, priority, type, body, headers, n)
+ WHERE $7::bigint = 0
+    OR (SELECT v.catalog_version FROM parley_meta v) = $7
+       AND NOT EXISTS (SELECT 1
+                         FROM unnest((SELECT $8::bigint[])) d(id)
+                         LEFT JOIN parley_queue q ON q.queue_id = d.id AND q.enabled = 1
+                        WHERE q.queue_id IS NULL)
  ORDER BY k.n
 
 -- name: PostNewKey
