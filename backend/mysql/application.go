@@ -181,10 +181,25 @@ func (a application) joined(ctx context.Context, point, query string, do func(ct
 		if err := t.check(ctx); err != nil {
 			return err
 		}
+	case errInterruptedQuery, errStatementTime, errNotPrepared:
+		if strings.HasPrefix(point, "RELEASE ") { // it may have been the first, and the savepoint of the handler before is there
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.lost = sqlstore.Classified(backend.ErrSerialization, err)
+			return t.lost
+		}
 	}
 	t.saw(err)
 	return err
 }
+
+// What may keep a savepoint from being set: ER_QUERY_INTERRUPTED, ER_STATEMENT_TIMEOUT of MariaDB, and on Galera
+// ER_UNKNOWN_COM_ERROR from a node that is not in the cluster.
+const (
+	errInterruptedQuery = 1317
+	errStatementTime    = 1969
+	errNotPrepared      = 1047
+)
 
 func (a application) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	a.t.ending.RLock()

@@ -185,7 +185,28 @@ func TestSavepointUnanswered(t *testing.T) {
 	})
 }
 
-// silent makes connections on which a question for silence has no answer.
+// TestSavepointInterrupted: if a text is interrupted, its savepoint may not have been set. To roll back must not undo what the
+// handler before has written.
+func TestSavepointInterrupted(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db := sql.OpenDB(silent{connector(t, server, joining)})
+		t.Cleanup(func() { db.Close() })
+		f, begin := pointed(t, db)
+		tx := begin()
+		f.OK(tx.Savepoint(f.Ctx, "p"))
+		_, err := tx.SQL().ExecContext(f.Ctx, "INSERT INTO mark (s) VALUES ('x')")
+		f.OK(err)
+		f.OK(tx.Resave(f.Ctx, "p"))
+		_, err = tx.SQL().ExecContext(f.Ctx, "INSERT INTO mark (s) VALUES ('killed')")
+		f.Is(err, backend.ErrSerialization)
+		f.Is(tx.RollbackTo(f.Ctx, "p"), backend.ErrSerialization)
+		if err := tx.Commit(f.Ctx); err == nil {
+			t.Error("the transaction commits")
+		}
+	})
+}
+
+// silent makes connections on which a question for silence has no answer, and what is killed is not carried out.
 type silent struct{ sqldriver.Connector }
 
 func (c silent) Connect(ctx context.Context) (sqldriver.Conn, error) {
@@ -196,6 +217,9 @@ func (c silent) Connect(ctx context.Context) (sqldriver.Conn, error) {
 type silentConn struct{ sqldriver.Conn }
 
 func (c *silentConn) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	if strings.Contains(query, "killed") {
+		return nil, &driver.MySQLError{Number: 1317, Message: "Query execution was interrupted"}
+	}
 	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
 }
 

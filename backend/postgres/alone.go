@@ -239,7 +239,7 @@ func (t *transaction) enter(ctx context.Context) error {
 	})
 }
 
-// byItself carries out a post, or posts without key, without a transaction around it; done says whether it was one. If it changes nothing,
+// byItself carries out posts without a transaction around them; done says whether it did. If that changes nothing,
 // a transaction may follow.
 func (t *transaction) byItself(ctx context.Context, q *sqlstore.Stmt, args []any) (res sql.Result, done bool, err error) {
 	pooled := t.p.pooled.Load()
