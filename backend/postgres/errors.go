@@ -70,17 +70,16 @@ func classify(err error) error {
 	return nil
 }
 
-// closed reports whether pgx says by an error that it can no longer use a connection. The error has
-// a method that says that nothing was sent, which is not reliable. It is "conn closed" if the
-// connection was already broken. But it is the same if the connection breaks before the answer to a
-// BEGIN, a COMMIT, or another statement without arguments. "conn busy" wraps nothing: the program
-// uses the connection for something else.
+// closed reports whether pgx says by an error that it can no longer use a connection. Its errors have a method that says
+// whether nothing was sent. That is not asked: up to version 5.12 pgx also says so if the connection breaks before the
+// answer to a BEGIN, a COMMIT, or another statement without arguments. "conn busy" wraps nothing: the program uses the
+// connection for something else.
 func closed(err error) bool {
 	var e interface {
 		error
 		SafeToRetry() bool
 	}
-	return errors.As(err, &e) && e.SafeToRetry() && errors.Unwrap(e) != nil
+	return errors.As(err, &e) && errors.Unwrap(e) != nil
 }
 
 // errSet says why a transaction in which the application works too may not see the store's tables,
