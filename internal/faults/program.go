@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
-	"github.com/parleymq/parley/backend"
-	"github.com/parleymq/parley/backend/mysql"
-	"github.com/parleymq/parley/backend/postgres"
 	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
@@ -89,7 +85,8 @@ func (p *program) stopped() bool {
 func (p *program) broker(r role, fail func(error)) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	b := p.open(ctx, r)
+	b, free := p.open(ctx, r)
+	defer free()
 	var closed atomic.Bool
 	expected := func(err error) {
 		if !closed.Load() || unless(err, parley.ErrClosed, parley.ErrTxDone, parley.ErrSettled) != nil {
@@ -131,33 +128,21 @@ func (p *program) broker(r role, fail func(error)) {
 }
 
 // open opens a store, again and again while there is a fault. Only brokers that do everything do maintenance, for
-// which they wait as receivers do.
-func (p *program) open(ctx context.Context, r role) *parley.Broker {
+// which they wait as receivers do. When the broker is closed, free closes what is the program's.
+func (p *program) open(ctx context.Context, r role) (b *parley.Broker, free func()) {
 	for {
-		store, err := p.connect(ctx, r)
-		var b *parley.Broker
+		store, free, err := connect(ctx, r.of(p.db))
 		if err == nil {
 			b, err = parley.New(ctx, store, &parley.Options{
 				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond, NoMaintenance: r != roleBoth,
 				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
-		}
-		if err == nil {
-			return b
+			if err == nil {
+				return b, free
+			}
+			free()
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-// connect opens a store, on a small pool of connections now and then.
-func (p *program) connect(ctx context.Context, r role) (parley.Backend, error) {
-	conns, db := []int{0, 2, 3}[random.IntN(3)], r.of(p.db)
-	switch scheme, _, _ := strings.Cut(db, ":"); scheme {
-	case "postgres":
-		return postgres.Open(ctx, db, &postgres.Options{MaxConns: conns})
-	case "mysql":
-		return mysql.Open(ctx, db, &mysql.Options{MaxConns: conns})
-	}
-	return backend.Open(ctx, db)
 }
 
 // work runs a worker with options that programs choose.
