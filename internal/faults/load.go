@@ -21,6 +21,7 @@ import (
 type sender struct {
 	*program
 	b    *parley.Broker
+	own  connection
 	role role
 	name string
 	next map[string]int // the next number in each stream
@@ -99,8 +100,12 @@ var errBack = errors.New("rolled back on purpose")
 // them before it sends it.
 func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)) error) error {
 	var events []event
-	complete := false
-	err := s.b.InTx(ctx, func(tx *parley.Tx) error {
+	complete, joins := false, s.own.begin != nil && random.IntN(3) == 0
+	in := s.b.InTx
+	if joins {
+		in = s.join
+	}
+	err := in(ctx, func(tx *parley.Tx) error {
 		err := f(tx, func(e event) {
 			e.Kind = sending
 			s.rec.write(e)
@@ -112,8 +117,9 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 		complete = err == nil
 		return err
 	})
+	atSnapshot := joins && s.own.snapshot
 	// A single writer has no deadlocks, and waits for its turn.
-	if s.role == roleSender && errors.Is(err, parley.ErrSerialization) && !s.b.Backend().Capabilities().SingleWriter {
+	if s.role == roleSender && !atSnapshot && errors.Is(err, parley.ErrSerialization) && !s.b.Backend().Capabilities().SingleWriter {
 		s.rec.write(event{Kind: deadlocked, Name: err.Error()})
 	}
 	k := outcome(err, complete)
@@ -121,7 +127,26 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 		e.Kind = k
 		s.rec.write(e)
 	}
+	if atSnapshot { // some verbs do not work there
+		err = unless(err, parley.ErrIsolation)
+	}
 	return err
+}
+
+// join is InTx in a transaction of the program's. If its COMMIT fails, it may have been carried out all the same.
+func (s *sender) join(ctx context.Context, f func(*parley.Tx) error) error {
+	t, err := s.own.begin(ctx, s.b)
+	if err != nil {
+		return err
+	}
+	if err := f(t.tx); err != nil {
+		t.rollback()
+		return err
+	}
+	if err := t.commit(); err != nil {
+		return errors.Join(parley.ErrConnection, err)
+	}
+	return nil
 }
 
 // outcome says what became of a transaction that was begun to commit, or not.

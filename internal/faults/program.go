@@ -85,8 +85,8 @@ func (p *program) stopped() bool {
 func (p *program) broker(r role, fail func(error)) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	b, free := p.open(ctx, r)
-	defer free()
+	b, own := p.open(ctx, r)
+	defer own.close()
 	var closed atomic.Bool
 	expected := func(err error) {
 		if !closed.Load() || unless(err, parley.ErrClosed, parley.ErrTxDone, parley.ErrSettled) != nil {
@@ -108,7 +108,7 @@ func (p *program) broker(r role, fail func(error)) {
 		work.Go(func() { p.tidy(ctx, b) })
 	}
 	for range map[role]int{roleBoth: 2 * senders, roleSender: senders}[r] {
-		s := &sender{program: p, b: b, role: r, name: p.serialName(), next: make(map[string]int)}
+		s := &sender{program: p, b: b, own: own, role: r, name: p.serialName(), next: make(map[string]int)}
 		work.Go(func() { s.run(ctx, expected) })
 	}
 	for life := time.Now().Add(time.Duration(4+random.IntN(16)) * time.Second); time.Now().Before(life) || p.stopped(); {
@@ -128,18 +128,20 @@ func (p *program) broker(r role, fail func(error)) {
 }
 
 // open opens a store, again and again while there is a fault. Only brokers that do everything do maintenance, for
-// which they wait as receivers do. When the broker is closed, free closes what is the program's.
-func (p *program) open(ctx context.Context, r role) (b *parley.Broker, free func()) {
+// which they wait as receivers do.
+func (p *program) open(ctx context.Context, r role) (b *parley.Broker, c connection) {
 	for {
-		store, free, err := connect(ctx, r.of(p.db))
+		c, err := connect(ctx, r.of(p.db))
 		if err == nil {
-			b, err = parley.New(ctx, store, &parley.Options{
+			b, err = parley.New(ctx, c.store, &parley.Options{
 				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond, NoMaintenance: r != roleBoth,
 				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
-			if err == nil {
-				return b, free
-			}
-			free()
+		}
+		if err == nil {
+			return b, c
+		}
+		if c.close != nil {
+			c.close()
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
