@@ -55,6 +55,7 @@ type call struct {
 // passage is the way of a message, as far as its senders and receivers have told it.
 type passage struct {
 	state   kind      // sending, unless its outcome is known
+	logged  time.Time // before the commit
 	arrives time.Time // no receiver may have it before
 	parents []string  // the attempts in whose transactions it was sent
 }
@@ -97,6 +98,8 @@ func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	j.phases()
 	j.locks()
 	j.deadlocks()
+	j.uniques()
+	j.ticks(slack)
 	return j.violations
 }
 
@@ -106,7 +109,7 @@ func (j *judge) note(e event) {
 	switch e.Kind {
 	case sending:
 		j.operation(e)
-		j.messages[m] = &passage{state: sending, arrives: e.At.Add(time.Duration(e.After))}
+		j.messages[m] = &passage{state: sending, logged: e.At, arrives: e.At.Add(time.Duration(e.After))}
 	case sent, undone, unknown:
 		if p := j.messages[m]; p != nil {
 			p.state = e.Kind

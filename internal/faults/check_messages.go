@@ -17,6 +17,7 @@ func (j *judge) effects() {
 			continue
 		}
 		switch p := j.messages[m]; {
+		case isTick(m.Stream):
 		case p == nil:
 			j.problem(&j.Broken, "%v was received, and never sent", m)
 		case p.state == undone:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -391,4 +392,49 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
+}
+
+// valued are the events of a post with a value, which is pending until a handler is called for it.
+func valued(f *forged, name, value string, from, to int) {
+	m := event{Stream: name, Name: value, Since: at(from)}
+	add := func(second int, k kind) { m.At, m.Kind = at(second), k; f.add(m) }
+	add(from, sending)
+	add(from+1, sent)
+	f.add(event{At: at(to), Kind: began, Stream: name, Attempt: name}, event{At: at(to), Kind: returned, Stream: name, Attempt: name})
+	f.effects = append(f.effects, effect{Stream: name, Attempt: name, Hot: notHot})
+}
+
+// TestForgedValues is about values of which one post may be pending, or one posted in a period.
+func TestForgedValues(t *testing.T) {
+	const oneDoubled = "lost 0, doubled 1, out of order 0, stuck 0, broken 0"
+	judgeAll(t, map[string]forgery{
+		"one after the other": {func(f *forged) { valued(f, "v1", "unique 1", 1, 4); valued(f, "v2", "unique 1", 3, 6) }, nothing},
+		"pending together":    {func(f *forged) { valued(f, "v1", "unique 1", 1, 6); valued(f, "v2", "unique 1", 3, 5) }, oneDoubled},
+		"pending behind a longer one": {func(f *forged) {
+			valued(f, "v1", "unique 1", 1, 9)
+			valued(f, "v2", "unique 2", 2, 4)
+			valued(f, "v3", "unique 1", 6, 8)
+		}, oneDoubled},
+		"two periods": {func(f *forged) { valued(f, "v1", "per 1", 1, 6); valued(f, "v2", "per 1", 3, 5) }, nothing},
+		"one period":  {func(f *forged) { valued(f, "v1", "per 1", 1, 4); valued(f, "v2", "per 1", 1, 5) }, oneDoubled},
+	})
+}
+
+// tick is a message of a job.
+func tick(f *forged, number, due, called int) {
+	stream, attempt := "tick/any/"+strconv.Itoa(number), "t"+strconv.Itoa(len(f.effects))
+	f.add(event{At: at(called), Kind: ticked, Stream: stream, Seq: number, Since: at(due)},
+		event{At: at(called), Kind: began, Stream: stream, Seq: number, Attempt: attempt},
+		event{At: at(called), Kind: returned, Stream: stream, Seq: number, Attempt: attempt})
+	f.effects = append(f.effects, effect{Stream: stream, Seq: number, Attempt: attempt, Hot: notHot})
+}
+
+// TestForgedTicks is about messages of recurring jobs.
+func TestForgedTicks(t *testing.T) {
+	judgeAll(t, map[string]forgery{
+		"sound":     {func(f *forged) { tick(f, 7, 1, 1); tick(f, 8, 2, 4); tick(f, 9, 3, 3) }, nothing},
+		"missing":   {func(f *forged) { tick(f, 7, 1, 1); tick(f, 9, 3, 3) }, oneLost},
+		"twice":     {func(f *forged) { tick(f, 7, 1, 1); tick(f, 7, 1, 2) }, "lost 0, doubled 1, out of order 0, stuck 0, broken 0"},
+		"too early": {func(f *forged) { tick(f, 7, 2, 1); tick(f, 8, 3, 3) }, oneBroken},
+	})
 }

@@ -29,6 +29,8 @@ const (
 	unparking kind = "unparking" // before it is made ready again
 	unparked  kind = "unparked"  // that call returned
 
+	ticked kind = "ticked" // a handler was called for a message of a recurring job that was due at Since
+
 	moving     kind = "moving"     // before the commit that takes a dialog to the group
 	deadlocked kind = "deadlocked" // a transaction that only sends lost against another one, with the error that is the name
 
@@ -52,7 +54,7 @@ type event struct {
 	Group   string    `json:"group,omitempty"`
 	Name    string    `json:"name,omitempty"`
 	After   int64     `json:"after,omitempty"` // nanoseconds that a message is delayed or a group is deferred
-	Since   time.Time `json:"since,omitzero"`  // when the park or deferral was asked for
+	Since   time.Time `json:"since,omitzero"`  // when the call began
 }
 
 // effect is a row of the user table, written in the transaction that acknowledges, or in that of the reply to the

@@ -47,6 +47,7 @@ var loads = []struct {
 	{"diary", 6, true, (*sender).entries},
 	{"shared", 8, true, (*sender).shared},
 	{"alone", 8, true, (*sender).alone},
+	{"unique", 6, true, (*sender).uniques},
 	{"ranked", 4, false, (*sender).rankedPosts},
 	{"operators", 10, false, (*sender).operate},
 	{"groups", 8, false, (*sender).move},
@@ -212,6 +213,7 @@ func (h *handlers) mux() *parley.Mux {
 	mux.HandleFunc(parley.EndDialog, h.ended)
 	mux.HandleFunc(parley.ErrorMessageType, h.errored)
 	mux.HandleFunc(entryType, h.entry)
+	mux.HandleFunc(tickType, h.tick)
 	return mux
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/parleymq/parley/internal/slow"
 	"github.com/parleymq/parley/internal/sure"
 	"github.com/parleymq/parley/phases"
+	"github.com/parleymq/parley/recurring"
 )
 
 const (
@@ -106,6 +107,15 @@ func (p *program) broker(r role, fail func(error)) {
 	}
 	if r == roleBoth {
 		work.Go(func() { p.tidy(ctx, b) })
+		work.Go(func() {
+			for err := recurring.Start(ctx, b); err != nil && ctx.Err() == nil; err = recurring.Start(ctx, b) {
+				if !passing(err) {
+					expected(err)
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
 	}
 	for range map[role]int{roleBoth: 2 * senders, roleSender: senders}[r] {
 		s := &sender{program: p, b: b, own: own, role: r, name: p.serialName(), next: make(map[string]int)}

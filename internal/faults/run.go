@@ -118,7 +118,7 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	if err := os.WriteFile(s.stopFile(), nil, 0o600); err != nil {
 		return nil, err
 	}
-	if err := s.unshare(ctx); err != nil {
+	if err := errors.Join(s.unshare(ctx), s.unschedule(ctx)); err != nil {
 		return nil, err
 	}
 	if err := s.reopen(ctx); err != nil {
@@ -127,6 +127,12 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	left, err := drain(ctx, s.b, s.drain)
 	if err != nil {
 		return nil, err
+	}
+	if len(left) == 0 {
+		err = s.again(ctx, func(ctx context.Context) (err error) { left, err = outlived(ctx, s.b); return err })
+		if err != nil {
+			return nil, err
+		}
 	}
 	looked := looks()
 	s.end()
@@ -272,7 +278,7 @@ func (s *suite) setup(ctx context.Context) (err error) {
 	if err := s.grant(ctx); err != nil {
 		return err
 	}
-	return s.share(ctx)
+	return errors.Join(s.share(ctx), s.schedule(ctx))
 }
 
 // sideConns are connections of the suite that belong to no store.

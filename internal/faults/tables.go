@@ -16,7 +16,7 @@ const (
 // catalog is what the programs work with.
 var catalog = parley.Catalog{
 	Types: []parley.MessageType{{Name: requestType, Validation: parley.ValidationJSON},
-		{Name: replyType, Validation: parley.ValidationJSON}, {Name: entryType, Validation: parley.ValidationJSON}},
+		{Name: replyType, Validation: parley.ValidationJSON}, {Name: entryType, Validation: parley.ValidationJSON}, {Name: tickType}},
 	Contracts: []parley.Contract{
 		{Name: talk, Messages: []parley.ContractEntry{
 			{Type: requestType, SentBy: parley.ByInitiator}, {Type: replyType, SentBy: parley.ByTarget}}},
