@@ -178,6 +178,14 @@ func skewed(lease time.Duration) time.Duration {
 			old: "func (b *Broker) beginClaim() error {\n	b.mu.Lock()\n	defer b.mu.Unlock()\n",
 			new: "func (b *Broker) beginClaim() error {\n"},
 	}},
+	{name: "value outlives its post", server: "sqlite", flags: calmly, env: "PARLEY_FAULTS_KINDS=unique,posts", changes: []change{
+		// A value is not freed with its post.
+		{file: "backend/sqlstore/post.go", old: "	if value == \"\" {\n		return nil", new: "	if value != \"\" {\n		return nil"},
+	}},
+	{name: "due time without message", server: "mysql", flags: []string{"--only", "interrupt"}, env: "PARLEY_FAULTS_KINDS=recurring,posts", changes: []change{
+		// A job goes on to its next due time, although its message could not be posted.
+		{file: "recurring/run.go", old: "if _, err := tx.PostBatch(ctx, j.Queue, posts); err != nil {", new: "if _, err := tx.PostBatch(ctx, j.Queue, posts); err != nil && ctx.Err() != nil {"},
+	}},
 	{name: "window before filter", server: "postgres", flags: []string{"--only", "stop", "--limit", "40s", "--drain", "10s"},
 		env: "PARLEY_FAULTS_KINDS=posts", changes: append([]change{
 			// What is held at the head of the order hides the rest.
