@@ -105,8 +105,8 @@ func (a Admin) DiscardDead(ctx context.Context, messages ...ID) (n int, err erro
 	return n, fail("discard dead letters", "", err)
 }
 
-// RequeueDead posts the dead letter of a post again, at the end of its queue or
-// key. It returns the new post's ID.
+// RequeueDead posts the dead letter of a post again with its priority, at the end of its queue or
+// key. It returns the new post's ID. The new post has no unique value.
 func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error) {
 	if !d.Message.ConversationID.IsZero() {
 		err = ErrNotRequeueable
@@ -124,6 +124,9 @@ func (a Admin) RequeueDead(ctx context.Context, d DeadStatus) (id ID, err error)
 				return err
 			}
 			var o []PostOption
+			if d.Message.Priority > 0 {
+				o = append(o, Priority(d.Message.Priority))
+			}
 			if d.Message.Key != "" {
 				o = append(o, Key(d.Message.Key))
 			}

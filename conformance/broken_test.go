@@ -343,6 +343,7 @@ var mistakes = []*mistake{
 	},
 	{id: "E09", says: "dead letters are lost", deadLetters: noDeadLetters},
 	{id: "V04", says: "dead letters have no sizes", deadLetters: noSizes},
+	{id: "P19", says: "dead letters have lost their priority", deadLetters: allOrdinary},
 	{
 		id: "B01", says: "an unknown handle is reported by an error of the store",
 		endpoint: func(ctx context.Context, tx backend.Tx, handle backend.ID) (*backend.Endpoint, error) {
@@ -687,6 +688,13 @@ func noDeadLetters([]backend.DeadStatus, error) ([]backend.DeadStatus, error) { 
 func noSizes(list []backend.DeadStatus, err error) ([]backend.DeadStatus, error) {
 	for i := range list {
 		list[i].Bytes = 0
+	}
+	return list, err
+}
+
+func allOrdinary(list []backend.DeadStatus, err error) ([]backend.DeadStatus, error) {
+	for i := range list {
+		list[i].Message.Priority = 5
 	}
 	return list, err
 }

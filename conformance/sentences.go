@@ -124,6 +124,7 @@ var sections = []section{
 		{"P16", "A promotion by a function promotes exactly the groups and posts that the function chooses, however many. They keep the order in which they would have been received."},
 		{"P17", "A post that raises its key gives the key its rank, if that is higher. Everything under the key has this rank as long as the key has posts."},
 		{"P18", "A promotion until a group is empty ends when an acknowledgement or a cancelled post leaves no message waiting in it. What comes later is not promoted."},
+		{"P19", "A dead letter of a post has its priority again when it is put back, unless its key has posts."},
 	}},
 	{"Timers and lifetime", []Sentence{
 		{"T01", "A timer brings one DialogTimer without a body to the side that set it, and nothing to the other side."},

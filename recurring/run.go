@@ -185,7 +185,7 @@ func messageID(name string, due time.Time) parley.ID {
 }
 
 // DueTime is the due time of a job's message, to the millisecond. For a message of RunNow it is the time of that
-// call.
+// call, and for a dead letter that was put back the time when that was done.
 func DueTime(m *parley.Message) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(m.ID[:8]) >> 16)).UTC()
 }

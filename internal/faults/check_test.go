@@ -410,6 +410,11 @@ func TestForgedValues(t *testing.T) {
 	judgeAll(t, map[string]forgery{
 		"one after the other": {func(f *forged) { valued(f, "v1", "unique 1", 1, 4); valued(f, "v2", "unique 1", 3, 6) }, nothing},
 		"pending together":    {func(f *forged) { valued(f, "v1", "unique 1", 1, 6); valued(f, "v2", "unique 1", 3, 5) }, oneDoubled},
+		"pending together, but for an operator": {func(f *forged) {
+			valued(f, "v1", "unique 1", 1, 6)
+			f.add(event{At: at(2), Kind: skipping, Stream: "v1"})
+			valued(f, "v2", "unique 1", 3, 5)
+		}, nothing},
 		"pending behind a longer one": {func(f *forged) {
 			valued(f, "v1", "unique 1", 1, 9)
 			valued(f, "v2", "unique 2", 2, 4)

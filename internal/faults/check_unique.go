@@ -19,12 +19,18 @@ func (j *judge) uniques() {
 			first[c.message] = c.from
 		}
 	}
+	skipped := make(map[message]bool)
+	for _, e := range j.history {
+		if e.Kind == skipping {
+			skipped[message{e.Stream, e.Seq}] = true
+		}
+	}
 	values := make(map[string][]pending)
 	periods := make(map[string]map[time.Time]message)
 	for _, e := range j.history {
 		m := message{e.Stream, e.Seq}
 		switch {
-		case e.Name == "" || e.Kind != sent:
+		case e.Name == "" || e.Kind != sent || skipped[m]:
 		case strings.HasPrefix(e.Name, "unique "):
 			if to, ok := first[m]; ok && to.After(e.At) {
 				values[e.Name] = append(values[e.Name], pending{m, e.At, to})

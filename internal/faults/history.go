@@ -28,6 +28,7 @@ const (
 	parked    kind = "parked"    // a group was parked, which was asked for at Since, or deferred for After from then
 	unparking kind = "unparking" // before it is made ready again
 	unparked  kind = "unparked"  // that call returned
+	skipping  kind = "skipping"  // before a post becomes a dead letter, which frees its value
 
 	ticked kind = "ticked" // a handler was called for a message of a recurring job that was due at Since
 

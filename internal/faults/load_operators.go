@@ -52,8 +52,8 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 	s.rec.write(e)
 	time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 	m, coin := d.Messages[0], random.IntN(2) == 0
-	if m.Key == "" && m.Conversation.IsZero() && coin {
-		err = s.skip(ctx, queue, d.Group)
+	if m.Key == "" && m.Conversation.IsZero() && coin && m.Type != tickType { // whose ID has its number
+		err = s.skip(ctx, queue, m)
 	} else {
 		if !m.Conversation.IsZero() && coin { // its messages wait no more, whatever becomes of the group
 			err = s.moveTo(ctx, m.Conversation, parley.NewID())
@@ -64,9 +64,14 @@ func (s *sender) block(ctx context.Context, queue string, group parley.ID) error
 }
 
 // skip takes the message of a post out of the queue; tidy puts it back, or does so here.
-func (s *sender) skip(ctx context.Context, queue string, group parley.ID) error {
-	err := s.releasing(group, func() error {
-		_, err := s.b.Admin().SkipParked(ctx, queue, group, byOperator+"takes it out")
+func (s *sender) skip(ctx context.Context, queue string, m *parley.Message) error {
+	b, err := bodyOf(m)
+	if err != nil {
+		return err
+	}
+	s.rec.write(event{Kind: skipping, Stream: b.Stream, Seq: b.Seq})
+	err = s.releasing(m.Group, func() error {
+		_, err := s.b.Admin().SkipParked(ctx, queue, m.Group, byOperator+"takes it out")
 		return err
 	})
 	if err != nil {
