@@ -124,15 +124,9 @@ func run(ctx context.Context, o options) (v *violations, err error) {
 	if err := s.reopen(ctx); err != nil {
 		return nil, err
 	}
-	left, err := drain(ctx, s.b, s.drain)
+	left, err := s.leftovers(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if len(left) == 0 {
-		err = s.again(ctx, func(ctx context.Context) (err error) { left, err = outlived(ctx, s.b); return err })
-		if err != nil {
-			return nil, err
-		}
 	}
 	looked := looks()
 	s.end()
@@ -308,6 +302,15 @@ const noticed = 500 * time.Millisecond
 
 func (c *calm) is() bool {
 	return c.faults.Load() == 0 && time.Since(time.Unix(0, c.since.Load())) > noticed
+}
+
+// leftovers waits until nothing is left, and returns what is left all the same.
+func (s *suite) leftovers(ctx context.Context) (left []string, err error) {
+	if left, err = drain(ctx, s.b, s.drain); err != nil || len(left) > 0 {
+		return left, err
+	}
+	err = s.again(ctx, func(ctx context.Context) (err error) { left, err = outlived(ctx, s.b); return err })
+	return left, err
 }
 
 // sample has a sampler look until the function that it returns is called, which says how often it has.
