@@ -251,7 +251,7 @@ func (w *Worker) Readers() int {
 func (w *Worker) Run(ctx context.Context) error { return w.run(ctx, false) }
 
 // Drain works until there is nothing more to receive. It leaves what is due later: delayed posts,
-// deferred groups, retries.
+// deferred groups, retries. It also leaves groups that other receivers hold for more than half a second.
 func (w *Worker) Drain(ctx context.Context) error { return w.run(ctx, true) }
 
 func (w *Worker) run(ctx context.Context, drain bool) error {

@@ -26,6 +26,7 @@ type program struct {
 	version int64
 	handle  func(ctx context.Context, raw []*backend.Message, open func(context.Context) (Work, error)) error
 	decide  func(err error) Decision
+	before  func(raw []*backend.Message) // a message goes to its handler
 
 	mu      sync.Mutex
 	settled []Settled
@@ -120,6 +121,9 @@ func (p *program) Settled(_ context.Context, e Settled) {
 }
 
 func (p *program) Messages(_ backend.Queue, raw []*backend.Message, open func(context.Context) (Work, error), _ func(Answer) bool) Messages {
+	if p.before != nil {
+		p.before(raw)
+	}
 	return testMessages{p, raw, open}
 }
 
@@ -209,6 +213,47 @@ func TestDrain(t *testing.T) {
 				t.Error("a reader begins behind a drain that is over")
 			}
 		})
+	}
+}
+
+// contended is a program whose claims find groups, but none free, as long as others hold them.
+type contended struct {
+	*program
+	held atomic.Int64 // claims that are yet to find them held
+}
+
+func (p *contended) Begin(ctx context.Context) (Work, error) {
+	tx, err := p.be.Begin(ctx)
+	return &testWork{tx: contendedTx{tx, p}}, err
+}
+
+type contendedTx struct {
+	backend.Tx
+	p *contended
+}
+
+func (tx contendedTx) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
+	if tx.p.held.Add(-1) >= 0 {
+		return backend.Claim{Contended: true}, nil
+	}
+	return tx.Tx.Claim(ctx, r)
+}
+
+// TestDrainContended: a drain goes on while others hold groups for a moment, and ends if they hold them for long.
+func TestDrainContended(t *testing.T) {
+	for held, want := range map[int64]int{drainTries: 3, 1_000_000: 0} {
+		p := &contended{program: newProgram(t)}
+		p.post(3)
+		p.held.Store(held)
+		handled := 0
+		p.handle = func(context.Context, []*backend.Message, func(context.Context) (Work, error)) error {
+			handled++
+			return nil
+		}
+		p.must(p.consumer(t.Context(), func(c *Config) { c.Host, c.Drain, c.Readers = p, true, 1 }).Run())
+		if handled != want {
+			t.Errorf("%d claims find the groups held, and %d messages are handled, want %d", held, handled, want)
+		}
 	}
 }
 
@@ -411,4 +456,42 @@ func TestSettledTellsAll(t *testing.T) {
 	if done != n || len(ids) != n {
 		t.Errorf("the observer heard that %d messages are done, and the IDs of %d, want %d", done, len(ids), n)
 	}
+}
+
+// TestOverdueBetweenCalls: a batch parts with what is done also if its time ends when the slow handler is just about to
+// be called.
+func TestOverdueBetweenCalls(t *testing.T) {
+	p := newProgram(t)
+	const n = 60
+	want := p.post(n)
+	var c *Consumer
+	atWork := func(f func(t *batch) bool) (yes bool) {
+		for _, b := range c.atWork() {
+			b.mu.Lock()
+			yes = f(b)
+			b.mu.Unlock()
+		}
+		return yes
+	}
+	within := func(what string, f func(t *batch) bool) {
+		for end := time.Now().Add(10 * time.Second); !atWork(f); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("within 10 s the batch is not %s", what)
+				return
+			}
+		}
+	}
+	p.before = func(raw []*backend.Message) {
+		if raw[0].ID == want[n-1] { // batches have grown
+			within("overdue", func(t *batch) bool { return time.Since(t.started) > 2*t.budget })
+		}
+	}
+	p.handle = func(_ context.Context, raw []*backend.Message, _ func(context.Context) (Work, error)) error {
+		if raw[0].ID == want[n-1] {
+			within("parted with", func(t *batch) bool { return t.lease && len(t.holds) == 1 })
+		}
+		return nil
+	}
+	c = p.consumer(t.Context(), func(c *Config) { c.Drain, c.Readers, c.BatchTime = true, 1, 20*time.Millisecond })
+	p.must(c.Run())
 }

@@ -36,6 +36,11 @@ type fetcher struct {
 // each of which plans every statement, for batches that four can have by then.
 const quickReaders = 4
 
+// drainTries is how many looks in a row find groups but none free before a Drain ends. The
+// pauses between them take half a second: others hold groups briefly while they write, and a
+// busy machine may leave them no time for a while.
+const drainTries = 8
+
 func (f *fetcher) readers() int { return f.want + f.looking + f.handling }
 
 // more wants another look, unless the loop waits: then news will have one made.
@@ -267,7 +272,7 @@ func (c *Consumer) nothing(f *fetcher, ticket uint64, more bool, err error) {
 	default:
 		f.contended, f.trouble = 0, 0
 	}
-	if c.Drain && err == nil && (!more || f.tries >= 3) {
+	if c.Drain && err == nil && (!more || f.tries >= drainTries) {
 		return
 	}
 	f.tries++

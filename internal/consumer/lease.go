@@ -15,10 +15,13 @@ import (
 func (t *batch) overdue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.inHand == nil || t.inHand.tx != nil || !t.partNow() {
-		return
+	switch {
+	case t.over:
+	case t.inHand == nil: // the next call may be about to begin
+		t.timer.Reset(time.Millisecond)
+	case t.inHand.tx == nil && t.partNow():
+		t.c.nudge()
 	}
-	t.c.nudge()
 }
 
 // partNow parts with everything but the hold in hand, whose handler has not asked
