@@ -31,18 +31,23 @@ type joined struct {
 }
 
 // connect opens a store by one of the engine's drivers, on a small pool of connections now and then.
-func connect(ctx context.Context, db string) (connection, error) {
+func connect(ctx context.Context, db string) (c connection, err error) {
 	conns := []int{16, 2, 3}[random.IntN(3)]
 	switch scheme, _, _ := strings.Cut(db, ":"); scheme {
 	case "postgres":
-		return []func(context.Context, string, int) (connection, error){byPQ, byPGX, byPool}[random.IntN(3)](ctx, db, conns)
+		c, err = []func(context.Context, string, int) (connection, error){byPQ, byPGX, byPool}[random.IntN(3)](ctx, db, conns)
 	case "mysql":
-		return onMySQL(ctx, db, conns)
+		c, err = onMySQL(ctx, db, conns)
 	case "sqlite":
-		return onSQLite(ctx, db)
+		c, err = onSQLite(ctx, db)
+	default:
+		c.close = func() {}
+		c.store, err = backend.Open(ctx, db)
 	}
-	store, err := backend.Open(ctx, db)
-	return connection{store: store, close: func() {}}, err
+	if err != nil && c.close != nil {
+		c.close()
+	}
+	return c, err
 }
 
 func byPQ(ctx context.Context, db string, conns int) (connection, error) {
@@ -92,9 +97,7 @@ func onMySQL(ctx context.Context, db string, conns int) (c connection, err error
 	if err != nil {
 		return c, err
 	}
-	config := driver.NewConfig()
-	config.Net, config.Addr, config.DBName, config.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-	config.Passwd, _ = u.User.Password()
+	config := mysqlConfig(u)
 	config.Logger, config.RejectReadOnly = &driver.NopLogger{}, true
 	config.InterpolateParams, config.MultiStatements = random.IntN(2) == 0, random.IntN(2) == 0
 	own, err := sql.Open("mysql", config.FormatDSN())
@@ -117,8 +120,7 @@ func onMySQL(ctx context.Context, db string, conns int) (c connection, err error
 }
 
 func onSQLite(ctx context.Context, db string) (connection, error) {
-	path, _, _ := strings.Cut(strings.TrimPrefix(db, "sqlite:"), "?")
-	own, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	own, err := sql.Open("sqlite", sqliteFile(db)+"?_pragma=busy_timeout(10000)&_txlock=immediate")
 	if err != nil {
 		return connection{}, err
 	}

@@ -146,11 +146,9 @@ func (p *program) open(ctx context.Context, r role) (b *parley.Broker, c connect
 			b, err = parley.New(ctx, c.store, &parley.Options{
 				Lease: lease, Poll: 200 * time.Millisecond, GroupWait: 500 * time.Millisecond, NoMaintenance: r != roleBoth,
 				Logger: slog.New(strandings{slog.DiscardHandler, p.rec})})
-		}
-		if err == nil {
-			return b, c
-		}
-		if c.close != nil {
+			if err == nil {
+				return b, c
+			}
 			c.close()
 		}
 		time.Sleep(100 * time.Millisecond)

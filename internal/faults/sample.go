@@ -42,15 +42,24 @@ func besides(db string) (*sql.DB, error) {
 	}
 	switch u.Scheme {
 	case "sqlite":
-		path, _, _ := strings.Cut(strings.TrimPrefix(db, "sqlite:"), "?")
-		return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)&_pragma=query_only(1)")
+		return sql.Open("sqlite", sqliteFile(db)+"?_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	case "mysql":
-		c := driver.NewConfig()
-		c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-		c.Passwd, _ = u.User.Password()
-		return sql.Open("mysql", c.FormatDSN())
+		return sql.Open("mysql", mysqlConfig(u).FormatDSN())
 	}
 	return sql.Open(u.Scheme, db)
+}
+
+// sqliteFile is the driver's address of a store's file, without parameters.
+func sqliteFile(db string) string {
+	path, _, _ := strings.Cut(strings.TrimPrefix(db, "sqlite:"), "?")
+	return "file:" + (&url.URL{Path: path}).EscapedPath()
+}
+
+func mysqlConfig(u *url.URL) *driver.Config {
+	c := driver.NewConfig()
+	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	return c
 }
 
 // grant makes MySQL's users for the roles.
