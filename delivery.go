@@ -293,7 +293,7 @@ func (d *Delivery) Close() error {
 	return d.Rollback(context.Background())
 }
 
-// Defer undoes everything done in Tx and hides the group for a time.
+// Defer undoes everything done in Tx and hides the group for a time. Then the group comes behind those that are ready.
 func (d *Delivery) Defer(ctx context.Context, after time.Duration) error {
 	if after <= 0 {
 		return fail("defer", objGroup(d.Group), fmt.Errorf("for %v: %w", after, ErrInvalidOption))

@@ -185,8 +185,9 @@ type Outcome struct {
 	Cancelled []*Message
 	// Failure records what is known of a message that stays.
 	Failure *Failure
-	// Defer hides the group for that time; Park hides it until Unpark, with a
-	// reason for operators.
+	// Defer hides the group for that time. Then it comes behind those that are
+	// ready. Park hides it until Unpark, with a reason for operators, and it
+	// keeps its place.
 	Defer time.Duration
 	Park  string
 }

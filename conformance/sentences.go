@@ -93,6 +93,7 @@ var sections = []section{
 		{"O08", "After a receiver has crashed, its message is received again, and no later message has overtaken it."},
 		{"O09", "A message that is released before the work is gone when its handler begins. The next message of its conversation can be received at once. A handler that fails loses the message."},
 		{"O10", "Among conversations of equal priority in a group, the one with the oldest waiting message is received first."},
+		{"O11", "When its deferral or back-off is over, a group comes behind the groups of equal rank that are ready then."},
 	}},
 	{"Group lock", []Sentence{
 		{"G01", "While one receiver holds a group, another that asks for the next group gets a different one or nothing, and does not wait."},

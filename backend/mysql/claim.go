@@ -154,7 +154,7 @@ func (p *pool) takePosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 // scanPost reads a post and what else is in the row.
 func scanPost(rows *sql.Rows, more ...any) (*sqlstore.Post, error) {
 	po := new(sqlstore.Post)
-	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
+	columns := []any{sqlstore.ID(&po.ID), &po.Queue, &po.Priority, &po.Since, sqlstore.Int(&po.Sent), sqlstore.Text(&po.Type), sqlstore.Body(&po.Body),
 		sqlstore.Text(&po.Headers), &po.Uniq, &po.Now, &po.Fence, &po.Lease, &po.Attempts, &po.Deaths, sqlstore.Text(&po.LastError),
 		sqlstore.Attempts(&po.Errors)}
 	return po, rows.Scan(append(columns, more...)...)

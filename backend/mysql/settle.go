@@ -155,7 +155,7 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 		case !stands.Valid:
 		case !first.Valid || blocked != 0:
 			keys.marker(group, id)
-		case first.Int64 != stands.Int64:
+		case first.Int64 > stands.Int64: // else its group has come back from a deferral later
 			stand.rows = append(stand.rows, []any{group, id})
 			since.when, since.then = append(since.when, id), append(since.then, first.Int64)
 		}
@@ -174,7 +174,9 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 }
 
 // restore puts streams to their places in the ready order.
-func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
+func (p *pool) restore(
+	ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID, returned int64,
+) (had int, err error) {
 	locked, err := tx.IDs(ctx, p.hot.Guards, ids(streams))
 	if err != nil || len(locked) == 0 {
 		return 0, err
@@ -186,7 +188,7 @@ func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, s
 		var first sql.NullInt64
 		err := r.Scan(&queue, sqlstore.ID(&id), &priority, &first, sqlstore.Witness(&witness))
 		if first.Valid {
-			rows = append(rows, []any{queue, group, id, priority, first.Int64})
+			rows = append(rows, []any{queue, group, id, priority, max(first.Int64, returned)})
 		}
 		return err
 	}, p.hot.Belong, group, ids(locked))

@@ -351,7 +351,7 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		some = true
 		po := new(sqlstore.Post)
 		err := rows.Scan(&version, &enabled, sqlstore.Bool(&f.waiting), sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
-			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
+			sqlstore.Int(&po.Sent), sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
 			sqlstore.Text(&po.LastError), sqlstore.Attempts(&po.Errors), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err == nil && !po.ID.IsZero() {
 			f.posts = append(f.posts, po)
@@ -385,7 +385,7 @@ func (p *pool) walk(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest
 		err := rows.Scan(&version, &enabled, &f.stream.priority, &f.stream.since, &f.post.priority, &f.post.since,
 			&f.streams, &f.promotions, &f.promotionsEnd, &f.end, sqlstore.Bool(&f.waiting),
 			&what, sqlstore.ID(&po.ID), &at.priority, &at.since,
-			sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
+			sqlstore.Int(&po.Sent), sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
 			sqlstore.Text(&po.LastError), sqlstore.Attempts(&po.Errors), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
 		if err != nil || !what.Valid {
 			return err

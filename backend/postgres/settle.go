@@ -143,10 +143,12 @@ func (p *pool) finish(ctx context.Context, tx *sqlstore.Tx, streams []backend.ID
 }
 
 // restore puts streams to their places in the ready order.
-func (p *pool) restore(ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID) (had int, err error) {
+func (p *pool) restore(
+	ctx context.Context, tx *sqlstore.Tx, group backend.ID, streams []backend.ID, returned int64,
+) (had int, err error) {
 	locked, err := tx.IDs(ctx, p.hot.Guards, uuids(streams))
 	if err == nil && len(locked) > 0 {
-		_, err = tx.Exec(ctx, p.hot.Restore, uuids(locked), group)
+		_, err = tx.Exec(ctx, p.hot.Restore, uuids(locked), group, returned)
 	}
 	return len(locked), err
 }

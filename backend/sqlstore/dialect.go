@@ -223,9 +223,9 @@ type Dialect struct {
 	// Drop removes messages by their keys and returns how many there were.
 	Drop func(ctx context.Context, tx *Tx, streams []backend.ID, seqs []int64) (n int64, err error)
 	// Restore takes the guards of streams that it can have without waiting, and puts
-	// those that have messages to the place of the first. It returns how many guards
-	// it had.
-	Restore func(ctx context.Context, tx *Tx, group backend.ID, streams []backend.ID) (had int, err error)
+	// those that have messages to the place of the first, but not before returned. It
+	// says how many guards it had.
+	Restore func(ctx context.Context, tx *Tx, group backend.ID, streams []backend.ID, returned int64) (had int, err error)
 	Extend  func(ctx context.Context, tx *Tx, holds []*backend.Hold, d time.Duration) (lost int, err error)
 	// SubmitBatch adds tasks with the numbers from first on.
 	SubmitBatch func(ctx context.Context, tx *Tx, schedule backend.ID, first int64, caller string, tasks []backend.NewTask) error

@@ -20,6 +20,7 @@ type group struct {
 	fence   int64
 	lease   int64 // until when; 0: none
 	blocked int
+	until   int64 // when its last deferral ends, or has ended
 	resweep bool
 	now     int64
 }
@@ -32,7 +33,7 @@ const (
 
 // columns are those of GroupRead.
 func (g *group) columns() []any {
-	return []any{Int(&g.queue), Text(&g.service), Text(&g.name), Int(&g.fence), Int(&g.lease), Int(&g.blocked), Bool(&g.resweep), Int(&g.now)}
+	return []any{Int(&g.queue), Text(&g.service), Text(&g.name), Int(&g.fence), Int(&g.lease), Int(&g.blocked), Int(&g.until), Bool(&g.resweep), Int(&g.now)}
 }
 
 // leased reports whether a receiver has the group by lease.
@@ -269,7 +270,8 @@ type Post struct {
 	ID       backend.ID
 	Queue    int64
 	Priority int
-	Since    int64
+	Since    int64 // its place
+	Sent     int64 // before it was deferred; 0: Since
 	Type     string
 	Body     []byte
 	Headers  string
@@ -288,7 +290,7 @@ type Post struct {
 
 // Scan reads the columns of PostRead.
 func (p *Post) Scan(rows *sql.Rows) error {
-	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, &p.Type, Body(&p.Body), Text(&p.Headers), &p.Uniq,
+	return rows.Scan(ID(&p.ID), &p.Queue, &p.Priority, &p.Since, Int(&p.Sent), &p.Type, Body(&p.Body), Text(&p.Headers), &p.Uniq,
 		&p.Attempts, &p.Deaths, Text(&p.LastError), Attempts(&p.Errors), &p.Fence, &p.Lease, &p.Blocked, &p.Now)
 }
 
@@ -366,7 +368,7 @@ func SplitHolds(holds []*backend.Hold) (groups, posts []*backend.Hold) {
 func (p *Post) message() *backend.Message {
 	m := &backend.Message{
 		ID: p.ID, Stream: p.ID, Kind: backend.KindUser, Type: p.Type, Body: p.Body, Headers: p.Headers, Group: p.ID,
-		Enqueued: time.UnixMicro(p.Since), Priority: p.Priority,
+		Enqueued: time.UnixMicro(cmp.Or(p.Sent, p.Since)), Priority: p.Priority,
 		Attempts: p.Attempts, Deaths: p.Deaths, LastError: p.LastError, Errors: p.Errors,
 	}
 	if p.Lease != 0 {

@@ -122,7 +122,7 @@ func (t *Tx) removeGroup(ctx context.Context, id backend.ID) (bool, error) {
 // marker. No verb leaves such a stream behind; an engine that ended a statement without an error did
 // (docs/backends.md). So it does not do so in silence.
 func (t *Tx) readmit(ctx context.Context, g *group) (bool, error) {
-	astray, err := t.IDs(ctx, t.s.q.MarkersAstray, g.id)
+	astray, err := t.IDs(ctx, t.s.q.MarkersAstray, g.id, g.until, g.until)
 	if err != nil || len(astray) == 0 {
 		return false, err
 	}
@@ -130,7 +130,7 @@ func (t *Tx) readmit(ctx context.Context, g *group) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, _, err = t.unblock(ctx, g); err != nil {
+	if _, _, err = t.unblock(ctx, g, g.until); err != nil {
 		return false, err
 	}
 	stranded := slices.DeleteFunc(astray, func(id backend.ID) bool { return slices.Contains(marked, id) })

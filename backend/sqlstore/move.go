@@ -77,12 +77,12 @@ func (t *Tx) rehome(ctx context.Context, h *home, id, group backend.ID) error {
 	}
 	// A stream that comes out of a blocked group has no marker, or the marker of a later
 	// send, at the place of that message. Only we, with the guard, can put that right.
-	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})
+	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority}, 0)
 }
 
 // remark puts a stream whose guard is ours into the ready order, at the place
-// of its first message, if it has one.
-func (t *Tx) remark(ctx context.Context, s Stream) error {
+// of its first message, if it has one, or at a later one.
+func (t *Tx) remark(ctx context.Context, s Stream, returned int64) error {
 	var seq, since int64
 	found, err := t.Row(ctx, []any{&seq, &since}, t.s.q.MessageFirst, s.ID)
 	if err != nil || !found {
@@ -91,6 +91,7 @@ func (t *Tx) remark(ctx context.Context, s Stream) error {
 	if err := t.mark(ctx, s); err != nil {
 		return err
 	}
+	since = max(since, returned)
 	_, err = t.Exec(ctx, t.s.q.MarkerSince, since, s.Group, s.ID, since)
 	return err
 }

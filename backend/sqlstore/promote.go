@@ -138,7 +138,7 @@ func (t *Tx) Unpark(ctx context.Context, id backend.ID) error {
 		_, err = t.readmit(ctx, g)
 		return err
 	}
-	_, _, err = t.unblock(ctx, g)
+	_, _, err = t.unblock(ctx, g, 0)
 	return err
 }
 

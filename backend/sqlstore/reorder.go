@@ -32,32 +32,35 @@ func briefly(ids []backend.ID, f func(backend.ID) error) (rest []backend.ID, err
 }
 
 // unblock makes a group that we hold ready again, and puts a slice of its streams in their places
-// in the ready order. It returns the streams that are left and whether a guard was busy; in both
-// cases the group is marked for another look (JobDeferred).
+// in the ready order. None is before returned, the end of a deferral. It returns the streams that
+// are left and whether a guard was busy; in both cases the group is marked for another look
+// (JobDeferred).
 //
 // A marker that we can see cannot go while we hold the group, and a stream without messages gets
-// one from its next sender. So it looks only at streams with messages that have no marker, or the
-// marker of a later message. If a stream's guard is busy, a sender is in flight that may have made
+// one from its next sender. So it looks only at streams with messages that have no marker, or one
+// at another place. If a stream's guard is busy, a sender is in flight that may have made
 // a marker, and may yet roll back. Inserting markers blindly would wait for that sender.
-func (t *Tx) unblock(ctx context.Context, g *group) (rest []backend.ID, busy bool, err error) {
-	rest, err = t.IDs(ctx, t.s.q.MarkersAstray, g.id)
+func (t *Tx) unblock(ctx context.Context, g *group, returned int64) (rest []backend.ID, busy bool, err error) {
+	rest, err = t.IDs(ctx, t.s.q.MarkersAstray, g.id, returned, returned)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(rest) > 0 {
-		if rest, busy, err = t.restore(ctx, g, rest); err != nil {
+		if rest, busy, err = t.restore(ctx, g, rest, returned); err != nil {
 			return nil, false, err
 		}
 	}
-	_, err = t.Exec(ctx, t.s.q.GroupUnblock, busy || len(rest) > 0, g.id)
+	_, err = t.Exec(ctx, t.s.q.GroupUnblock, returned, busy || len(rest) > 0, g.id)
 	return rest, busy, err
 }
 
 // restore puts a slice of the streams of a group that we hold to their places.
-func (t *Tx) restore(ctx context.Context, g *group, streams []backend.ID) (rest []backend.ID, busy bool, err error) {
+func (t *Tx) restore(
+	ctx context.Context, g *group, streams []backend.ID, returned int64,
+) (rest []backend.ID, busy bool, err error) {
 	if t.s.d.Restore != nil {
 		some := streams[:min(slice, len(streams))]
-		had, err := t.s.d.Restore(ctx, t, g.id, SortIDs(slices.Clone(some)))
+		had, err := t.s.d.Restore(ctx, t, g.id, SortIDs(slices.Clone(some)), returned)
 		return streams[len(some):], had < len(some), err
 	}
 	rest, err = briefly(streams, func(id backend.ID) error {
@@ -69,7 +72,7 @@ func (t *Tx) restore(ctx context.Context, g *group, streams []backend.ID) (rest 
 		case err != nil || s == nil || s.Group != g.id:
 			return err
 		}
-		return t.remark(ctx, *s)
+		return t.remark(ctx, *s, returned)
 	})
 	return rest, busy, err
 }
@@ -90,13 +93,13 @@ func (s *Store) reopen(ctx context.Context, id backend.ID) (queue int64, moved b
 			}
 			queue = g.queue
 			if len(rest) == 0 {
-				rest, busy, err = tx.unblock(ctx, g)
+				rest, busy, err = tx.unblock(ctx, g, g.until)
 				again = len(rest) > 0
 				moved = moved || g.blocked != 0 || !busy // else it is as it was
 				return err
 			}
 			var missed bool
-			rest, missed, err = tx.restore(ctx, g, rest)
+			rest, missed, err = tx.restore(ctx, g, rest, g.until)
 			busy = busy || missed
 			again = len(rest) > 0 || !busy // with none left: to find that out
 			return err

@@ -21,6 +21,7 @@ type group struct {
 	Parked   bool
 	Reason   string
 	Since    time.Time // deferred or parked since
+	Returned int64     // its last deferral was over when the next message had this arrival
 }
 
 // lease is a hold that outlives its transaction. How long it lasts since it was extended is
@@ -153,16 +154,16 @@ func (tx *Tx) Unpark(ctx context.Context, id backend.ID) error {
 		if !tx.tryGroup(l, id) {
 			return backend.ErrGroupBusy
 		}
-		l.show(id)
+		l.show(id, 0)
 		return nil
 	})
 }
 
-// show makes a group ready that was parked or deferred.
-func (l *look) show(id backend.ID) {
+// show makes a group ready that was parked or deferred. Its place in the order is not before returned.
+func (l *look) show(id backend.ID, returned int64) {
 	g, _ := get(l, groups, key(id))
 	l.notDue(backend.JobDeferred, g.Deferred, key(id))
-	g.Parked, g.Deferred, g.Reason, g.Since = false, time.Time{}, "", time.Time{}
+	g.Parked, g.Deferred, g.Reason, g.Since, g.Returned = false, time.Time{}, "", time.Time{}, returned
 	l.putGroup(id, g)
 	l.markAll(id)
 }

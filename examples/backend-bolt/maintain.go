@@ -150,7 +150,7 @@ func (l *look) perform(job backend.Job, at int64, what []byte) (did, later bool)
 	case backend.JobOnce:
 		remove(l, once, what)
 	case backend.JobDeferred:
-		l.show(id)
+		l.show(id, l.next("arrivals"))
 	case backend.JobTimers:
 		e, _ := l.endpoint(id)
 		e.Timer = time.Time{}

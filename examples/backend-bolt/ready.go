@@ -88,8 +88,8 @@ func (l *look) takeAll(t table[message], id backend.ID) (n int) {
 	return n
 }
 
-// mark puts a stream in its place in the ready order, that of its oldest message. A stream without
-// messages, or of a hidden group, has none. In a store with many writers this wants the guard of
+// mark puts a stream in its place in the ready order, that of its oldest message, but not before its
+// group came back from a deferral. A stream without messages, or of a hidden group, has none. In a store with many writers this wants the guard of
 // the stream; here a transaction that writes has all guards.
 func (l *look) mark(id backend.ID) {
 	s, ok := get(l, streams, key(id))
@@ -98,16 +98,15 @@ func (l *look) mark(id backend.ID) {
 	}
 	_, oldest, waits := first(l, messages, key(id))
 	home, known := l.home(id)
-	if g, ok := get(l, groups, key(home)); ok && g.hidden() {
-		waits = false
-	}
-	waits = waits && known
-	if s.Marked == waits && (!waits || s.Arrival == oldest.Arrival) {
+	g, ok := get(l, groups, key(home))
+	waits = waits && known && !(ok && g.hidden())
+	at := max(oldest.Arrival, g.Returned)
+	if s.Marked == waits && (!waits || s.Arrival == at) {
 		return
 	}
 	l.unmark(id, &s)
 	if waits {
-		s.Marked, s.Arrival = true, oldest.Arrival
+		s.Marked, s.Arrival = true, at
 		put(l, order, s.place(id), none{})
 	}
 	l.putStream(id, s)

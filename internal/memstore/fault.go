@@ -54,6 +54,7 @@ const (
 	FaultBusyFirst             Fault = "busy-first"
 	FaultMixesConversations    Fault = "mixes-conversations"
 	FaultNewestFirst           Fault = "newest-first"
+	FaultReturnsFirst          Fault = "returns-first"
 	FaultErrorLast             Fault = "error-last"
 	FaultTimerLast             Fault = "timer-last"
 	FaultMaxIgnored            Fault = "max-ignored"
@@ -230,6 +231,7 @@ var Faults = []FaultInfo{
 	{FaultMixesConversations, "O04", "the messages of the conversations of a group are mixed"},
 	{FaultBusyFirst, "O10", "one conversation of a group comes first as long as it has messages"},
 	{FaultNewestFirst, "O05", "of groups of equal rank the youngest comes first"},
+	{FaultReturnsFirst, "O11", "a group whose deferral is over has the place of its oldest message"},
 	{FaultErrorLast, "O06", "an Error comes after the users' messages"},
 	{FaultTimerLast, "O06", "a DialogTimer comes after the users' messages"},
 	{FaultMaxIgnored, "O07", "a claim returns more messages than it was asked for"},

@@ -191,7 +191,12 @@ func (d *work) deferred() {
 			d.later()
 			continue
 		}
-		if !s.unblock(d.tx, id) {
+		returned := g.returned
+		if !g.deferred.IsZero() {
+			s.arrivals++
+			returned = s.arrivals
+		}
+		if !s.unblock(d.tx, id, returned) {
 			d.later()
 		}
 		d.Give(g.queue)
@@ -213,7 +218,7 @@ func (d *work) markers() {
 		m, _ := s.markers.get(tx, id)
 		oldest, ok := s.oldest(tx, id)
 		switch {
-		case known && ok && !s.blocked(g) && oldest.arrival == m.since:
+		case known && ok && !s.blocked(g) && m.since == s.standing(tx, id, oldest):
 			continue // as it should be
 		case !tx.tryLock(guardLock(id)):
 			d.later() // its sender may rely on the marker

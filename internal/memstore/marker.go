@@ -17,7 +17,7 @@ import (
 type marker struct {
 	queue    int64
 	priority int
-	since    int64 // arrival of the oldest message
+	since    int64 // arrival of the oldest message, or when its group's deferral was over
 }
 
 // rank is the place of a stream in the ready order.
@@ -44,8 +44,23 @@ func (s *Store) mark(tx *Tx, id backend.ID) {
 	}
 }
 
-// remark puts a stream where it belongs in the ready order: under its oldest
-// message, or nowhere if it has none. The guard is held.
+// standing is where a stream belongs in the ready order: under its oldest message, but not before its
+// group came back from a deferral.
+func (s *Store) standing(tx *Tx, id backend.ID, oldest message) int64 {
+	home, _ := s.home(tx, id)
+	g, _ := s.groups.get(tx, home)
+	since := max(oldest.arrival, g.returned)
+	if s.fault == FaultReturnsFirst {
+		since = oldest.arrival
+	}
+	if s.fault == FaultNewestFirst {
+		since = -since
+	}
+	return since
+}
+
+// remark puts a stream where it belongs in the ready order, or nowhere if it has no message. The
+// guard is held.
 func (s *Store) remark(tx *Tx, id backend.ID) {
 	s.unmark(tx, id)
 	oldest, ok := s.oldest(tx, id)
@@ -53,10 +68,7 @@ func (s *Store) remark(tx *Tx, id backend.ID) {
 		return
 	}
 	st, _ := s.streams.get(tx, id)
-	m := marker{queue: st.queue, priority: st.priority, since: oldest.arrival}
-	if s.fault == FaultNewestFirst {
-		m.since = -m.since
-	}
+	m := marker{queue: st.queue, priority: st.priority, since: s.standing(tx, id, oldest)}
 	if p, ok := s.posts.get(tx, oldest.ID); ok && s.fault == FaultRankOfHead {
 		m.priority = p.Rank
 	}

@@ -23,6 +23,7 @@ type group struct {
 	reason   string
 	since    time.Time // deferred or parked since
 	again    bool      // some stream could not be put into the ready order: look again
+	returned int64     // its last deferral was over when the next message had this arrival
 }
 
 // lease is a hold that outlives its transaction. It is shared by all versions
@@ -187,16 +188,18 @@ func (tx *Tx) Unpark(ctx context.Context, id backend.ID) error {
 	if !tx.tryGroup(id) {
 		return backend.ErrGroupBusy
 	}
-	tx.store.unblock(tx, id)
+	tx.store.unblock(tx, id, 0)
 	return nil
 }
 
 // unblock makes a group ready, which tx holds: its state, and then each of its
 // streams whose guard is free. For those that have a sender, who may believe
-// that there is a marker, the group is marked for another look (JobDeferred).
-func (s *Store) unblock(tx *Tx, id backend.ID) (done bool) {
+// that there is a marker, the group is marked for another look (JobDeferred). None is placed before
+// returned.
+func (s *Store) unblock(tx *Tx, id backend.ID, returned int64) (done bool) {
 	g, _ := s.groups.get(tx, id)
-	g.parked, g.deferred, g.reason, g.since = false, time.Time{}, "", time.Time{}
+	g.parked, g.deferred, g.reason, g.since, g.returned = false, time.Time{}, "", time.Time{}, returned
+	s.groups.put(tx, id, g) // by which its streams find their places
 	g.again = !s.putBack(tx, id)
 	s.groups.put(tx, id, g)
 	return !g.again
@@ -210,13 +213,14 @@ func (s *Store) putBack(tx *Tx, id backend.ID) bool {
 		most = 1 << 30
 	}
 	for _, stream := range s.homed(tx, id) {
-		_, waits := s.oldest(tx, stream)
+		oldest, waits := s.oldest(tx, stream)
+		m, _ := s.markers.get(tx, stream)
 		switch {
-		case !waits, s.markers.has(tx, stream) && !s.markers.busy(tx, stream):
+		case !waits, s.markers.has(tx, stream) && !s.markers.busy(tx, stream) && m.since == s.standing(tx, stream, oldest):
 		case guards == most:
 			return false
 		case tx.tryLock(guardLock(stream)):
-			s.mark(tx, stream)
+			s.remark(tx, stream)
 			guards++
 		default:
 			all = false

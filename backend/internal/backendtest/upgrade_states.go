@@ -29,7 +29,7 @@ type state struct {
 }
 
 // since are the first schemas that have rows of a state, where it is not the oldest with a dump.
-var since = map[string]int{"recurring": 6, "headers": 7, "cancels": 8, "attempts": 9}
+var since = map[string]int{"recurring": 6, "headers": 7, "cancels": 8, "attempts": 9, "returned": 10}
 
 // states are all states that a program leaves to the next one. The last one changes the catalog.
 var states = []state{
@@ -46,6 +46,7 @@ var states = []state{
 	{"unique", putUnique, checkUnique},
 	{"processed", putProcessed, checkProcessed},
 	{"leased", putLeased, checkLeased},
+	{"returned", putReturned, checkReturned}, // before others leave something that is due
 	{"deferred", putDeferred, checkDeferred},
 	{"parked", putParked, checkParked},
 	{"promoted", putPromoted, checkPromoted},

@@ -232,6 +232,34 @@ func checkAttempts(p *place) {
 	}
 }
 
+// putReturned leaves groups whose deferral was over after another post was sent.
+func putReturned(p *place) {
+	p.three()
+	p.post("waits", backend.Posting{})
+	for _, h := range p.take(3, time.Minute) {
+		p.Settle(backend.Outcome{Hold: h, Defer: time.Millisecond})
+	}
+	p.MaintainUntil(backend.JobDeferred, 3)
+}
+
+func checkReturned(p *place) {
+	var bodies []string
+	var first time.Time
+	for range 4 {
+		h := p.One(p.Request(p.q))
+		m := h.Messages[0]
+		bodies = append(bodies, string(m.Body))
+		if first.IsZero() {
+			first = m.Enqueued
+		} else if !m.Enqueued.Before(first) {
+			p.Errorf("%s was enqueued at %v, and the post behind it at %v", m.Body, m.Enqueued, first)
+		}
+		p.Ack(h)
+	}
+	p.is("received at first", bodies[0], "waits")
+	p.is("received behind it", sorted(bodies[1:]), allThree)
+}
+
 // putCatalog leaves a queue that is disabled while a message waits in it, objects with all their fields,
 // and a history.
 func putCatalog(p *place) {

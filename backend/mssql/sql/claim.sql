@@ -181,7 +181,7 @@ SELECT @first, k.id, 1, CASE WHEN l.lease <> 0 THEN 1 ELSE 0 END
 -- Posts that are ours, with their promotions.
 --
 -- @p1 posts
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
        p.last_error, p.errors, p.fence, 0, p.blocked, :now
   FROM @p1 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id

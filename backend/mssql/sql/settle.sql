@@ -43,7 +43,7 @@ BEGIN TRY
   UPDATE r SET since = h.first
     FROM @h h
    INNER LOOP JOIN parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK) ON r.group_id = h.group_id AND r.stream_id = h.id
-   WHERE h.blocked = 0 AND h.first <> r.since;
+   WHERE h.blocked = 0 AND h.first > r.since;
   DELETE s
     FROM @h h
    INNER LOOP JOIN parley_stream s WITH (READCOMMITTEDLOCK, ROWLOCK) ON s.stream_id = h.id

@@ -121,7 +121,7 @@ SELECT r.group_id,
 -- skipped like a post that a receiver holds. The conditions on the queue are numbers, as in Flow.
 --
 -- queue, place, at most
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, :now,
        p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors
   FROM parley_post p FORCE INDEX (place)
  WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
@@ -139,7 +139,7 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
 -- If there are streams or promotions, nothing comes back.
 --
 -- queue, queue, queue, queue, at most
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, :now,
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, :now,
        p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors,
        (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
        (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)

@@ -103,7 +103,7 @@ SELECT s.stream_id
   FROM parley_stream s
   LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
  WHERE s.group_id = ?
-   AND CASE WHEN coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m FORCE INDEX (PRIMARY)
+   AND CASE WHEN coalesce(r.since, -1) <> (SELECT greatest(m.since, ?, ?) FROM parley_message m FORCE INDEX (PRIMARY)
                                             WHERE m.stream_id = s.stream_id
                                             ORDER BY m.stream_id, m.seq LIMIT 1) THEN 1
             WHEN (SELECT w.kind FROM parley_stream w WHERE w.stream_id = s.stream_id LIMIT 1) IS NULL THEN 1

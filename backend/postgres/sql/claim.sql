@@ -116,7 +116,7 @@ ready_first AS MATERIALIZED (
 entries_end AS MATERIALIZED (
   SELECT {rank e.priority} AS place FROM entries e OFFSET :window - 1),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
          x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
@@ -142,18 +142,18 @@ ready_last AS MATERIALIZED (
    LIMIT :limit),
 found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
-         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+         NULL::smallint AS priority, NULL::bigint AS since, NULL::bigint AS sent, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
          NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+  SELECT 2, post_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
          lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
@@ -268,7 +268,7 @@ WITH other AS MATERIALIZED (
       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
          x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT :now)
@@ -282,7 +282,7 @@ SELECT v.catalog_version, q.enabled,
                                   WHERE x.queue_id = $1 AND x.blocked = 0
                                   ORDER BY x.queue_id, x.priority DESC, x.since
                                   LIMIT 1) w) IS NOT NULL END,
-       p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts,
+       p.post_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, p.attempts,
        p.suspicion, p.last_error, p.errors, p.fence, p.lease_until
   FROM parley_meta v
   LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true

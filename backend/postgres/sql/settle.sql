@@ -39,7 +39,8 @@ DELETE FROM parley_post y
 -- The ready order is corrected for streams whose guards are ours. This must be separate from the
 -- statement that takes the guards. In the same statement the snapshot would be older than the
 -- guards. The statement could then remove the marker of a message that a sender has just committed.
--- A stream that was made for a single message is removed with it.
+-- A stream that was made for a single message is removed with it. A marker stays where it is if its
+-- group has come back from a deferral: that is later than the first message.
 --
 -- $1 streams
 WITH h AS MATERIALIZED (
@@ -68,15 +69,16 @@ UPDATE parley_ready y
    SET since = (SELECT m.since FROM parley_message m
                  WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
  WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))
+                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first > h.stands))
 
 -- name: Restore
 -- Streams of a group whose guards are ours get the places of their first messages in the ready
--- order. This, too, must be separate from the statement that takes the guards.
+-- order, or that of the end of the group's deferral if it is later. This, too, must be separate from
+-- the statement that takes the guards.
 --
--- $1 streams, $2 group
+-- $1 streams, $2 group, $3 the end of the deferral
 INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-SELECT s.queue_id, s.group_id, k.id, s.priority, m.since
+SELECT s.queue_id, s.group_id, k.id, s.priority, greatest(m.since, $3)
   FROM unnest((SELECT $1::uuid[])) k(id)
  CROSS JOIN LATERAL (
          SELECT y.queue_id, y.group_id, y.priority FROM parley_stream y

@@ -12,7 +12,7 @@ ON CONFLICT (group_id) DO UPDATE
 --
 -- queue, how many streams
 WITH free AS MATERIALIZED (
-  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep
+  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.blocked_until, g.resweep
     FROM parley_ready r INDEXED BY parley_ready_free
    CROSS JOIN parley_grp g ON g.group_id = r.group_id
    WHERE r.queue_id = ?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < :now
@@ -24,7 +24,7 @@ SELECT v.catalog_version, q.enabled,
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
                 WHERE r.queue_id = ?1 AND r.held_until > 0 AND r.held_until < :now),
        h.priority, h.since,
-       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.resweep, :now,
+       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.blocked_until, f.resweep, :now,
        (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
        s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
   FROM parley_meta v
@@ -70,7 +70,7 @@ SELECT p.group_id, CASE WHEN g.group_id IS NULL THEN 1 ELSE 0 END
 UPDATE parley_ready INDEXED BY parley_ready_free SET held_until = 0
  WHERE queue_id = ? AND held_until > 0 AND held_until < :now
 -- name: TakePosts
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, :now
   FROM parley_post
  WHERE queue_id = ? AND blocked = 0 AND lease_until < :now
@@ -84,7 +84,7 @@ UPDATE parley_post
                     WHERE p.queue_id = ?1 AND p.blocked = 0 AND p.lease_until < :now
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
                     LIMIT ?2)
-RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+RETURNING post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
           last_error, errors, fence - 1, 0, blocked, :now
 -- name: Claimable
 SELECT 1

@@ -26,7 +26,7 @@ DELETE FROM parley_message
  WHERE (stream_id, seq) IN (SELECT unhex(value ->> 0), value ->> 1 FROM json_each(?))
 -- name: DropMarkers
 -- Streams whose messages are gone, or whose groups are blocked, leave the ready order; the others get the times of their
--- first messages.
+-- first messages, unless they have come back from a deferral later.
 DELETE FROM parley_ready
  WHERE (group_id, stream_id) IN (
          SELECT s.group_id, s.stream_id
@@ -43,4 +43,4 @@ UPDATE parley_ready
            FROM json_each(?) k
           CROSS JOIN parley_stream s ON s.stream_id = unhex(k.value)
           CROSS JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          WHERE r.since <> (SELECT m.since FROM parley_message m WHERE m.stream_id = s.stream_id ORDER BY m.seq LIMIT 1))
+          WHERE r.since < (SELECT m.since FROM parley_message m WHERE m.stream_id = s.stream_id ORDER BY m.seq LIMIT 1))

@@ -161,12 +161,15 @@ UPDATE parley_ready SET group_id = ?
 -- name: MarkerRead
 SELECT stream_id FROM parley_ready {read skip} WHERE group_id = ? ORDER BY stream_id
 -- name: MarkersAstray
+-- The place of a stream is the time of its first message, or the end of its group's last deferral if that is later.
+--
+-- group, the end of the deferral, twice
 SELECT s.stream_id
   FROM parley_stream s
   LEFT JOIN parley_ready r
     ON r.group_id = s.group_id AND r.stream_id = s.stream_id
  WHERE s.group_id = ?
-   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
+   AND coalesce(r.since, -1) <> (SELECT CASE WHEN m.since > ? THEN m.since ELSE ? END FROM parley_message m
                                   WHERE m.stream_id = s.stream_id
                                   ORDER BY m.seq LIMIT 1)
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id

@@ -9,7 +9,7 @@ SELECT 1 FROM parley_grp {lock skip} WHERE {key group_id} AND lease_until < :now
 -- A group that another transaction is changing is read as that leaves it. Its
 -- queue, service and name do not change. A transaction that needs the rest has it
 -- locked, or only asks whether the fence is still its own.
-SELECT queue_id, service, name, fence, lease_until, blocked, resweep, :now
+SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resweep, :now
   FROM parley_grp {read dirty} WHERE group_id = ?
 -- name: GroupInsert
 {new} INTO parley_grp (group_id, queue_id, service, name) VALUES (?, ?, ?, ?) {otherwise}
@@ -32,7 +32,8 @@ UPDATE parley_grp
        resweep = 0 -- Unpark and JobDeferred look at every stream again
  WHERE group_id = ?
 -- name: GroupUnblock
-UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = ?
+-- blocked_until becomes the end of the deferral that was over, or 0.
+UPDATE parley_grp SET blocked = 0, blocked_until = ?, reason = '', resweep = ?
  WHERE group_id = ?
 -- name: GroupJoin
 -- Changes nothing, but conflicts with a transaction that looked at the group

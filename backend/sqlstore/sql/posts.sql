@@ -22,7 +22,7 @@ SELECT ?, q.queue_id, ?, :now, ?, {convert ? varbinary(max)}, {convert ? nvarcha
 INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers, uniq)
 VALUES (?, ?, ?, :now, ?, ?, ?, ?)
 -- name: PostRead
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, :now
   FROM parley_post {read dirty} WHERE post_id = ?
 -- name: PostLease
@@ -45,7 +45,8 @@ UPDATE parley_post
 -- name: PostUnblock
 UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id = ?
 -- name: PostDue
-UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
+-- Its place is that of a post that is sent when the deferral ends. MySQL assigns from left to right.
+UPDATE parley_post SET sent = coalesce(sent, since), since = blocked_until, blocked = 0, blocked_until = 0, reason = ''
  WHERE post_id = ? AND blocked = 1 AND blocked_until <= :now
 -- name: PostFail
 UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ?, errors = {made ?} WHERE post_id = ?

@@ -145,7 +145,7 @@ func skewed(lease time.Duration) time.Duration {
 	{name: "move without marker", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=shared,groups,operators", changes: []change{
 		// A stream that comes out of a blocked group has no place in the order.
 		{file: "backend/sqlstore/move.go",
-			old: "	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority})\n",
+			old: "	return t.remark(ctx, Stream{ID: id, Queue: h.queue, Group: group, Priority: h.priority}, 0)\n",
 			new: "	return nil\n"},
 	}},
 	{name: "answers cut short", server: "sqlite", flags: []string{"--only", "kill", "--limit", "15s", "--drain", "10s"}, changes: []change{

@@ -38,7 +38,7 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM parley_message m WITH (READUNCOMMITTED) W
  WHERE s.group_id = @p1
 
 -- name: Held
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, p.attempts, p.suspicion,
        p.last_error, p.errors, p.fence, 0, p.blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM @p1 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK) ON p.post_id = k.id

@@ -128,7 +128,7 @@ SELECT TOP (10000) s.stream_id
     ON r.group_id = s.group_id AND r.stream_id = s.stream_id
   LEFT JOIN parley_stream x WITH (READUNCOMMITTED) ON x.stream_id = s.stream_id
  WHERE s.group_id = @p1
-   AND coalesce(r.since, -1) <> (SELECT TOP (1) m.since
+   AND coalesce(r.since, -1) <> (SELECT TOP (1) CASE WHEN m.since > @p2 THEN m.since ELSE @p3 END
                                    FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
                                   WHERE m.stream_id = s.stream_id
                                   ORDER BY m.seq)

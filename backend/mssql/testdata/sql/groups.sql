@@ -33,25 +33,25 @@ UPDATE parley_grp
  WHERE group_id = @p3
 
 -- name: GroupRead
-SELECT queue_id, service, name, fence, lease_until, blocked, resweep, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
+SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resweep, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_grp WITH (READUNCOMMITTED) WHERE group_id = @p1
 
 -- name: GroupReclaim
 UPDATE parley_grp WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
 
 -- name: GroupTry
 SELECT 1 FROM parley_grp WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1
 
 -- name: GroupUnblock
-UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = @p1
- WHERE group_id = @p2
+UPDATE parley_grp SET blocked = 0, blocked_until = @p1, reason = '', resweep = @p2
+ WHERE group_id = @p3
 
 -- name: GroupUnlease
 UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = @p1

@@ -37,7 +37,7 @@ UPDATE parley_post
 DELETE FROM parley_post WHERE post_id = @p1
 
 -- name: PostDue
-UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
+UPDATE parley_post SET sent = coalesce(sent, since), since = blocked_until, blocked = 0, blocked_until = 0, reason = ''
  WHERE post_id = @p1 AND blocked = 1 AND blocked_until <= DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
 
 -- name: PostExtend
@@ -67,19 +67,19 @@ SELECT @p1, q.queue_id, @p2, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIM
  WHERE q.queue_id = @p6 AND q.enabled = 1 AND v.catalog_version = @p7
 
 -- name: PostRead
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_post WITH (READUNCOMMITTED) WHERE post_id = @p1
 
 -- name: PostReclaim
 UPDATE parley_post WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
  WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
 
 -- name: PostTry
 SELECT 1 FROM parley_post WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE post_id = @p1

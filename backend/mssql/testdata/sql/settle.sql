@@ -48,7 +48,7 @@ BEGIN TRY
   UPDATE r SET since = h.first
     FROM @h h
    INNER LOOP JOIN parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK) ON r.group_id = h.group_id AND r.stream_id = h.id
-   WHERE h.blocked = 0 AND h.first <> r.since;
+   WHERE h.blocked = 0 AND h.first > r.since;
   DELETE s
     FROM @h h
    INNER LOOP JOIN parley_stream s WITH (READCOMMITTEDLOCK, ROWLOCK) ON s.stream_id = h.id
@@ -67,12 +67,12 @@ UPDATE g SET lease_until = 0, owner = N''
 OUTPUT inserted.group_id INTO @ok (id)
   FROM @p1 k
  INNER LOOP JOIN parley_grp g WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON g.group_id = k.id
- WHERE g.fence = k.num AND g.lease_until <> 0 AND @schema <= 10;
+ WHERE g.fence = k.num AND g.lease_until <> 0 AND @schema <= 11;
 UPDATE p SET lease_until = 0, owner = N''
 OUTPUT inserted.post_id INTO @ok (id)
   FROM @p2 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.post_id = k.id
- WHERE p.fence = k.num AND p.lease_until <> 0 AND @schema <= 10;
+ WHERE p.fence = k.num AND p.lease_until <> 0 AND @schema <= 11;
 SELECT id FROM @ok
 
 -- name: Remove

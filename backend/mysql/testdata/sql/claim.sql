@@ -159,7 +159,7 @@ SELECT p.urgency * 10000000000000000 + p.since
 
 -- name: Posts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors
   FROM parley_post p FORCE INDEX (place)
  WHERE p.queue_id = ? AND p.blocked = 0 AND p.urgency * 10000000000000000 + p.since <= ?
@@ -174,7 +174,7 @@ SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.
 
 -- name: PostsOnly
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT p.post_id, p.queue_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+SELECT p.post_id, p.queue_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        p.fence, p.lease_until, p.attempts, p.suspicion, p.last_error, p.errors,
        (SELECT v.catalog_version FROM parley_meta v WHERE v.id = 1),
        (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?)

@@ -35,14 +35,14 @@ UPDATE parley_grp
 
 -- name: GroupRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT queue_id, service, name, fence, lease_until, blocked, resweep, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resweep, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_grp WHERE group_id = ?
 
 -- name: GroupReclaimWait
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: GroupTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -51,7 +51,7 @@ FOR UPDATE SKIP LOCKED
 
 -- name: GroupUnblock
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = ?
+UPDATE parley_grp SET blocked = 0, blocked_until = ?, reason = '', resweep = ?
  WHERE group_id = ?
 
 -- name: GroupUnlease

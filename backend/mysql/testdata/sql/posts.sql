@@ -64,7 +64,7 @@ DELETE FROM parley_post WHERE post_id = ?
 
 -- name: PostDue
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
+UPDATE parley_post SET sent = coalesce(sent, since), since = blocked_until, blocked = 0, blocked_until = 0, reason = ''
  WHERE post_id = ? AND blocked = 1 AND blocked_until <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
 -- name: PostExtend
@@ -102,7 +102,7 @@ SELECT ?, q.queue_id, ?, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:0
 
 -- name: PostRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_post WHERE post_id = ?
 
@@ -110,7 +110,7 @@ SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, 
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: PostTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */

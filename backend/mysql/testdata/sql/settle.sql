@@ -75,14 +75,14 @@ INSERT INTO parley_probe (probe_id) VALUES (?)
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT group_id FROM parley_grp FORCE INDEX (PRIMARY)
  WHERE ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 11
    FOR UPDATE SKIP LOCKED
 
 -- name: ReclaimPosts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT post_id FROM parley_post FORCE INDEX (PRIMARY)
  WHERE ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 11
    FOR UPDATE SKIP LOCKED
 
 -- name: Remove

@@ -95,7 +95,7 @@ ready_first AS MATERIALIZED (
 entries_end AS MATERIALIZED (
   SELECT (-e.priority::bigint * 10000000000000000 + e.since) AS place FROM entries e OFFSET 58 - 1),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
          x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
@@ -121,18 +121,18 @@ ready_last AS MATERIALIZED (
    LIMIT 1),
 found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
-         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+         NULL::smallint AS priority, NULL::bigint AS since, NULL::bigint AS sent, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
          NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+  SELECT 2, post_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
          lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
@@ -162,34 +162,34 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN found f ON true
 
 -- name: Claims[0][10]
--- 983d2db928f494a0
+-- e24b46fe2f59f730
 
 -- name: Claims[0][1]
--- 7e388c895980a36b
+-- eedfbb0b8db9e86a
 
 -- name: Claims[0][2]
--- c4e1c95cdaa5d68b
+-- 66a6371977481f1f
 
 -- name: Claims[0][3]
--- f8b6e2b4d9d8e7a3
+-- 28d01ae696ebb95c
 
 -- name: Claims[0][4]
--- d0ecb670cc7b5ef9
+-- 795659f43106aa7b
 
 -- name: Claims[0][5]
--- a7567b34703d4612
+-- 98c1271071569c9b
 
 -- name: Claims[0][6]
--- c7f2bd8cc2ecb83f
+-- 138eafa8b3a5457e
 
 -- name: Claims[0][7]
--- 425f303d6d30a3f2
+-- 12094262ffe4f428
 
 -- name: Claims[0][8]
--- 925178d2e87cc5ec
+-- 29ba5f000556aafe
 
 -- name: Claims[0][9]
--- d83c74d73f4a69d3
+-- d853ce74104256f9
 
 -- name: Claims[1][0]
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now),
@@ -273,7 +273,7 @@ ready_first AS MATERIALIZED (
 entries_end AS MATERIALIZED (
   SELECT (-e.priority::bigint * 10000000000000000 + e.since) AS place FROM entries e OFFSET 5000 - 1),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
          x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT now FROM t)
@@ -299,18 +299,18 @@ ready_last AS MATERIALIZED (
    LIMIT 1),
 found AS (
   SELECT CASE WHEN post THEN 1 WHEN free THEN 0 ELSE 3 END AS what, group_id AS id,
-         NULL::smallint AS priority, NULL::bigint AS since, NULL::text AS type, NULL::bytea AS body,
+         NULL::smallint AS priority, NULL::bigint AS since, NULL::bigint AS sent, NULL::text AS type, NULL::bytea AS body,
          NULL::text AS headers, NULL::text AS uniq, NULL::int AS attempts, NULL::int AS suspicion, NULL::text AS last_error,
          NULL::text AS errors, NULL::bigint AS fence, NULL::bigint AS lease_until
     FROM promoted
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_first
    UNION ALL
-  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT CASE WHEN free THEN 0 ELSE 3 END, group_id, priority, since, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM ready_last
    UNION ALL
-  SELECT 2, post_id, priority, since, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
+  SELECT 2, post_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion, last_error, errors, fence,
          lease_until
     FROM (SELECT p.*,
                  sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
@@ -340,34 +340,34 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN found f ON true
 
 -- name: Claims[1][10]
--- 6738226ac8b86a18
+-- c98096f59f6f6345
 
 -- name: Claims[1][1]
--- bb249e0c022741c6
+-- 2a8cb85200dc0933
 
 -- name: Claims[1][2]
--- 0cfbc2a070976591
+-- d4365edf18f820dd
 
 -- name: Claims[1][3]
--- d64188b215aa7b7b
+-- ecd936535713175d
 
 -- name: Claims[1][4]
--- 25a00659127b52ee
+-- 0f499361b7ee90a4
 
 -- name: Claims[1][5]
--- afe7f3e1b091b56a
+-- 932887d89d8c4bdf
 
 -- name: Claims[1][6]
--- c59a9245909b14fb
+-- db0768d059b3fa84
 
 -- name: Claims[1][7]
--- cef10d2a9b879174
+-- 79703c649bb0ca3e
 
 -- name: Claims[1][8]
--- 0492af7be1fb10af
+-- 372dd99f214a0fcb
 
 -- name: Claims[1][9]
--- 90e187a59729dc39
+-- e487c9d14578d207
 
 -- name: DeadDelete
 DELETE FROM parley_dead_letter WHERE message_id = $1
@@ -505,7 +505,7 @@ WITH other AS MATERIALIZED (
       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
+  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
          x.last_error, x.errors, x.fence, x.lease_until
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -519,7 +519,7 @@ SELECT v.catalog_version, q.enabled,
                                   WHERE x.queue_id = $1 AND x.blocked = 0
                                   ORDER BY x.queue_id, x.priority DESC, x.since
                                   LIMIT 1) w) IS NOT NULL END,
-       p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.uniq, p.attempts,
+       p.post_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, p.attempts,
        p.suspicion, p.last_error, p.errors, p.fence, p.lease_until
   FROM parley_meta v
   LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
@@ -531,34 +531,34 @@ SELECT v.catalog_version, q.enabled,
  WHERE NOT (SELECT yes FROM other)
 
 -- name: PostClaims[10]
--- 2d7448e2fb0d55c2
+-- 838c5ea08c1601cb
 
 -- name: PostClaims[1]
--- f7f515d2bdef6321
+-- 054cb6332614f6d6
 
 -- name: PostClaims[2]
--- bf6aa77540e04b82
+-- e2d6a1bb2377f5a8
 
 -- name: PostClaims[3]
--- 431c981d48ebbc06
+-- 6572506bd39e4314
 
 -- name: PostClaims[4]
--- 75dea555aaa1305b
+-- 61fd5bf3178db2ee
 
 -- name: PostClaims[5]
--- 424edcbdf792c399
+-- 90051088bfa1aa7f
 
 -- name: PostClaims[6]
--- 83e7b7fd8036f253
+-- 7166706281fc0524
 
 -- name: PostClaims[7]
--- 5edd3b596bffdc6c
+-- 7339a5ae01481ca5
 
 -- name: PostClaims[8]
--- 659a3df83be3269a
+-- 4e6633a144d1b355
 
 -- name: PostClaims[9]
--- 0fd58c008a83bc45
+-- ae353d0ef61c7f43
 
 -- name: PromotionDelete
 DELETE FROM parley_promotion WHERE group_id = $1 AND version = $2

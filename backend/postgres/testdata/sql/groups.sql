@@ -27,28 +27,28 @@ UPDATE parley_grp
  WHERE group_id = $3
 
 -- name: GroupRead
-SELECT queue_id, service, name, fence, lease_until, blocked, resweep, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resweep, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM parley_grp WHERE group_id = $1
 
 -- name: GroupReclaim
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = (SELECT g.group_id FROM parley_grp g
                     WHERE g.group_id = $1 AND g.fence = $2 AND g.lease_until <> 0
-                      AND (SELECT v.schema_version FROM parley_meta v) <= 10
+                      AND (SELECT v.schema_version FROM parley_meta v) <= 11
                       FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = $1 AND fence = $2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: GroupTry
 SELECT 1 FROM parley_grp WHERE group_id = $1
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: GroupUnblock
-UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = $1
- WHERE group_id = $2
+UPDATE parley_grp SET blocked = 0, blocked_until = $1, reason = '', resweep = $2
+ WHERE group_id = $3
 
 -- name: GroupUnlease
 UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = $1

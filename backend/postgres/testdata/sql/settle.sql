@@ -57,7 +57,7 @@ UPDATE parley_ready y
    SET since = (SELECT m.since FROM parley_message m
                  WHERE m.stream_id = y.stream_id ORDER BY m.seq LIMIT 1)
  WHERE y.ctid = ANY (ARRAY(SELECT h.tid FROM h
-                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first <> h.stands))
+                            WHERE h.tid IS NOT NULL AND h.blocked = 0 AND h.first > h.stands))
 
 -- name: Guards
 SELECT x.stream_id FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
@@ -87,7 +87,7 @@ WITH g AS (
             CROSS JOIN LATERAL (
                     SELECT z.ctid FROM parley_grp z
                      WHERE z.group_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
-                       AND (SELECT v.schema_version FROM parley_meta v) <= 10
+                       AND (SELECT v.schema_version FROM parley_meta v) <= 11
                        FOR NO KEY UPDATE SKIP LOCKED) x))
   RETURNING y.group_id),
 p AS (
@@ -97,7 +97,7 @@ p AS (
             CROSS JOIN LATERAL (
                     SELECT z.ctid FROM parley_post z
                      WHERE z.post_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
-                       AND (SELECT v.schema_version FROM parley_meta v) <= 10
+                       AND (SELECT v.schema_version FROM parley_meta v) <= 11
                        FOR NO KEY UPDATE SKIP LOCKED) x))
   RETURNING y.post_id)
 SELECT group_id FROM g UNION ALL SELECT post_id FROM p
@@ -128,7 +128,7 @@ DELETE FROM parley_post y
 
 -- name: Restore
 INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
-SELECT s.queue_id, s.group_id, k.id, s.priority, m.since
+SELECT s.queue_id, s.group_id, k.id, s.priority, greatest(m.since, $3)
   FROM unnest((SELECT $1::uuid[])) k(id)
  CROSS JOIN LATERAL (
          SELECT y.queue_id, y.group_id, y.priority FROM parley_stream y

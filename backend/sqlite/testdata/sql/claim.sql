@@ -1,6 +1,6 @@
 -- name: ClaimWalk
 WITH free AS MATERIALIZED (
-  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.resweep
+  SELECT r.group_id, r.stream_id, r.priority, r.since, g.queue_id, g.service, g.name, g.fence, g.lease_until, g.blocked, g.blocked_until, g.resweep
     FROM parley_ready r INDEXED BY parley_ready_free
    CROSS JOIN parley_grp g ON g.group_id = r.group_id
    WHERE r.queue_id = +?1 AND r.held_until = 0 AND g.blocked = 0 AND g.lease_until < ?3
@@ -12,7 +12,7 @@ SELECT v.catalog_version, q.enabled,
        EXISTS (SELECT 1 FROM parley_ready r INDEXED BY parley_ready_free
                 WHERE r.queue_id = +?1 AND r.held_until > 0 AND r.held_until < ?3),
        h.priority, h.since,
-       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.resweep, ?3,
+       f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.blocked_until, f.resweep, ?3,
        (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
        s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
   FROM parley_meta v
@@ -103,7 +103,7 @@ UPDATE parley_post
                     WHERE p.queue_id = +?1 AND p.blocked = 0 AND p.lease_until < ?5
                     ORDER BY p.queue_id, p.priority DESC, p.since, p.post_id
                     LIMIT +?2)
-RETURNING post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+RETURNING post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
           last_error, errors, fence - 1, 0, blocked, ?5
 
 -- name: OnceInsert
@@ -137,7 +137,7 @@ INSERT INTO parley_retained (handle, stream_id, seq, sent, message_id, kind, typ
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, ?11), ?11)
 
 -- name: TakePosts
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, ?3
   FROM parley_post
  WHERE queue_id = +?1 AND blocked = 0 AND lease_until < ?3

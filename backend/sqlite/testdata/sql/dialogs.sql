@@ -177,7 +177,7 @@ SELECT s.stream_id
   LEFT JOIN parley_ready r
     ON r.group_id = s.group_id AND r.stream_id = s.stream_id
  WHERE s.group_id = ?1
-   AND coalesce(r.since, -1) <> (SELECT m.since FROM parley_message m
+   AND coalesce(r.since, -1) <> (SELECT CASE WHEN m.since > ?2 THEN m.since ELSE ?3 END FROM parley_message m
                                   WHERE m.stream_id = s.stream_id
                                   ORDER BY m.seq LIMIT 1)
  ORDER BY s.priority DESC, s.endpoint, s.kind, s.stream_id

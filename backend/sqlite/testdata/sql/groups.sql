@@ -23,22 +23,22 @@ UPDATE parley_grp
  WHERE group_id = ?3
 
 -- name: GroupRead
-SELECT queue_id, service, name, fence, lease_until, blocked, resweep, ?2
+SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resweep, ?2
   FROM parley_grp WHERE group_id = ?1
 
 -- name: GroupReclaim
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: GroupUnblock
-UPDATE parley_grp SET blocked = 0, blocked_until = 0, reason = '', resweep = ?1
- WHERE group_id = ?2
+UPDATE parley_grp SET blocked = 0, blocked_until = ?1, reason = '', resweep = ?2
+ WHERE group_id = ?3
 
 -- name: GroupUnlease
 UPDATE parley_grp SET fence = fence + 1, lease_until = 0, owner = '' WHERE group_id = ?1

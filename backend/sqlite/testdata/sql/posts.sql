@@ -51,7 +51,7 @@ UPDATE parley_post
 DELETE FROM parley_post WHERE post_id = ?1
 
 -- name: PostDue
-UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = ''
+UPDATE parley_post SET sent = coalesce(sent, since), since = blocked_until, blocked = 0, blocked_until = 0, reason = ''
  WHERE post_id = ?1 AND blocked = 1 AND blocked_until <= ?2
 
 -- name: PostExtend
@@ -78,19 +78,19 @@ SELECT ?1, q.queue_id, ?2, ?8, ?3, ?4, ?5
  WHERE q.queue_id = +?6 AND q.enabled = 1 AND v.catalog_version = +?7
 
 -- name: PostRead
-SELECT post_id, queue_id, priority, since, type, body, headers, uniq, attempts, suspicion,
+SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, attempts, suspicion,
        last_error, errors, fence, lease_until, blocked, ?2
   FROM parley_post WHERE post_id = ?1
 
 -- name: PostReclaim
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: PostUnblock
 UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id = ?1

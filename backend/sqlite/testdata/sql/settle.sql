@@ -13,20 +13,20 @@ SELECT count(*)
   FROM json_each(?1) h
  CROSS JOIN parley_post p ON p.post_id = unhex(h.key)
  WHERE p.fence = h.value AND p.lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 
 -- name: ReclaimGroups
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE (group_id, fence) IN (SELECT unhex(key), value FROM json_each(?1))
    AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 RETURNING group_id
 
 -- name: ReclaimPosts
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE (post_id, fence) IN (SELECT unhex(key), value FROM json_each(?1))
    AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 10
+   AND (SELECT v.schema_version FROM parley_meta v) <= 11
 RETURNING post_id
 
 -- name: Remove
@@ -44,4 +44,4 @@ UPDATE parley_ready
            FROM json_each(?1) k
           CROSS JOIN parley_stream s ON s.stream_id = unhex(k.value)
           CROSS JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-          WHERE r.since <> (SELECT m.since FROM parley_message m WHERE m.stream_id = s.stream_id ORDER BY m.seq LIMIT 1))
+          WHERE r.since < (SELECT m.since FROM parley_message m WHERE m.stream_id = s.stream_id ORDER BY m.seq LIMIT 1))
