@@ -495,3 +495,83 @@ func TestOverdueBetweenCalls(t *testing.T) {
 	c = p.consumer(t.Context(), func(c *Config) { c.Drain, c.Readers, c.BatchTime = true, 1, 20*time.Millisecond })
 	p.must(c.Run())
 }
+
+// recorded is a program that looks whether records of batches are there when a transaction is rolled back.
+type recorded struct {
+	*program
+	fails int // commits that are yet to fail
+	left  int // messages that were on record, and come again
+}
+
+func (p *recorded) Begin(ctx context.Context) (Work, error) {
+	tx, err := p.be.Begin(ctx)
+	return &recordedWork{testWork{tx: tx}, p}, err
+}
+
+type recordedWork struct {
+	testWork
+	p *recorded
+}
+
+func (w *recordedWork) Commit(ctx context.Context) error {
+	if w.p.fails--; w.p.fails >= 0 {
+		return backend.ErrSerialization
+	}
+	return w.testWork.Commit(ctx)
+}
+
+func (w *recordedWork) Rollback(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	list, err := w.p.be.ReaderRecords(ctx)
+	w.p.must(err)
+	for _, r := range list {
+		for _, m := range r.InHand {
+			if _, err := w.p.be.PostStatus(ctx, w.p.queue.ID, m); err == nil { // a message that is gone may stay on record
+				w.p.left++
+			}
+		}
+	}
+	w.testWork.Rollback(ctx)
+}
+
+// stoppedRecords writes the record of a batch, has the worker stopped, and says that it was interrupted.
+type stoppedRecords struct {
+	backend.Backend
+	stop  context.CancelFunc
+	wrote int
+}
+
+func (s *stoppedRecords) PutReader(ctx context.Context, r backend.ReaderRecord) ([]backend.Trace, error) {
+	traces, err := s.Backend.PutReader(context.WithoutCancel(ctx), r)
+	if len(r.InHand) > 0 {
+		s.wrote++
+		s.stop()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return traces, err
+}
+
+// TestRecordRemovedFirst: the record of a batch is removed before the batch is given back, also if it may have been written, or
+// if the batch could not be committed. Otherwise the next receiver would take this one for dead.
+func TestRecordRemovedFirst(t *testing.T) {
+	p := &recorded{program: newProgram(t)}
+	p.post(2)
+	handled := 0
+	p.handle = func(context.Context, []*backend.Message, func(context.Context) (Work, error)) error {
+		handled++
+		return nil
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	records := &stoppedRecords{Backend: p.be, stop: stop}
+	p.must(p.consumer(ctx, func(c *Config) { c.Host, c.Backend, c.Readers, c.MaxBatch = p, records, 1, 1 }).Run())
+	if records.wrote != 1 || handled != 0 || p.left != 0 {
+		t.Errorf("interrupted: %d records written, %d messages handled, %d messages on record when they were given back, want 1, 0, 0",
+			records.wrote, handled, p.left)
+	}
+	p.fails = 1
+	p.must(p.consumer(t.Context(), func(c *Config) { c.Host, c.Drain, c.Readers, c.MaxBatch = p, true, 1, 1 }).Run())
+	if handled != 3 || p.left != 0 {
+		t.Errorf("after a failed commit: %d messages handled, %d on record when they were given back, want 3, 0", handled, p.left)
+	}
+}

@@ -127,7 +127,7 @@ func (t *batch) putRecord(ctx context.Context, alone bool) ([]backend.Trace, err
 		a.InHand[i] = h.Messages[0].ID
 	}
 	traces, err := backend.Offered(t.c.Backend.PutReader(ctx, a))
-	t.q.recorded = t.q.recorded || err == nil
+	t.q.recorded = t.q.recorded || !errors.Is(err, backend.ErrNotBegun) // whatever else it says: it may have been written
 	return traces, err
 }
 

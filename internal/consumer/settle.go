@@ -42,14 +42,17 @@ func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
 // holds may be kept on by lease.
 func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
 	defer t.dismiss()
-	if err := t.give(ctx, outcomes); err != nil {
-		t.tx.undo(ctx)
+	fail := func(err error, undo func(context.Context)) error {
+		t.resetRecord() // first: the next receiver of what it names would take this one for dead
+		undo(ctx)
 		return err
+	}
+	if err := t.give(ctx, outcomes); err != nil {
+		return fail(err, t.tx.undo)
 	}
 	tx, err := t.tx.detach(ctx)
 	if err != nil {
-		tx.Rollback(ctx)
-		return err
+		return fail(err, tx.Rollback)
 	}
 	if t.q.recorded && (keep != nil || t.q.isolated || t.leaves(outcomes)) {
 		// What is given back is not in hand any more. A message that is gone may
@@ -69,8 +72,7 @@ func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *
 		err = tx.Commit(ctx)
 	}
 	if err != nil {
-		tx.Rollback(ctx)
-		return err
+		return fail(err, tx.Rollback)
 	}
 	if keep != nil {
 		t.q.recorded = false
