@@ -120,25 +120,25 @@ func (t *transaction) beginWith(ctx context.Context, tx *sqlstore.Tx, calls ...c
 
 // goOnWith carries out statements in one trip, if it can. After an error the transaction has to be rolled back: it is
 // not known which of them were carried out.
-func (t *transaction) goOnWith(ctx context.Context, tx *sqlstore.Tx, calls ...call) (done bool, err error) {
+func (t *transaction) goOnWith(ctx context.Context, tx *sqlstore.Tx, calls ...call) (done []change, err error) {
 	if t.p.single.Load() || t.Unbegun() {
-		return false, nil
+		return nil, nil
 	}
 	var texts []string
 	for _, c := range calls {
 		text, args, err := t.s.text(c.q, tx.Args(c.q, c.args...))
 		if err != nil || len(args) > 0 { // a long value
-			return false, err
+			return nil, err
 		}
 		texts = append(texts, text)
 	}
-	err = tx.Do(ctx, func(ctx context.Context) error {
+	err = tx.Do(ctx, func(ctx context.Context) (err error) {
 		t.ending.RLock()
 		defer t.ending.RUnlock()
 		if err := t.check(ctx); err != nil {
 			return err
 		}
-		_, err := t.runTexts(ctx, texts)
+		done, err = t.runTexts(ctx, texts)
 		if err != errSingle {
 			t.saw(err)
 		}
@@ -146,9 +146,9 @@ func (t *transaction) goOnWith(ctx context.Context, tx *sqlstore.Tx, calls ...ca
 	})
 	if errors.Is(err, errSingle) {
 		t.p.single.Store(true)
-		return false, nil
+		return nil, nil
 	}
-	return err == nil, err
+	return done, err
 }
 
 // again rolls back what beginWith has done, and begins the transaction again.

@@ -70,7 +70,7 @@ var errUnanswered = sqlstore.Classified(backend.ErrConnection, errors.New("the s
 const silence = 5 * time.Second
 
 // sleeps waits until a statement has ended, or its session sleeps instead of working at it. An answer may be on its way
-// from a session that sleeps, so it must be found asleep twice.
+// from a session that sleeps, so it must be found asleep twice. MariaDB calls it killed if KILL QUERY meets it asleep.
 func (p *pool) sleeps(id int64, ended <-chan struct{}) bool {
 	slept := 0
 	for wait := time.Second; slept < 2; {
@@ -82,7 +82,7 @@ func (p *pool) sleeps(id int64, ended <-chan struct{}) bool {
 		var asleep bool
 		p.about(func(ctx context.Context, db *sql.DB) error {
 			return db.QueryRowContext(ctx, fmt.Sprintf(
-				"SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND command = 'Sleep'", id)).Scan(&asleep)
+				"SELECT COUNT(*) FROM information_schema.processlist WHERE id = %d AND (command = 'Sleep' OR command = 'Killed' AND info IS NULL)", id)).Scan(&asleep)
 		})
 		if asleep {
 			slept++

@@ -72,7 +72,7 @@ func (j *joined) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (sql.Re
 	if err != nil {
 		return nil, err
 	}
-	res, err := j.tx.ExecContext(ctx, text, args...)
+	res, err := j.server.sure(q, func() (sql.Result, error) { return j.tx.ExecContext(ctx, text, args...) })
 	j.take(res)
 	j.again = false
 	if all := j.p.store.Q(); err == nil && (q == all.KeyInsert || q == all.UniqueInsert) {

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -215,7 +216,10 @@ func (p *pool) append(ctx context.Context, tx *sqlstore.Tx, b *sqlstore.Batch) e
 	}
 	if t, ours := tx.Session().(*transaction); ours && tx.NoWait() && len(b.Streams) <= nextStreams {
 		done, err := t.goOnWith(ctx, tx, call{p.hot.Append, []any{rows}}, call{p.hot.Next, nextOf(b.Streams)}, call{p.hot.Mark, []any{marks}})
-		if done || err != nil {
+		if done != nil && err == nil && done[1].rows == 0 { // see server.sure
+			err = sqlstore.Classified(backend.ErrSerialization, errors.New("the numbers of streams have not changed"))
+		}
+		if done != nil || err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,7 @@ func current(text string) string {
 type server struct {
 	snapshots bool // it knows innodb_snapshot_isolation
 	packet    int  // max_allowed_packet
+	mariadb   bool
 	cluster   bool // it is a node of a Galera cluster
 	vitess    bool // it is vtgate
 	sharded   bool // with a keyspace of several shards
@@ -58,5 +59,5 @@ type server struct {
 func serverOf(v map[string]string) *server {
 	_, known := v["innodb_snapshot_isolation"]
 	packet, _ := strconv.Atoi(v["max_allowed_packet"])
-	return &server{snapshots: known, packet: packet, cluster: on(v["wsrep_on"]), vitess: isVitess(v["version"]), endsLate: on(v["innodb_rollback_on_timeout"])}
+	return &server{snapshots: known, packet: packet, mariadb: strings.Contains(v["version"], "MariaDB"), cluster: on(v["wsrep_on"]), vitess: isVitess(v["version"]), endsLate: on(v["innodb_rollback_on_timeout"])}
 }

@@ -196,7 +196,7 @@ func (t *transaction) Exec(ctx context.Context, q *sqlstore.Stmt, args []any) (r
 		return nil, err
 	}
 	res, err = t.p.change(ctx, t.s, func(ctx context.Context) (sql.Result, error) {
-		res, err := t.conn.ExecContext(ctx, text, args...)
+		res, err := t.p.server.Load().sure(q, func() (sql.Result, error) { return t.conn.ExecContext(ctx, text, args...) })
 		if q != t.p.hot.NewKeysFree || !wouldWait(err) {
 			t.saw(err)
 		}

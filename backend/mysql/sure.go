@@ -1,0 +1,28 @@
+package mysql
+
+import (
+	"database/sql"
+	"regexp"
+	"strings"
+
+	"github.com/parleymq/parley/backend/sqlstore"
+)
+
+// oneTable is an UPDATE or a DELETE of rows of one table.
+var oneTable = regexp.MustCompile(`(?m)^(UPDATE|DELETE FROM) `)
+
+// sure carries out a statement, and repeats it if the server reports no change. If KILL QUERY meets an UPDATE or a
+// DELETE of one table at the wrong moment, MariaDB (11.8.9) reports no error, but has changed nothing, although rows match.
+// It was not seen to change only some of them, nor to do so to an INSERT, or to a DELETE with a join. If no row matches,
+// nothing changes the second time either. A sender that gets no number (LAST_INSERT_ID) looks for the reason anyway.
+func (s *server) sure(q *sqlstore.Stmt, exec func() (sql.Result, error)) (sql.Result, error) {
+	res, err := exec()
+	if err != nil || s == nil || !s.mariadb {
+		return res, err
+	}
+	n, err := res.RowsAffected()
+	if err != nil || n > 0 || !oneTable.MatchString(q.Text) || strings.Contains(q.Text, "LAST_INSERT_ID") {
+		return res, err
+	}
+	return exec()
+}
