@@ -89,8 +89,9 @@ func (l *look) takeAll(t table[message], id backend.ID) (n int) {
 }
 
 // mark puts a stream in its place in the ready order, that of its oldest message, but not before its
-// group came back from a deferral. A stream without messages, or of a hidden group, has none. In a store with many writers this wants the guard of
-// the stream; here a transaction that writes has all guards.
+// group came back from a deferral. A stream without messages, or of a hidden group, has none. In a
+// store with many writers this wants the guard of the stream; here a transaction that writes has all
+// guards.
 func (l *look) mark(id backend.ID) {
 	s, ok := get(l, streams, key(id))
 	if !ok {
