@@ -552,6 +552,41 @@ func (s *stoppedRecords) PutReader(ctx context.Context, r backend.ReaderRecord) 
 	return traces, err
 }
 
+// busyRecords finds no connection for the first record of a batch that has nothing in hand.
+type busyRecords struct {
+	backend.Backend
+	was, busy bool
+	within    time.Duration
+}
+
+func (s *busyRecords) PutReader(ctx context.Context, r backend.ReaderRecord) ([]backend.Trace, error) {
+	if s.was = s.was || len(r.InHand) > 0; s.was && !s.busy && len(r.InHand) == 0 {
+		end, _ := ctx.Deadline()
+		s.busy, s.within = true, time.Until(end)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Backend.PutReader(ctx, r)
+}
+
+// TestRecordRemovedLater: if no other connection is free for the record of a batch that could not be committed, the batch
+// gives back its own soon, and removes the record then.
+func TestRecordRemovedLater(t *testing.T) {
+	p := &recorded{program: newProgram(t), fails: 1}
+	p.post(1)
+	var deaths []int
+	p.handle = func(_ context.Context, raw []*backend.Message, _ func(context.Context) (Work, error)) error {
+		deaths = append(deaths, raw[0].Deaths)
+		return nil
+	}
+	records := &busyRecords{Backend: p.be}
+	p.must(p.consumer(t.Context(), func(c *Config) { c.Host, c.Backend, c.Drain, c.Readers = p, records, true, 1 }).Run())
+	if !slices.Equal(deaths, []int{0, 0}) || !records.busy || records.within > time.Second {
+		t.Errorf("the handler saw these deaths: %v, want [0 0]; a record found no connection: %v, and waited for %v",
+			deaths, records.busy, records.within)
+	}
+}
+
 // TestRecordRemovedFirst: the record of a batch is removed before the batch is given back, also if it may have been written, or
 // if the batch could not be committed. Otherwise the next receiver would take this one for dead.
 func TestRecordRemovedFirst(t *testing.T) {

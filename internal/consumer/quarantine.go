@@ -342,15 +342,22 @@ func (t *batch) release() {
 // resetRecord empties the batch's record outside its transaction, before what it has
 // in hand is given back.
 func (t *batch) resetRecord() {
-	if !t.q.recorded {
-		return
-	}
-	t.q.recorded = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
-	defer cancel()
-	if _, err := t.c.Backend.PutReader(ctx, t.c.readerRecord(t.s, t.q.slot, nil)); err != nil && t.c.Host.Check() == nil {
+	if err := t.emptyRecord(5 * time.Second); err != nil && t.c.Host.Check() == nil {
 		t.c.Log.Warn("parley: the record of a batch could not be emptied", "event", "worker.record", "queue", t.queue.Name, "error", err)
 	}
+	t.q.recorded = false
+}
+
+// emptyRecord empties the record if it can do so in time.
+func (t *batch) emptyRecord(within time.Duration) error {
+	if !t.q.recorded {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), within)
+	defer cancel()
+	_, err := t.c.Backend.PutReader(ctx, t.c.readerRecord(t.s, t.q.slot, nil))
+	t.q.recorded = err != nil
+	return err
 }
 
 // clearTraces removes, with the commit, the traces of a suspect that is dealt with. Its record

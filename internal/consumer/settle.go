@@ -43,8 +43,13 @@ func (t *batch) commit(ctx context.Context, outcomes []backend.Outcome) error {
 func (t *batch) settleIn(ctx context.Context, outcomes []backend.Outcome, keep *backend.Hold) error {
 	defer t.dismiss()
 	fail := func(err error, undo func(context.Context)) error {
-		t.resetRecord() // first: the next receiver of what it names would take this one for dead
+		// The record first: the next receiver of what it names would take this one for dead. But if no other connection
+		// is free, the transaction's has to be.
+		empty := t.emptyRecord(recordWait / 4)
 		undo(ctx)
+		if empty != nil {
+			t.resetRecord()
+		}
 		return err
 	}
 	if err := t.give(ctx, outcomes); err != nil {
