@@ -123,7 +123,7 @@ type hot struct {
 	Clear, Restand                                        *sqlstore.Stmt
 	Submit, Start, HoldTasks, FinishTasks                 *sqlstore.Stmt
 	Newest                                                *sqlstore.Stmt
-	Probe, Probed, Unprobe                                *sqlstore.Stmt
+	Probe, Probed, Unprobe, Where                         *sqlstore.Stmt
 	Retain, Keep, KeepPosts                               *sqlstore.Stmt
 	ReclaimGroups, ReclaimPosts, TookGroups, TookPosts    *sqlstore.Stmt
 	ExtendGroups, ExtendPosts, LeasedGroups               *sqlstore.Stmt

@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/internal/backendtest"
+	"github.com/parleymq/parley/backend/mysql"
 	"github.com/parleymq/parley/internal/slow"
 )
 
@@ -469,6 +471,50 @@ func TestJoined(t *testing.T) {
 			f.Ack(h)
 		}
 	})
+}
+
+// TestJoinedOnAnotherServer: an application's transaction may be on another server than the store's connections, as after a
+// switchover. What they write is seen there later, or never if the other server is out. That says nothing of its level.
+func TestJoinedOnAnotherServer(t *testing.T) {
+	var fixtures []*backendtest.Fixture
+	var stores []*mysql.Store
+	var dbs []*sql.DB
+	for _, env := range []string{"PARLEY_TEST_MYSQL", "PARLEY_TEST_MARIADB"} {
+		server := backendtest.Server(t, strings.ToLower(strings.TrimPrefix(env, "PARLEY_TEST_")), env, "the URL of a database for tests")
+		db := connect(t, server, database(t, server), func(*driver.Config) {})
+		b := open(t, db, nil)
+		dbs, stores, fixtures = append(dbs, db), append(stores, b), append(fixtures, backendtest.New(t, b))
+	}
+	f := fixtures[0]
+	joined := func() error {
+		user, err := dbs[1].BeginTx(f.Ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		f.OK(err)
+		defer user.Rollback()
+		tx, err := stores[0].Join(f.Ctx, user)
+		f.OK(err)
+		defer tx.Rollback(f.Ctx)
+		_, err = tx.Claim(f.Ctx, f.Request(f.QP))
+		return err
+	}
+	f.Is(joined(), backend.ErrConnection)
+
+	ctx, cancel := context.WithCancel(f.Ctx)
+	copying := make(chan struct{})
+	go func() {
+		defer close(copying)
+		for ctx.Err() == nil {
+			var id []byte
+			if dbs[0].QueryRowContext(ctx, "SELECT probe_id FROM parley_probe").Scan(&id) == nil {
+				dbs[1].ExecContext(ctx, "INSERT IGNORE INTO parley_probe (probe_id) VALUES (?)", id)
+			}
+		}
+	}()
+	err := joined()
+	cancel()
+	<-copying
+	if errors.Is(err, backend.ErrConnection) || errors.Is(err, backend.ErrIsolation) {
+		t.Errorf("a row that arrived later: %v", err)
+	}
 }
 
 // TestJoinedWithheld withholds messages in a transaction of the application's that has

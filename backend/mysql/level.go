@@ -2,11 +2,13 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/backend/sqlstore"
+	"github.com/parleymq/parley/internal/wait"
 )
 
 // Tx is a transaction, of ours or joined. At REPEATABLE READ, the engines' default, and at SERIALIZABLE, a
@@ -85,6 +87,9 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 		return unknown, err
 	}
 	there, err := seen()
+	if err == nil && !there {
+		there, err = p.arrives(waiting, tx, conn, seen)
+	}
 	if text, args, e := inline(p.hot.Unprobe.Text, []any{id[:]}, 0); e == nil {
 		conn.ExecContext(context.WithoutCancel(ctx), text, args...) // else the row stays, and does no harm
 	}
@@ -92,6 +97,30 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 		return stale, err
 	}
 	return fresh, nil
+}
+
+// arrives waits for a probe's row if the transaction is on another server than new connections are: it has begun before
+// a switchover, or on another node of a cluster. There the row comes later, whatever the level.
+func (p *pool) arrives(ctx context.Context, tx *sqlstore.Tx, conn *sql.Conn, seen func() (bool, error)) (there bool, err error) {
+	if p.server.Load().vitess {
+		return false, nil
+	}
+	var ours, its string
+	if _, err := tx.Row(ctx, []any{&its}, p.hot.Where); err != nil {
+		return false, err
+	}
+	if err := conn.QueryRowContext(ctx, p.hot.Where.Text).Scan(&ours); err != nil || its == ours {
+		return false, err
+	}
+	for err == nil && !there && ctx.Err() == nil {
+		wait.Sleep(ctx, 10*time.Millisecond)
+		there, err = seen()
+	}
+	if err == nil && !there {
+		err = fmt.Errorf("parley: mysql: the transaction is on another server than new connections, and in %v it has not seen what they write: begin it again: %w",
+			patience, backend.ErrConnection)
+	}
+	return there, err
 }
 
 // Claim implements backend.Tx.

@@ -5,6 +5,9 @@ SELECT 1 FROM parley_probe WHERE probe_id = ?
 INSERT INTO parley_probe (probe_id) VALUES (?)
 -- name: Unprobe
 DELETE FROM parley_probe WHERE probe_id = ?
+-- name: Where
+-- The server of a session, which a proxy may hide.
+SELECT concat_ws(' ', @@hostname, @@port, @@server_id)
 
 -- name: Remove
 -- Delivered messages, by their keys: a range would wait for the next one's sender.

@@ -42,7 +42,7 @@ SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resw
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: GroupTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */

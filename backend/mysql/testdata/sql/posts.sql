@@ -110,7 +110,7 @@ SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, atte
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ? AND fence = ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: PostTry
 /*M! SET STATEMENT max_statement_time = 0 FOR */

@@ -75,14 +75,14 @@ INSERT INTO parley_probe (probe_id) VALUES (?)
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT group_id FROM parley_grp FORCE INDEX (PRIMARY)
  WHERE ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 12
    FOR UPDATE SKIP LOCKED
 
 -- name: ReclaimPosts
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT post_id FROM parley_post FORCE INDEX (PRIMARY)
  WHERE ? AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v WHERE v.id = 1) <= 12
    FOR UPDATE SKIP LOCKED
 
 -- name: Remove
@@ -123,3 +123,7 @@ UPDATE parley_post FORCE INDEX (PRIMARY) SET lease_until = 0, owner = '' WHERE p
 -- name: Unprobe
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_probe WHERE probe_id = ?
+
+-- name: Where
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT concat_ws(' ', @@hostname, @@port, @@server_id)
