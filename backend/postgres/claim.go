@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/parleymq/parley/backend"
@@ -236,17 +238,14 @@ func (p *pool) find(ctx context.Context, r backend.ClaimRequest, w *walks, walk 
 	if r.Walk != nil || p.shortcuts.Has(r.Queue) {
 		return walk(w[near][n])
 	}
-	if t, ok := p.deep.Load(r.Queue); ok {
-		if time.Since(t.(time.Time)) < time.Second {
-			return walk(w[deep][n])
-		}
-		p.deep.Delete(r.Queue)
+	if p.deep.has(r.Queue) {
+		return walk(w[deep][n])
 	}
 	f, err := walk(w[near][n])
 	if err != nil || f == nil || !f.end.Valid {
 		return f, err
 	}
-	p.deep.Store(r.Queue, time.Now())
+	p.deep.note(r.Queue)
 	return walk(w[deep][n])
 }
 
@@ -452,14 +451,40 @@ func (p *pool) holdPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	return holds, err
 }
 
-// read is the second statement of a claim, for groups that are locked.
+// read is the second statement of a claim, for groups that are locked. It is tried in the form for the usual case, unless
+// that was not so in this queue a moment ago.
 func (p *pool) read(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRequest, groups []backend.ID) (backend.Claim, error) {
-	read := p.hot.Read[0]
+	most := 0
 	if r.MaxMessages > mostRead {
-		read = p.hot.Read[1]
+		most = 1
 	}
-	return tx.ReadHolds(ctx, r, groups, read,
-		uuids(groups), r.MaxMessages, max(r.MaxBytes, 0), sqlstore.Null(r.Handle), r.Lease, r.Owner, r.LockOnly)
+	args := []any{uuids(groups), r.MaxMessages, max(r.MaxBytes, 0)}
+	if r.Lease == 0 && !r.LockOnly && r.Handle.IsZero() && !p.unusual.has(r.Queue) {
+		c, err := tx.ReadHolds(ctx, r, groups, p.hot.ReadUsual[most], args...)
+		if !errors.Is(err, sqlstore.ErrUnusual) {
+			return c, err
+		}
+		p.unusual.note(r.Queue)
+	}
+	return tx.ReadHolds(ctx, r, groups, p.hot.Read[most],
+		append(args, sqlstore.Null(r.Handle), r.Lease, r.Owner, r.LockOnly)...)
+}
+
+// lately is what was so in queues within the last second.
+type lately struct{ at sync.Map }
+
+func (l *lately) note(queue int64) { l.at.Store(queue, time.Now()) }
+
+func (l *lately) has(queue int64) bool {
+	at, ok := l.at.Load(queue)
+	if !ok {
+		return false
+	}
+	if time.Since(at.(time.Time)) < time.Second {
+		return true
+	}
+	l.at.Delete(queue)
+	return false
 }
 
 // window is how far a claim of n groups walks into an order at first. If all of that

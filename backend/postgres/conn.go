@@ -42,7 +42,9 @@ type pool struct {
 
 	mixed sync.Map // of queues where streams and posts got into each other's way
 	kinds sync.Map // of queues: kind, what there has been in them
-	deep  sync.Map // of queues where the head of the order was all taken, and when
+
+	deep    lately // of queues where the head of the order was all taken
+	unusual lately // of queues where ReadUsual has found something else
 
 	shortcuts sqlstore.Shortcuts
 

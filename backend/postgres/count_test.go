@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -109,6 +110,44 @@ func TestKinds(t *testing.T) {
 		if body != step.body {
 			t.Errorf("%d, %s: claimed %q, want %q", i, step.says, body, step.body)
 		}
+	}
+}
+
+// TestReadUsual: a claim reads what it has locked by the statement for the usual case. If that has found something else,
+// it takes one more, and the next claim of the queue within a second takes the other at once.
+func TestReadUsual(t *testing.T) {
+	f, count := counted(t)
+	claim := func(bytes int) (statements int) {
+		f.Post(backend.Posting{Key: "a", Body: []byte("one")})
+		f.Post(backend.Posting{Key: "a", Body: []byte("two")})
+		count.Take()
+		var got []string
+		f.Do(func(tx backend.Tx) error {
+			r := f.Request(f.QP)
+			r.Alone, r.Lease, r.MaxBytes = true, 0, bytes
+			c, err := tx.Claim(f.Ctx, r)
+			if err != nil {
+				return err
+			}
+			statements = len(count.Take())
+			got = backendtest.Bodies(c.Holds[0].Messages)
+			_, err = tx.Settle(f.Ctx, []backend.Outcome{{Hold: c.Holds[0], Done: c.Holds[0].Messages}})
+			return err
+		})
+		want := "one,two"
+		if bytes < 6 {
+			want = "one"
+		}
+		f.Equal("messages", strings.Join(got, ","), want)
+		f.Drain(f.QP)
+		return statements
+	}
+	claim(100)
+	usual := claim(100)
+	begun := time.Now()
+	f.Equal("statements beyond those of a usual claim", claim(4)-usual, 1)
+	if n := claim(4) - usual; time.Since(begun) < time.Second {
+		f.Equal("the same a moment later", n, 0)
 	}
 }
 

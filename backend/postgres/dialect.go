@@ -81,7 +81,7 @@ type hot struct {
 	PostClaims                                   [len(limits)]*sqlstore.Stmt
 	Pages, Promotions                            [sqlstore.Widths]*sqlstore.Stmt
 	ClaimOne                                     *sqlstore.Stmt
-	Read                                         [2]*sqlstore.Stmt // the second for more than mostRead
+	Read, ReadUsual                              [2]*sqlstore.Stmt // the second for more than mostRead
 	JoinPosts                                    *sqlstore.Stmt
 	Remove, RemovePosts, Finish, Guards, Restore *sqlstore.Stmt
 	Submit, FinishTasks                          *sqlstore.Stmt

@@ -160,6 +160,9 @@ func (t *Tx) readFirst(ctx context.Context, r backend.ClaimRequest, picks []pick
 
 var errDisorder = errors.New("parley: the store returned messages out of order")
 
+// ErrUnusual: a statement for the usual case has found another one.
+var ErrUnusual = errors.New("parley: the claim needs another statement")
+
 // ReadHolds makes holds of groups that are locked out of the rows of one
 // statement, and sees to the streams that cannot be received. The statement
 // returns, in the order of the groups and, in each, that of its messages:
@@ -167,7 +170,8 @@ var errDisorder = errors.New("parley: the store returned messages out of order")
 //   - the group: its number in groups, from 1, its key, its fence and lease from before the claim,
 //     and the level, version and stickiness of its promotion;
 //   - the state of the stream (0; 1 if its endpoint has ended, 2 if that is in
-//     another group; such streams come without messages) and its id;
+//     another group; such streams come without messages; 3 if this is not what
+//     the statement is for, so that nothing is taken) and its id;
 //   - the message: seq, id, kind, type, body, headers, since and unique value, and its
 //     attempts, deaths, last error and errors;
 //   - with the first message of a stream: priority, endpoint, conversation,
@@ -201,11 +205,12 @@ func (t *Tx) ReadHolds(ctx context.Context, r backend.ClaimRequest, groups []bac
 			return err
 		}
 		group := groups[n-1]
-		if state.Int64 != 0 {
-			astray = append(astray, Source{
-				ID: m.Stream, Kind: streamKind.Int64, Group: group, Handle: f.Handle, Ended: state.Int64 == 1,
-			})
+		switch state.Int64 {
+		case 1, 2:
+			astray = append(astray, Source{ID: m.Stream, Kind: streamKind.Int64, Group: group, Handle: f.Handle, Ended: state.Int64 == 1})
 			return nil
+		case 3:
+			return ErrUnusual
 		}
 		if !seq.Valid && !r.LockOnly {
 			return nil // the group has nothing (any more)

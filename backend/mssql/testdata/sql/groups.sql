@@ -39,12 +39,12 @@ SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resw
 -- name: GroupReclaim
 UPDATE parley_grp WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET lease_until = 0, owner = N''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 12
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = @p1 AND fence = @p2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v WITH (READCOMMITTEDLOCK, ROWLOCK)) <= 12
 
 -- name: GroupTry
 SELECT 1 FROM parley_grp WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE group_id = @p1

@@ -67,12 +67,12 @@ UPDATE g SET lease_until = 0, owner = N''
 OUTPUT inserted.group_id INTO @ok (id)
   FROM @p1 k
  INNER LOOP JOIN parley_grp g WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON g.group_id = k.id
- WHERE g.fence = k.num AND g.lease_until <> 0 AND @schema <= 11;
+ WHERE g.fence = k.num AND g.lease_until <> 0 AND @schema <= 12;
 UPDATE p SET lease_until = 0, owner = N''
 OUTPUT inserted.post_id INTO @ok (id)
   FROM @p2 k
  INNER LOOP JOIN parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.post_id = k.id
- WHERE p.fence = k.num AND p.lease_until <> 0 AND @schema <= 11;
+ WHERE p.fence = k.num AND p.lease_until <> 0 AND @schema <= 12;
 SELECT id FROM @ok
 
 -- name: Remove

@@ -634,6 +634,51 @@ SELECT (SELECT p.place FROM promotions p OFFSET 2000 - 1), NULL, f.what, f.id, f
 -- name: Promotions[4]
 -- abe8d177561e6e14
 
+-- name: ReadUsual[0]
+SELECT x.n, 0, 0, x.level, x.version, x.sticky, x.name,
+       CASE WHEN x.usual AND (x.k = 1 OR x.bytes <= $3) THEN 0 ELSE 3 END,
+       x.stream_id, x.seq, x.message_id, x.message_kind, x.type, x.body, x.headers, x.since, x.uniq,
+       x.attempts, x.suspicion, x.last_error, x.errors,
+       x.priority, x.endpoint, x.conversation, x.initiator, x.service, x.far, x.contract, x.kind
+  FROM (SELECT k.n, p.level, p.version, p.sticky, g.name, r.stream_id, r.priority, s.kind, s.endpoint,
+               e.conversation, e.initiator, e.service, e.far, e.contract,
+               m.seq, m.message_id, m.kind AS message_kind, m.type, m.body, m.headers, m.since, m.uniq,
+               f.attempts, f.suspicion, f.last_error, f.errors,
+               g.lease_until = 0 AND NOT r.several
+               AND (s.endpoint IS NULL OR e.group_id = k.id AND e.closed_at IS NULL) AS usual,
+               row_number() OVER w AS k,
+               coalesce(octet_length(m.body), 0) + coalesce(octet_length(m.headers), 0) AS own,
+               sum(coalesce(octet_length(m.body), 0) + coalesce(octet_length(m.headers), 0)) OVER w AS bytes
+          FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY k(id, n)
+         CROSS JOIN LATERAL (
+                 SELECT y.name, y.lease_until FROM parley_grp y
+                  WHERE y.group_id = k.id AND y.blocked = 0 LIMIT 1) g
+          LEFT JOIN LATERAL (
+                 SELECT y.level, y.version, y.sticky FROM parley_promotion y
+                  WHERE y.group_id = k.id LIMIT 1) p ON true
+         CROSS JOIN LATERAL (
+                 SELECT y.stream_id, y.priority,
+                        EXISTS (SELECT 1 FROM parley_ready z
+                                 WHERE z.group_id = k.id AND z.stream_id > y.stream_id) AS several
+                   FROM parley_ready y WHERE y.group_id = k.id ORDER BY y.stream_id LIMIT 1) r
+         CROSS JOIN LATERAL (
+                 SELECT y.kind, y.endpoint FROM parley_stream y WHERE y.stream_id = r.stream_id LIMIT 1) s
+          LEFT JOIN LATERAL (
+                 SELECT y.group_id, y.closed_at, y.conversation, y.initiator, y.service, y.far, y.contract
+                   FROM parley_endpoint y WHERE y.handle = s.endpoint LIMIT 1) e ON true
+          LEFT JOIN LATERAL (
+                 SELECT y.* FROM (SELECT z.* FROM parley_message z
+                                   WHERE z.stream_id = r.stream_id ORDER BY z.seq LIMIT 1000) y
+                  LIMIT (SELECT $2::int)) m ON true
+          LEFT JOIN LATERAL (
+                 SELECT y.attempts, y.suspicion, y.last_error, y.errors FROM parley_failure y
+                  WHERE y.message_id = m.message_id LIMIT 1) f ON true
+        WINDOW w AS (ROWS UNBOUNDED PRECEDING)) x
+ WHERE x.k = 1 OR x.bytes - x.own <= $3
+
+-- name: ReadUsual[1]
+-- 37e1f392cc188caf
+
 -- name: Read[0]
 WITH g AS MATERIALIZED (
   SELECT k.n, x.group_id, x.name, x.fence, x.lease_until, x.tid, p.level, p.version, p.sticky

@@ -34,13 +34,13 @@ SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resw
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = (SELECT g.group_id FROM parley_grp g
                     WHERE g.group_id = $1 AND g.fence = $2 AND g.lease_until <> 0
-                      AND (SELECT v.schema_version FROM parley_meta v) <= 11
+                      AND (SELECT v.schema_version FROM parley_meta v) <= 12
                       FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = $1 AND fence = $2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: GroupTry
 SELECT 1 FROM parley_grp WHERE group_id = $1

@@ -70,13 +70,13 @@ SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, atte
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = (SELECT p.post_id FROM parley_post p
                    WHERE p.post_id = $1 AND p.fence = $2 AND p.lease_until <> 0
-                     AND (SELECT v.schema_version FROM parley_meta v) <= 11
+                     AND (SELECT v.schema_version FROM parley_meta v) <= 12
                      FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = $1 AND fence = $2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: PostTry
 SELECT 1 FROM parley_post WHERE post_id = $1

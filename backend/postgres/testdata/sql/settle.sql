@@ -87,7 +87,7 @@ WITH g AS (
             CROSS JOIN LATERAL (
                     SELECT z.ctid FROM parley_grp z
                      WHERE z.group_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
-                       AND (SELECT v.schema_version FROM parley_meta v) <= 11
+                       AND (SELECT v.schema_version FROM parley_meta v) <= 12
                        FOR NO KEY UPDATE SKIP LOCKED) x))
   RETURNING y.group_id),
 p AS (
@@ -97,7 +97,7 @@ p AS (
             CROSS JOIN LATERAL (
                     SELECT z.ctid FROM parley_post z
                      WHERE z.post_id = k.id AND z.fence = k.fence AND z.lease_until <> 0
-                       AND (SELECT v.schema_version FROM parley_meta v) <= 11
+                       AND (SELECT v.schema_version FROM parley_meta v) <= 12
                        FOR NO KEY UPDATE SKIP LOCKED) x))
   RETURNING y.post_id)
 SELECT group_id FROM g UNION ALL SELECT post_id FROM p

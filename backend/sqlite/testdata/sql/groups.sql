@@ -29,12 +29,12 @@ SELECT queue_id, service, name, fence, lease_until, blocked, blocked_until, resw
 -- name: GroupReclaim
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: GroupReclaimWait
 UPDATE parley_grp SET lease_until = 0, owner = ''
  WHERE group_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: GroupUnblock
 UPDATE parley_grp SET blocked = 0, blocked_until = ?1, reason = '', resweep = ?2

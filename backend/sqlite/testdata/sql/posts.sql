@@ -85,12 +85,12 @@ SELECT post_id, queue_id, priority, since, sent, type, body, headers, uniq, atte
 -- name: PostReclaim
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: PostReclaimWait
 UPDATE parley_post SET lease_until = 0, owner = ''
  WHERE post_id = ?1 AND fence = ?2 AND lease_until <> 0
-   AND (SELECT v.schema_version FROM parley_meta v) <= 11
+   AND (SELECT v.schema_version FROM parley_meta v) <= 12
 
 -- name: PostUnblock
 UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id = ?1

@@ -1,0 +1,2 @@
+-- On PostgreSQL, rows for its planner.
+UPDATE parley_meta SET schema_version = 11;
