@@ -565,6 +565,16 @@ func TestJoinedWithheld(t *testing.T) {
 	})
 }
 
+// TestJoiningFirst: transactions may have all connections of the pool when a store joins them first.
+func TestJoiningFirst(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db := connect(t, server, database(t, server), nil)
+		another := mysql.New(db, nil)
+		defer another.Close()
+		backendtest.JoiningFirst(t, open(t, db, nil), another, db)
+	})
+}
+
 // TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused. The check does not
 // change the isolation level of the connection's next transaction.
 func TestJoining(t *testing.T) {

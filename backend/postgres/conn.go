@@ -38,7 +38,8 @@ type pool struct {
 	probing sync.Mutex
 	probed  atomic.Bool
 	pooled  atomic.Bool // a transaction pooler is in between
-	channel string      // of notifications; set by the probe
+
+	wakes atomic.Pointer[string] // the channel of notifications, once it is known
 
 	mixed sync.Map // of queues where streams and posts got into each other's way
 	kinds sync.Map // of queues: kind, what there has been in them
@@ -74,15 +75,9 @@ func (p *pool) probe(ctx context.Context) error {
 	if p.probed.Load() {
 		return nil
 	}
-	schema := p.options.Schema
-	if schema == "" {
-		var name sql.NullString
-		if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&name); err != nil {
-			return unreached(ctx, err)
-		}
-		schema = name.String
+	if _, err := p.channel(ctx); err != nil {
+		return err
 	}
-	p.channel = channelName(schema, p.options.Prefix)
 	switch p.options.Pooler {
 	case PoolerAlways:
 		p.pooled.Store(true)
@@ -182,7 +177,7 @@ func (p *pool) prepare(ctx context.Context) {
 	p.mu.Lock()
 	idle := len(p.wanted) == 0
 	p.mu.Unlock()
-	if idle || !p.preparing.TryLock() {
+	if idle || p.pooled.Load() || !p.preparing.TryLock() {
 		return
 	}
 	defer p.preparing.Unlock()
@@ -334,10 +329,11 @@ func (p *pool) inTx(ctx context.Context, conn backend.Execer) (bool, error) {
 	return err == nil, err
 }
 
-// join works in the user's transaction.
-func (p *pool) join(ctx context.Context, tx backend.Execer) (sqlstore.Session, error) {
-	if err := p.probe(ctx); err != nil {
-		return nil, err
+// join works in the user's transaction. It does not probe: the probe takes connections, and transactions of the
+// application may have all that there are.
+func (p *pool) join(_ context.Context, tx backend.Execer) (sqlstore.Session, error) {
+	if p.invalid != nil {
+		return nil, p.invalid
 	}
 	return &joined{p: p, tx: tx, own: p.begunHere(tx)}, nil
 }

@@ -52,7 +52,11 @@ func (t *Tx) NotifyAtCommit(ctx context.Context, queues []int64) error {
 		asks = !waits
 	}
 	if !asks { // nothing is known before the commit, or Parley commits
-		_, err := t.Exec(ctx, t.pool.hot.Notify, t.pool.channel, payload(queues))
+		var channel any
+		if c := t.pool.wakes.Load(); c != nil {
+			channel = *c
+		}
+		_, err := t.Exec(ctx, t.pool.hot.Notify, channel, wakeName(t.pool.options.Prefix), payload(queues))
 		return err
 	}
 	if j.number == "" {

@@ -69,6 +69,19 @@ func TestWakeAfterRollbackToSavepoint(t *testing.T) {
 	}
 }
 
+// TestJoiningFirst: transactions may have all connections of the pool when a store joins them first.
+func TestJoiningFirst(t *testing.T) {
+	for _, driver := range []string{"postgres", "pgx"} {
+		t.Run(driver, func(t *testing.T) {
+			db := connect(t, driver, server(t))
+			o := postgres.Options{Schema: schema(t, db)}
+			another := postgres.New(db, &o)
+			defer another.Close()
+			backendtest.JoiningFirst(t, open(t, db, o), another, db)
+		})
+	}
+}
+
 // TestJoining: a *sql.DB, and a *sql.Conn without a transaction, are refused.
 func TestJoining(t *testing.T) {
 	for _, driver := range []string{"postgres", "pgx"} {

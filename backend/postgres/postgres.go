@@ -221,6 +221,10 @@ func newStore(db *sql.DB, o Options) *Store {
 	prefix, dot, err := sqlstore.Names(o.Prefix, o.Schema, reserved)
 	o.Prefix = prefix
 	p := &pool{options: o, db: db, listen: o.Listen, libpq: libpq, keeps: isPGX(db.Driver()), invalid: err, pings: pings{time.Minute, 10 * time.Second}}
+	if o.Schema != "" {
+		channel := channelName(o.Schema, prefix)
+		p.wakes.Store(&channel)
+	}
 	d := &sqlstore.Dialect{
 		Texts:       statements,
 		Own:         &p.hot,
@@ -329,7 +333,7 @@ func (p *pool) info(ctx context.Context) (backend.Info, error) {
 		return i, err
 	}
 	i.Settings["schema"] = p.options.Schema
-	i.Settings["channel"] = p.channel
+	i.Settings["channel"] = *p.wakes.Load()
 	i.Settings["pooler"] = fmt.Sprint(p.pooled.Load())
 	i.Settings["locks"] = p.options.Locks.String()
 	sqlstore.Warn(&i, i.Settings["fsync"] == "off", backend.Warning{Code: backend.WarnDurability,

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,8 +19,25 @@ import (
 // channelName is the channel of notifications: one for each schema and prefix,
 // as the function parley_post has it. Names of more than 63 bytes are refused.
 func channelName(schema, prefix string) string {
-	name := schema + "." + prefix + "wake"
+	name := schema + wakeName(prefix)
 	return name[:min(len(name), 63)]
+}
+
+// wakeName is the channel's name behind the schema's.
+func wakeName(prefix string) string { return "." + prefix + "wake" }
+
+// channel returns the channel of notifications, which the schema determines.
+func (p *pool) channel(ctx context.Context) (string, error) {
+	if c := p.wakes.Load(); c != nil {
+		return *c, nil
+	}
+	var schema sql.NullString
+	if err := p.db.QueryRowContext(ctx, "SELECT current_schema()").Scan(&schema); err != nil {
+		return "", unreached(ctx, err)
+	}
+	c := channelName(schema.String, p.options.Prefix)
+	p.wakes.Store(&c)
+	return c, nil
 }
 
 // Listen implements backend.Listener. It needs a separate connection that is not behind a
@@ -161,7 +179,7 @@ func (p *pool) listenPGX(ctx context.Context, wake func(int64)) {
 		defer cancel()
 		conn.ExecContext(ctx, "UNLISTEN *") // if there is still a connection
 	}()
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, p.channel)); err != nil {
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`LISTEN "%s"`, *p.wakes.Load())); err != nil {
 		return
 	}
 	wake(0)
@@ -198,18 +216,19 @@ func (s *Store) Notify(ctx context.Context, queues []int64) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	if err := s.pool.probe(ctx); err != nil {
-		return s.Classify(err)
-	}
 	return s.Classify(s.pool.notify(ctx, queues))
 }
 
 func (p *pool) notify(ctx context.Context, queues []int64) error {
+	channel, err := p.channel(ctx)
+	if err != nil {
+		return err
+	}
 	// A command is neither planned nor answered with a row, and without parameters both are one
 	// message and one transaction, also for a pooler. It writes to the log, and by default
 	// listeners are told only when that has reached the disk. They need not wait for that, because
 	// the messages that they are told of are already on the disk.
-	_, err := p.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(p.channel)+", '"+payload(queues)+"'")
+	_, err = p.db.ExecContext(ctx, "SET LOCAL synchronous_commit = off; NOTIFY "+pq.QuoteIdentifier(channel)+", '"+payload(queues)+"'")
 	return err
 }
 

@@ -28,7 +28,7 @@ func (p *pool) listenPQ(ctx context.Context, wake func(int64)) {
 		}()
 	}()
 	listening := make(chan error, 1)
-	go func() { listening <- l.Listen(p.channel) }() // it quotes the name, and waits for the connection
+	go func() { listening <- l.Listen(*p.wakes.Load()) }() // it quotes the name, and waits for the connection
 	select {
 	case err := <-listening:
 		if err != nil {

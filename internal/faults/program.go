@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,7 +130,10 @@ func (p *program) broker(r role, fail func(error)) {
 		work.Wait()
 	}
 	const patience = 30 * time.Second // it has about ten
-	late := time.AfterFunc(slow.By(patience), func() { fail(errors.New("a broker could not be closed")) })
+	late := time.AfterFunc(slow.By(patience), func() {
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) // who waits for what
+		fail(errors.New("a broker could not be closed"))
+	})
 	defer late.Stop()
 	closed.Store(true)
 	b.Close() // with an error if a fault is on

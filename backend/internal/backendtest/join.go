@@ -1,11 +1,14 @@
 package backendtest
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/parleymq/parley/backend"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // Joining wants what is no open transaction to be refused, and a connection with one to be joined.
@@ -39,4 +42,32 @@ func Joining(t *testing.T, be backend.Backend, db *sql.DB) {
 	}
 	refused("a connection whose transaction is over", conn)
 	f.Equal("what came with the commit", f.Drain(f.QP), []string{"COMMIT1", "COMMIT2"})
+}
+
+// JoiningFirst has another store on be's database join transactions before it does anything else, while they have all
+// connections of its pool. Whatever the store has to know, it must not wait for another connection.
+func JoiningFirst(t *testing.T, be, another backend.Backend, db *sql.DB) {
+	f := New(t, be)
+	j := another.Capabilities().Joiner
+	var txs []*sql.Tx
+	db.SetMaxOpenConns(2)
+	for range 2 {
+		tx, err := db.BeginTx(f.Ctx, nil)
+		f.OK(err)
+		defer tx.Rollback()
+		txs = append(txs, tx)
+	}
+	ctx, cancel := context.WithTimeout(f.Ctx, slow.By(10*time.Second))
+	defer cancel()
+	for i, on := range txs {
+		tx, err := j.Join(ctx, on)
+		f.OK(err)
+		_, err = tx.Post(ctx, f.Version, []backend.Posting{f.Posting(backend.Posting{Body: []byte{'0' + byte(i)}})})
+		f.OK(err)
+		f.OK(tx.NotifyAtCommit(ctx, []int64{f.QP}))
+	}
+	for _, tx := range txs {
+		f.OK(tx.Commit())
+	}
+	f.Equal("what was posted", f.Drain(f.QP), []string{"0", "1"})
 }

@@ -236,7 +236,8 @@ SELECT $1, q.queue_id, $2, :now, $3, $4, $5
  WHERE q.queue_id = $6 AND q.enabled = 1 AND v.catalog_version = $7
 RETURNING pg_current_xact_id()::text
 -- name: Notify
-SELECT pg_notify($1, $2)
+-- $1 the channel, or NULL if the store does not know its schema yet; $2 a channel's name in a schema
+SELECT pg_notify(coalesce($1, left(current_schema() || $2, 63)), $3)
 -- name: Number
 SELECT pg_current_xact_id()::text
 -- name: Became

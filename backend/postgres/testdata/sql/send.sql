@@ -73,7 +73,7 @@ s AS (
 SELECT k.queue_id, k.name, k.stream_id FROM k
 
 -- name: Notify
-SELECT pg_notify($1, $2)
+SELECT pg_notify(coalesce($1, left(current_schema() || $2, 63)), $3)
 
 -- name: Number
 SELECT pg_current_xact_id()::text
