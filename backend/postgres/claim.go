@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -349,9 +350,8 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 	err := tx.Rows(ctx, func(rows *sql.Rows) error {
 		some = true
 		po := new(sqlstore.Post)
-		err := rows.Scan(&version, &enabled, sqlstore.Bool(&f.waiting), sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority), sqlstore.Int(&po.Since),
-			sqlstore.Int(&po.Sent), sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), &po.Uniq, sqlstore.Int(&po.Attempts), sqlstore.Int(&po.Deaths),
-			sqlstore.Text(&po.LastError), sqlstore.Attempts(&po.Errors), sqlstore.Int(&po.Fence), sqlstore.Int(&po.Lease))
+		err := rows.Scan(&version, &enabled, sqlstore.Bool(&f.waiting), sqlstore.ID(&po.ID), sqlstore.Int(&po.Priority),
+			sqlstore.Int(&po.Since), sqlstore.Text(&po.Type), sqlstore.Body(&po.Body), sqlstore.Text(&po.Headers), (*seldom)(po))
 		if err == nil && !po.ID.IsZero() {
 			f.posts = append(f.posts, po)
 		}
@@ -361,6 +361,25 @@ func (p *pool) findPosts(ctx context.Context, tx *sqlstore.Tx, r backend.ClaimRe
 		return nil, err
 	}
 	return &f, sqlstore.CatalogState(version, enabled, r.Version)
+}
+
+// seldom is a destination for the columns that few posts have, of PostClaims. Most have none of them.
+type seldom sqlstore.Post
+
+func (s *seldom) Scan(src any) error {
+	var text string
+	if err := sqlstore.Text(&text).(sql.Scanner).Scan(src); err != nil || text == "" {
+		return err
+	}
+	var uniq *string
+	var attempts string
+	err := json.Unmarshal([]byte(text),
+		&[]any{&s.Sent, &uniq, &s.Attempts, &s.Deaths, &s.LastError, &attempts, &s.Fence, &s.Lease})
+	if uniq != nil {
+		s.Uniq = sql.NullString{String: *uniq, Valid: true}
+	}
+	s.Errors = backend.DecodeAttempts(attempts)
+	return err
 }
 
 // bytesOf is how much of the bodies a claim's first statement returns.

@@ -505,8 +505,12 @@ WITH other AS MATERIALIZED (
       OR (SELECT 1 FROM parley_promotion x WHERE x.queue_id = $1
            ORDER BY x.queue_id, x.level DESC, x.since LIMIT 1) IS NOT NULL AS yes),
 posts AS MATERIALIZED (
-  SELECT x.post_id, x.priority, x.since, x.sent, x.type, x.body, x.headers, x.uniq, x.attempts, x.suspicion,
-         x.last_error, x.errors, x.fence, x.lease_until
+  SELECT x.post_id, x.priority, x.since, x.type, x.body, x.headers,
+         CASE WHEN x.sent <> 0 OR x.uniq IS NOT NULL OR x.attempts <> 0 OR x.suspicion <> 0
+                OR x.last_error IS NOT NULL OR x.errors IS NOT NULL OR x.fence <> 0 OR x.lease_until <> 0
+              THEN json_build_array(x.sent, x.uniq, x.attempts, x.suspicion, x.last_error, x.errors,
+                                    x.fence, x.lease_until)::text END AS seldom,
+         coalesce(octet_length(x.body), 0) + coalesce(octet_length(x.headers), 0) AS bytes
     FROM parley_post x
    WHERE x.queue_id = $1 AND x.blocked = 0 AND x.lease_until < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
      AND NOT (SELECT yes FROM other)
@@ -519,46 +523,47 @@ SELECT v.catalog_version, q.enabled,
                                   WHERE x.queue_id = $1 AND x.blocked = 0
                                   ORDER BY x.queue_id, x.priority DESC, x.since
                                   LIMIT 1) w) IS NOT NULL END,
-       p.post_id, p.priority, p.since, p.sent, p.type, p.body, p.headers, p.uniq, p.attempts,
-       p.suspicion, p.last_error, p.errors, p.fence, p.lease_until
+       p.post_id, p.priority, p.since, p.type, p.body, p.headers, p.seldom
   FROM parley_meta v
   LEFT JOIN LATERAL (SELECT x.enabled FROM parley_queue x WHERE x.queue_id = $1) q ON true
-  LEFT JOIN (SELECT p.*,
-                    sum(coalesce(octet_length(p.body), 0) + coalesce(octet_length(p.headers), 0)) OVER w AS bytes,
-                    row_number() OVER w AS n
-               FROM posts p
-             WINDOW w AS (ROWS UNBOUNDED PRECEDING)) p ON p.n = 1 OR p.bytes <= $2
+  LEFT JOIN posts p
+    ON (SELECT sum(x.bytes) FROM posts x) <= $2
+    OR p.post_id IN (SELECT y.post_id
+                       FROM (SELECT x.post_id, row_number() OVER w AS n, sum(x.bytes) OVER w AS bytes
+                               FROM posts x
+                             WINDOW w AS (ROWS UNBOUNDED PRECEDING)) y
+                      WHERE y.n = 1 OR y.bytes <= $2)
  WHERE NOT (SELECT yes FROM other)
 
 -- name: PostClaims[10]
--- 838c5ea08c1601cb
+-- abb8a6c1cd91a86a
 
 -- name: PostClaims[1]
--- 054cb6332614f6d6
+-- 8257584e70daab2b
 
 -- name: PostClaims[2]
--- e2d6a1bb2377f5a8
+-- 8c559e3ef90436e0
 
 -- name: PostClaims[3]
--- 6572506bd39e4314
+-- d1597a5dfe80e062
 
 -- name: PostClaims[4]
--- 61fd5bf3178db2ee
+-- 18b5608bd48f8eaf
 
 -- name: PostClaims[5]
--- 90051088bfa1aa7f
+-- 6e104d1d7fb01692
 
 -- name: PostClaims[6]
--- 7166706281fc0524
+-- 2da38f2beb54f13f
 
 -- name: PostClaims[7]
--- 7339a5ae01481ca5
+-- 4e332803656aa106
 
 -- name: PostClaims[8]
--- 4e6633a144d1b355
+-- 2a3d9c2ffb08f938
 
 -- name: PostClaims[9]
--- ae353d0ef61c7f43
+-- 87c6612a03b0b851
 
 -- name: PromotionDelete
 DELETE FROM parley_promotion WHERE group_id = $1 AND version = $2
