@@ -1,13 +1,17 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleymq/parley"
+	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/slow"
 )
 
@@ -45,28 +49,87 @@ func (w *world) verbs(i, n int, conv parley.ID) map[string]func() error {
 	return all
 }
 
-// door is a transaction that two sends by themselves wait for. What is called meanwhile goes together when it is open.
-func (w *world) door(doors []parley.ID, call func()) {
+// gathered is a store that sees which transactions are of several verbs.
+type gathered struct {
+	backend.Backend
+	begun, together atomic.Int64 // transactions; those of several verbs
+	sent            atomic.Int64 // those of several verbs that have sent more than one message
+}
+
+type gatheredTx struct {
+	backend.Tx
+	several bool
+	sent    *atomic.Int64
+}
+
+func (c *gathered) Begin(ctx context.Context) (backend.Tx, error) {
+	several := backend.IsNoWait(ctx)
+	c.begun.Add(1)
+	if several {
+		c.together.Add(1)
+	}
+	tx, err := c.Backend.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gatheredTx{tx, several, &c.sent}, nil
+}
+
+func (tx gatheredTx) Send(ctx context.Context, version int64, messages []backend.Outgoing) ([]backend.Sent, error) {
+	sent, err := tx.Tx.Send(ctx, version, messages)
+	if err == nil && tx.several && len(messages) > 1 {
+		tx.sent.Add(1)
+	}
+	return sent, err
+}
+
+// gatheredWorld is a world on such a store.
+func (e *env) gatheredWorld() (*world, *gathered) {
+	store := &gathered{Backend: e.Handle()}
+	b, err := newBroker(e.Ctx, store, nil)
+	e.Must(err)
+	e.Cleanup(func() { b.Close() })
+	return e.WorldOn(b), store
+}
+
+// rounds are as many as it takes for verbs to go together: at least some, and at most ten times as many, since whether
+// verbs that are called at once do is up to Parley.
+func (c *gathered) rounds(some int, together *atomic.Int64) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for n := 0; n < some || n < 10*some && c.Capabilities().Together != nil && together.Load() < int64(some)/2; n++ {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// door is a transaction that sends by themselves wait for, and that is as many as are at work before others wait. What is
+// called meanwhile goes together when it is open.
+func (w *world) door(c *gathered, doors []parley.ID, call func()) {
 	tx, err := w.B.Begin(w.Ctx)
 	w.Must(err)
 	defer tx.Rollback(w.Ctx)
 	for _, h := range doors {
 		w.Must(tx.Conversation(h).SendPayload(w.Ctx, w.ask("door: 0")))
 	}
+	begun := c.begun.Load()
 	var at sync.WaitGroup
 	for _, h := range doors {
 		at.Go(func() { w.Must(w.B.Send(w.Ctx, h, w.ask("door: 1"))) })
 	}
-	time.Sleep(2 * time.Millisecond) // else fewer of them go together
+	if t := c.Capabilities().Together; t != nil {
+		w.Soon(time.Second, func() bool { return c.begun.Load()-begun >= int64(min(t.Room, len(doors))) })
+	}
 	call()
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5 * time.Millisecond) // more of them go together then
 	w.Must(tx.Commit(w.Ctx))
 	at.Wait()
 }
 
 // checkTogether calls many verbs at once, some of which are refused. Parley carries some of them out together.
 func checkTogether(e *env) {
-	w := e.World()
+	w, store := e.gatheredWorld()
 	const senders, each = 8, 12
 	ended := w.Dialog("first") // its other side ends, so that nothing can be sent on it
 	d := w.Receive(w.SQ, nil)
@@ -81,9 +144,9 @@ func checkTogether(e *env) {
 	for i := range convs {
 		convs[i] = w.Dialog()
 	}
-	for n := range each {
+	for n := range store.rounds(each, &store.sent) {
 		var round sync.WaitGroup
-		w.door(doors, func() {
+		w.door(store, doors, func() {
 			for i, conv := range convs {
 				for body, verb := range w.verbs(i, n, conv) {
 					round.Go(func() {
@@ -136,37 +199,43 @@ func checkTogetherLocked(e *env) {
 	if !e.ManyWriters() {
 		e.Skipf("all writers wait for an open transaction that has written")
 	}
-	w := e.World()
+	w, store := e.gatheredWorld()
 	const senders = 6
 	doors := []parley.ID{w.Dialog(), w.Dialog()}
 	var convs, locked []parley.ID
 	for range senders {
 		convs, locked = append(convs, w.Dialog()), append(locked, w.Dialog())
 	}
-	tx, err := w.B.Begin(e.Ctx)
-	e.Must(err)
-	defer tx.Rollback(e.Ctx)
-	for _, h := range locked {
-		e.Must(tx.Conversation(h).SendPayload(e.Ctx, w.ask("locks")))
+	for n := range store.rounds(4, &store.together) {
+		w.besideLocks(store, n, doors, convs, locked)
 	}
-	_, err = tx.Post(e.Ctx, w.SQ, w.ask("locks"), parley.Key("locked"))
-	e.Must(err)
+}
+
+func (w *world) besideLocks(store *gathered, n int, doors, convs, locked []parley.ID) {
+	tx, err := w.B.Begin(w.Ctx)
+	w.Must(err)
+	defer tx.Rollback(w.Ctx)
+	for _, h := range locked {
+		w.Must(tx.Conversation(h).SendPayload(w.Ctx, w.ask("locks")))
+	}
+	_, err = tx.Post(w.Ctx, w.SQ, w.ask("locks"), parley.Key("locked"))
+	w.Must(err)
 
 	var waiting, others sync.WaitGroup
-	w.door(doors, func() {
-		for i := range senders {
-			waiting.Go(func() { e.Must(w.B.Send(e.Ctx, locked[i], w.ask("waits"))) })
-			for body, verb := range w.verbs(i, 0, convs[i]) {
+	w.door(store, doors, func() {
+		for i, conv := range convs {
+			waiting.Go(func() { w.Must(w.B.Send(w.Ctx, locked[i], w.ask("waits"))) })
+			for body, verb := range w.verbs(i, n, conv) {
 				others.Go(func() {
 					if err := verb(); err != nil {
-						e.Errorf("%q: %v", body, err)
+						w.Errorf("%q: %v", body, err)
 					}
 				})
 			}
 		}
 		waiting.Go(func() {
-			_, err := w.B.Post(e.Ctx, w.SQ, w.ask("waits"), parley.Key("locked"))
-			e.Must(err)
+			_, err := w.B.Post(w.Ctx, w.SQ, w.ask("waits"), parley.Key("locked"))
+			w.Must(err)
 		})
 	})
 	over := make(chan struct{})
@@ -174,9 +243,9 @@ func checkTogetherLocked(e *env) {
 	select {
 	case <-over:
 	case <-time.After(slow.By(3 * time.Second)):
-		e.Errorf("verbs by themselves wait for locks that only others want")
+		w.Errorf("verbs by themselves wait for locks that only others want")
 	}
-	e.Must(tx.Commit(e.Ctx))
+	w.Must(tx.Commit(w.Ctx))
 	<-over
 	waiting.Wait()
 }
