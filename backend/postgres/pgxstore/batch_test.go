@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend/postgres"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // trips counts round trips: reads from the server that follow a write.
@@ -160,5 +161,47 @@ func TestBatchOfAnotherCatalog(t *testing.T) {
 	}
 	if n := count(t, p, table); n != 2 {
 		t.Errorf("%d orders, want 2", n)
+	}
+}
+
+// TestBatchFindsItsSchema: listeners hear of a batch that is the first thing that its store does. The store has not asked
+// yet for its schema, which is that of its connections.
+func TestBatchFindsItsSchema(t *testing.T) {
+	ctx := t.Context()
+	p := pool(t, 4)
+	_, table := shop(t, p)
+	own := strings.TrimSuffix(table, ".orders")
+	other := New(p, &postgres.Options{Schema: own})
+	t.Cleanup(func() { other.Close() })
+	listening, stop := context.WithCancel(ctx)
+	heard, over := make(chan int64, 100), make(chan struct{})
+	go func() {
+		defer close(over)
+		other.Listen(listening, func(queue int64) { heard <- queue })
+	}()
+	defer func() { stop(); <-over }()
+	if queue := <-heard; queue != 0 {
+		t.Fatalf("it begins with queue %d, want 0: all", queue)
+	}
+
+	c := p.Config().Copy()
+	c.ConnConfig.RuntimeParams["search_path"] = own
+	there, err := pgxpool.NewWithConfig(ctx, c)
+	must(t, err)
+	t.Cleanup(there.Close)
+	store := New(there, nil)
+	t.Cleanup(func() { store.Close() })
+	l := &batched{batch: new(pgx.Batch)}
+	tx, err := store.Join(ctx, l)
+	must(t, err)
+	must(t, tx.NotifyAtCommit(ctx, []int64{7}))
+	must(t, send(ctx, there, l.batch))
+	select {
+	case queue := <-heard:
+		if queue != 7 {
+			t.Errorf("the listener hears of queue %d, want 7", queue)
+		}
+	case <-time.After(slow.By(15 * time.Second)):
+		t.Error("the listener does not hear of the batch")
 	}
 }
