@@ -68,7 +68,7 @@ type QueueStatus struct {
 	Name     string
 	Disabled bool
 	Depth    int           // messages ready or in a receiver's hands, up to CountLimit
-	Oldest   time.Duration // age of the first message in the ready order; zero: none
+	Oldest   time.Duration // age of the oldest of these, of whatever priority; zero: none
 	Delayed  int           // posts that are not yet due, up to CountLimit
 	Leased   int           // groups held by lease
 	Deferred int           // groups

@@ -20,6 +20,7 @@ func init() {
 		check{ID: "V05", Name: "ages and counts of what waits", Run: checkShown},
 		check{ID: "V05", Name: "ages of what has failed or is not yet due", Run: checkShownFailed},
 		check{ID: "V05", Name: "the age of a group is that of its oldest message", Run: checkShownGroup},
+		check{ID: "V05", Name: "the age of a queue whose first message is younger", Run: checkShownQueue},
 		check{ID: "V05", Name: "a record of a reader says when it ends", Run: checkShownReaders},
 		check{ID: "V05", Name: "a store says what it is", Run: checkInfo},
 	)
@@ -389,6 +390,28 @@ func checkShownGroup(e *env) {
 		e.Fatalf("the groups are %+v, want one of priority 9 with two messages", groups)
 	}
 	e.old("a group, of whose conversations the one of lower priority has the older message,", groups[0].Oldest)
+}
+
+// checkShownQueue has a queue whose first message is younger than others.
+func checkShownQueue(e *env) {
+	s := invUnder(e.idle())
+	oldest := func(what string) {
+		queues, err := s.be.Queues(e.Ctx, s.sq)
+		e.Must(err)
+		e.old("the oldest message of a queue, behind a younger message: "+what, queues[0].Oldest)
+	}
+	s.post(s.SQ, "old", parley.Priority(1))
+	time.Sleep(storeAge)
+	s.post(s.SQ, "young", parley.Priority(10))
+	oldest("a post")
+	s.Drain(s.SQ)
+
+	s.post(s.SQ, "old", parley.Priority(2), parley.Key("old"))
+	time.Sleep(storeAge)
+	s.post(s.SQ, "young", parley.Priority(3), parley.Key("younger"))
+	oldest("of a group")
+	s.post(s.SQ, "young", parley.Priority(10))
+	oldest("of a group, beside a post")
 }
 
 func checkShownReaders(e *env) {

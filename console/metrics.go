@@ -41,7 +41,7 @@ func (h *Handler) gauges(ctx context.Context) ([]byte, error) {
 		value      func(q queueRow) float64
 	}{
 		{"parley_depth", "Messages that are ready or in a receiver's hands, up to 10000.", func(q queueRow) float64 { return float64(q.Depth) }},
-		{"parley_oldest_seconds", "Age of the first message in the order.", func(q queueRow) float64 { return q.Oldest.Seconds() }},
+		{"parley_oldest_seconds", "Age of the oldest message that is ready or in a receiver's hands.", func(q queueRow) float64 { return q.Oldest.Seconds() }},
 		{"parley_delayed", "Posts that are not due yet, up to 10000.", func(q queueRow) float64 { return float64(q.Delayed) }},
 		{"parley_withheld", "Messages that wait for the queue, up to 10000.", func(q queueRow) float64 { return float64(q.Withheld) }},
 		{"parley_leased_groups", "Groups held by lease.", func(q queueRow) float64 { return float64(q.Leased) }},

@@ -1,6 +1,8 @@
 package mysql
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 
 	"github.com/parleymq/parley/backend"
@@ -13,17 +15,46 @@ func listed(b *Store) []*sqlstore.Stmt {
 	return []*sqlstore.Stmt{q.ListLater, q.ListHeld, q.ListMessages, q.ListPostsByID}
 }
 
-// lists counts the rows that the server reads for a page.
+// lists looks at a page of a list.
 func lists(t *testing.T, b *Store, q *sqlstore.Stmt, from backend.ID) {
 	t.Helper()
 	const page, most = 10, 60 // each row of the page has two look-ups, and the server may read some rows more
+	found, n := reads(t, b, q, from[:], page)
+	if empty := q == b.Q().ListHeld; !empty && found != page || n > most {
+		t.Errorf("%s reads %d rows for a page of %d after %s", q.Name, n, found, from)
+	}
+}
+
+// status looks at the status of queues with a post or none, beside one with thousands.
+func status(t *testing.T, b *Store, prefix string) {
+	t.Helper()
+	for _, row := range []string{
+		"INSERT INTO plan_queue (queue_id, name, enabled, retention, keep_processed) VALUES (2, 'lone', 1, 0, 0), (3, 'empty', 1, 0, 0)",
+		"INSERT INTO plan_post (post_id, queue_id, priority, since, type) VALUES (x'ff', 2, 5, 1, 'x')",
+		`INSERT INTO plan_post (post_id, queue_id, priority, since, type)
+		 SELECT UNHEX(LEFT(SHA2(CONCAT(a.post_id, b.post_id), 256), 32)), 1, 5, 1, 'x' FROM plan_post a JOIN plan_post b LIMIT 20000`,
+		"ANALYZE TABLE plan_post",
+	} {
+		if _, err := b.pool.db.ExecContext(t.Context(), strings.ReplaceAll(row, "plan_", prefix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const most = 120 // the ten priorities are counted, too
+	if found, n := reads(t, b, b.Q().QueueStatus, 2, 3); found != 2 || n > most {
+		t.Errorf("the status of two queues with one post reads %d rows, and finds %d", n, found)
+	}
+}
+
+// reads counts the rows that a statement finds, and those that the server reads for it.
+func reads(t *testing.T, b *Store, q *sqlstore.Stmt, values ...any) (found, n int) {
+	t.Helper()
 	ctx := t.Context()
 	conn, s, err := b.pool.conn(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	text, args, err := s.text(q, []any{from[:], page})
+	text, args, err := s.text(q, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +81,11 @@ func lists(t *testing.T, b *Store, q *sqlstore.Stmt, from backend.ID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := 0
 	for rows.Next() {
 		found++
 	}
-	rows.Close()
-	n := read() - before - between
-	if empty := q == b.Q().ListHeld; !empty && found != page || n > most {
-		t.Errorf("%s reads %d rows for a page of %d after %s", q.Name, n, found, from)
+	if err := cmp.Or(rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
 	}
+	return found, read() - before - between
 }

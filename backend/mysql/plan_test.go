@@ -42,6 +42,7 @@ func TestPlans(t *testing.T) {
 					lists(t, b, q, from)
 				}
 			}
+			status(t, b, o.Prefix)
 		})
 	}
 }

@@ -22,10 +22,10 @@ func (s *Store) Queues(ctx context.Context, queue int64) (list []backend.QueueSt
 		return r.Rows(ctx, func(rows *sql.Rows) error {
 			var q backend.QueueStatus
 			var enabled bool
-			var group, post struct{ priority, since sql.NullInt64 }
+			var group, post sql.NullInt64 // since when the oldest waits
 			var now int64
 			err := rows.Scan(&q.ID, &q.Name, Bool(&enabled), &q.Depth, &q.Delayed, &q.Leased, &q.Deferred, &q.Parked, &q.Withheld,
-				&group.priority, &group.since, &post.priority, &post.since, &now)
+				&group, &post, &now)
 			if err != nil {
 				return err
 			}
@@ -33,12 +33,10 @@ func (s *Store) Queues(ctx context.Context, queue int64) (list []backend.QueueSt
 			for _, n := range []*int{&q.Depth, &q.Delayed, &q.Leased, &q.Deferred, &q.Parked, &q.Withheld} {
 				*n = min(*n, backend.CountLimit)
 			}
-			head := place{int(group.priority.Int64), group.since.Int64}
-			if p := (place{int(post.priority.Int64), post.since.Int64}); p.before(head) {
-				head = p
-			}
-			if head != (place{}) {
-				q.Oldest = span(head.since, now)
+			for _, since := range []sql.NullInt64{group, post} {
+				if since.Valid {
+					q.Oldest = max(q.Oldest, span(since.Int64, now))
+				}
 			}
 			list = append(list, q)
 			return nil

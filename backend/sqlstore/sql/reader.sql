@@ -4,6 +4,7 @@
 -- those that a transaction is changing. Rows that are changed in place, groups above
 -- all, are shown as their transactions leave them. No reader waits for a transaction,
 -- and no transaction waits for a reader.
+-- The oldest message is looked for at each priority, because each has its own order.
 SELECT q.queue_id, q.name, q.enabled,
        (SELECT count(*) FROM (SELECT 1 AS one
                                 FROM parley_ready r {read skip}
@@ -45,20 +46,23 @@ SELECT q.queue_id, q.name, q.enabled,
                                 JOIN parley_held h {read skip} ON h.stream_id = s.stream_id
                                WHERE s.held = 1 AND s.queue_id = q.queue_id
                                {some 10000}) x),
-       (SELECT r.priority FROM parley_ready r {read skip}
-         WHERE r.queue_id = q.queue_id
-           AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
-         ORDER BY r.queue_id, r.priority DESC, r.since {limit 1}),
-       (SELECT r.since FROM parley_ready r {read skip}
-         WHERE r.queue_id = q.queue_id
-           AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
-         ORDER BY r.queue_id, r.priority DESC, r.since {limit 1}),
-       (SELECT p.priority FROM parley_post p {read skip}
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.priority DESC, p.since {limit 1}),
-       (SELECT p.since FROM parley_post p {read skip}
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.priority DESC, p.since {limit 1}),
+       CASE WHEN EXISTS (SELECT 1 FROM parley_ready r {read skip} WHERE r.queue_id = q.queue_id) THEN
+         (SELECT min(x.since)
+            FROM (SELECT (SELECT r.since FROM parley_ready r {read skip}
+                           WHERE r.queue_id = q.queue_id AND r.priority = l.priority
+                             AND EXISTS (SELECT 1 FROM parley_message m {read skip} WHERE m.stream_id = r.stream_id)
+                           ORDER BY r.since {limit 1}) AS since
+                    FROM (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+                           UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8
+                           UNION ALL SELECT 9 UNION ALL SELECT 10) l) x) END,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_post p {read skip} WHERE p.queue_id = q.queue_id AND p.blocked = 0) THEN
+         (SELECT min(x.since)
+            FROM (SELECT (SELECT p.since FROM parley_post p {read skip}
+                           WHERE p.queue_id = q.queue_id AND p.priority = l.priority AND p.blocked = 0
+                           ORDER BY p.since {limit 1}) AS since
+                    FROM (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+                           UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8
+                           UNION ALL SELECT 9 UNION ALL SELECT 10) l) x) END,
        :now
   FROM parley_queue q {read wait}
  WHERE q.queue_id BETWEEN ? AND ?

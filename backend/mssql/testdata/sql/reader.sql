@@ -337,20 +337,23 @@ SELECT q.queue_id, q.name, q.enabled,
                                 JOIN parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON h.stream_id = s.stream_id
                                WHERE s.held = 1 AND s.queue_id = q.queue_id
                                ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x),
-       (SELECT r.priority FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-         WHERE r.queue_id = q.queue_id
-           AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = r.stream_id)
-         ORDER BY r.queue_id, r.priority DESC, r.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY),
-       (SELECT r.since FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-         WHERE r.queue_id = q.queue_id
-           AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = r.stream_id)
-         ORDER BY r.queue_id, r.priority DESC, r.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY),
-       (SELECT p.priority FROM parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.priority DESC, p.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY),
-       (SELECT p.since FROM parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.priority DESC, p.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY),
+       CASE WHEN EXISTS (SELECT 1 FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE r.queue_id = q.queue_id) THEN
+         (SELECT min(x.since)
+            FROM (SELECT (SELECT r.since FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                           WHERE r.queue_id = q.queue_id AND r.priority = l.priority
+                             AND EXISTS (SELECT 1 FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE m.stream_id = r.stream_id)
+                           ORDER BY r.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY) AS since
+                    FROM (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+                           UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8
+                           UNION ALL SELECT 9 UNION ALL SELECT 10) l) x) END,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) WHERE p.queue_id = q.queue_id AND p.blocked = 0) THEN
+         (SELECT min(x.since)
+            FROM (SELECT (SELECT p.since FROM parley_post p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+                           WHERE p.queue_id = q.queue_id AND p.priority = l.priority AND p.blocked = 0
+                           ORDER BY p.since OFFSET 0 ROWS FETCH NEXT 1 ROWS ONLY) AS since
+                    FROM (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+                           UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8
+                           UNION ALL SELECT 9 UNION ALL SELECT 10) l) x) END,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
   FROM parley_queue q WITH (READCOMMITTEDLOCK, ROWLOCK)
  WHERE q.queue_id BETWEEN @p1 AND @p2

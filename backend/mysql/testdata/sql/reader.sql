@@ -323,6 +323,8 @@ SELECT name, type, body, headers FROM parley_processed WHERE post_id = ? AND que
 
 -- name: QueueStatus
 /*M! SET STATEMENT max_statement_time = 0 FOR */
+WITH l AS (SELECT -1 AS urgency UNION ALL SELECT -2 UNION ALL SELECT -3 UNION ALL SELECT -4 UNION ALL SELECT -5
+           UNION ALL SELECT -6 UNION ALL SELECT -7 UNION ALL SELECT -8 UNION ALL SELECT -9 UNION ALL SELECT -10)
 SELECT q.queue_id, q.name, q.enabled,
        CASE WHEN (SELECT 1 FROM parley_ready r
                    STRAIGHT_JOIN parley_message m ON m.stream_id = r.stream_id
@@ -331,49 +333,39 @@ SELECT q.queue_id, q.name, q.enabled,
             ELSE (SELECT count(*) FROM parley_ready r
                    STRAIGHT_JOIN parley_message m ON m.stream_id = r.stream_id
                    WHERE r.queue_id = q.queue_id) END
-     + CASE WHEN (SELECT 1 FROM parley_post p
+     + CASE WHEN (SELECT 1 FROM parley_post p FORCE INDEX (place)
                    WHERE p.queue_id = q.queue_id AND p.blocked = 0 LIMIT 1 OFFSET 9999) IS NOT NULL
             THEN 10000
-            ELSE (SELECT count(*) FROM parley_post p
+            ELSE (SELECT count(*) FROM parley_post p FORCE INDEX (place)
                    WHERE p.queue_id = q.queue_id AND p.blocked = 0) END,
        CASE WHEN (SELECT 1 FROM parley_delayed d
                    WHERE d.queue_id = q.queue_id LIMIT 1 OFFSET 9999) IS NOT NULL
             THEN 10000
             ELSE (SELECT count(*) FROM parley_delayed d WHERE d.queue_id = q.queue_id) END,
-       CASE WHEN (SELECT 1 FROM parley_ready r
-                   STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
-                   WHERE r.queue_id = q.queue_id AND g.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT 1 OFFSET 9999) IS NOT NULL
-            THEN 10000
-            ELSE (SELECT count(DISTINCT r.group_id) FROM parley_ready r
-                   STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
-                   WHERE r.queue_id = q.queue_id AND g.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) END
-     + CASE WHEN (SELECT 1 FROM parley_post p
-                   WHERE p.queue_id = q.queue_id AND p.blocked = 0
-                     AND p.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) LIMIT 1 OFFSET 9999) IS NOT NULL
-            THEN 10000
-            ELSE (SELECT count(*) FROM parley_post p
-                   WHERE p.queue_id = q.queue_id AND p.blocked = 0 AND p.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) END,
+       (SELECT count(DISTINCT r.group_id) FROM parley_ready r
+         STRAIGHT_JOIN parley_grp g ON g.group_id = r.group_id
+         WHERE r.queue_id = q.queue_id AND g.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+     + (SELECT count(*) FROM parley_post p FORCE INDEX (place)
+         WHERE p.queue_id = q.queue_id AND p.blocked = 0 AND p.lease_until > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))),
        (SELECT count(*) FROM parley_grp g WHERE g.blocked = 1 AND g.queue_id = q.queue_id)
-     + (SELECT count(*) FROM parley_post p WHERE p.blocked = 1 AND p.queue_id = q.queue_id),
+     + (SELECT count(*) FROM parley_post p FORCE INDEX (place) WHERE p.blocked = 1 AND p.queue_id = q.queue_id),
        (SELECT count(*) FROM parley_grp g WHERE g.blocked = 2 AND g.queue_id = q.queue_id)
-     + (SELECT count(*) FROM parley_post p WHERE p.blocked = 2 AND p.queue_id = q.queue_id),
+     + (SELECT count(*) FROM parley_post p FORCE INDEX (place) WHERE p.blocked = 2 AND p.queue_id = q.queue_id),
        (SELECT count(*) FROM parley_stream s
          STRAIGHT_JOIN parley_held h ON h.stream_id = s.stream_id
          WHERE s.held = 1 AND s.queue_id = q.queue_id),
-       (SELECT r.priority FROM parley_ready r
-         WHERE r.queue_id = q.queue_id
-           AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
-         ORDER BY r.queue_id, r.urgency, r.since LIMIT 1),
-       (SELECT r.since FROM parley_ready r
-         WHERE r.queue_id = q.queue_id
-           AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
-         ORDER BY r.queue_id, r.urgency, r.since LIMIT 1),
-       (SELECT p.priority FROM parley_post p
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.urgency, p.since LIMIT 1),
-       (SELECT p.since FROM parley_post p
-         WHERE p.queue_id = q.queue_id AND p.blocked = 0
-         ORDER BY p.queue_id, p.urgency, p.since LIMIT 1),
+       CASE WHEN EXISTS (SELECT 1 FROM parley_ready r WHERE r.queue_id = q.queue_id) THEN
+         (SELECT min((SELECT r.since FROM parley_ready r FORCE INDEX (place)
+                       WHERE r.queue_id = q.queue_id AND r.urgency = l.urgency
+                         AND (SELECT 1 FROM parley_message m WHERE m.stream_id = r.stream_id LIMIT 1) IS NOT NULL
+                       ORDER BY r.queue_id, r.urgency, r.since LIMIT 1))
+            FROM l) END,
+       CASE WHEN EXISTS (SELECT 1 FROM parley_post p FORCE INDEX (place)
+                          WHERE p.queue_id = q.queue_id AND p.blocked = 0) THEN
+         (SELECT min((SELECT p.since FROM parley_post p FORCE INDEX (place)
+                       WHERE p.queue_id = q.queue_id AND p.urgency = l.urgency AND p.blocked = 0
+                       ORDER BY p.queue_id, p.blocked, p.urgency, p.since LIMIT 1))
+            FROM l) END,
        TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
   FROM parley_queue q
  WHERE q.queue_id BETWEEN ? AND ?
