@@ -69,7 +69,9 @@ func TestSetUp(t *testing.T) {
 		}
 
 		exec("DROP INDEX place ON parley_post")
-		find(db, backend.WarnIndex, "parley_post.place")
+		if got := find(db, backend.WarnIndex, "parley_post.place"); !strings.HasSuffix(got, "fails") {
+			t.Errorf("of an index that statements name: %s", got)
+		}
 		exec("DROP TABLE parley_post")
 		find(db, backend.WarnTable, "parley_post")
 		find(db, "store.error", "store")

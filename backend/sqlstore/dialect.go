@@ -35,6 +35,9 @@ type Dialect struct {
 	Prefix string
 	Schema string
 
+	// NamesIndexes says that statements name the indexes that they use. They fail without them.
+	NamesIndexes bool
+
 	// Together is that of Capabilities.
 	Together *backend.Together
 

@@ -1,7 +1,7 @@
 -- name: QueueStatus
 -- A table in FROM cannot depend on the rest of the statement. So the statement counts rows only if
--- there are not more of them than the bound. The oldest message is looked for at each priority,
--- because each has its own order.
+-- there are not more of them than the bound. It counts leases among all rows. It looks for the
+-- oldest message at each priority, because each has its own order.
 WITH l AS (SELECT -1 AS urgency UNION ALL SELECT -2 UNION ALL SELECT -3 UNION ALL SELECT -4 UNION ALL SELECT -5
            UNION ALL SELECT -6 UNION ALL SELECT -7 UNION ALL SELECT -8 UNION ALL SELECT -9 UNION ALL SELECT -10)
 SELECT q.queue_id, q.name, q.enabled,
