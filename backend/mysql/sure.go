@@ -11,18 +11,25 @@ import (
 // oneTable is an UPDATE or a DELETE of rows of one table.
 var oneTable = regexp.MustCompile(`(?m)^(UPDATE|DELETE FROM) `)
 
-// sure carries out a statement, and repeats it if the server reports no change. If KILL QUERY meets an UPDATE or a
+// repeats is how often a statement that reports no change is carried out again. A single KILL QUERY meets one of them, but
+// they may come in bursts.
+const repeats = 3
+
+// sure carries out a statement, and repeats it while the server reports no change. If KILL QUERY meets an UPDATE or a
 // DELETE of one table at the wrong moment, MariaDB (11.8.9) reports no error, but has changed nothing, although rows match.
 // It was not seen to change only some of them, nor to do so to an INSERT, or to a DELETE with a join. If no row matches,
-// nothing changes the second time either. A sender that gets no number (LAST_INSERT_ID) looks for the reason anyway.
+// nothing changes by repeating it either. A sender that gets no number (LAST_INSERT_ID) looks for the reason anyway.
 func (s *server) sure(q *sqlstore.Stmt, exec func() (sql.Result, error)) (sql.Result, error) {
 	res, err := exec()
-	if err != nil || s == nil || !s.mariadb {
-		return res, err
+	for range repeats {
+		if err != nil || s == nil || !s.mariadb {
+			break
+		}
+		n, unknown := res.RowsAffected()
+		if unknown != nil || n > 0 || !oneTable.MatchString(q.Text) || strings.Contains(q.Text, "LAST_INSERT_ID") {
+			break
+		}
+		res, err = exec()
 	}
-	n, err := res.RowsAffected()
-	if err != nil || n > 0 || !oneTable.MatchString(q.Text) || strings.Contains(q.Text, "LAST_INSERT_ID") {
-		return res, err
-	}
-	return exec()
+	return res, err
 }
