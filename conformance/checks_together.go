@@ -92,11 +92,11 @@ func (e *env) gatheredWorld() (*world, *gathered) {
 	return e.WorldOn(b), store
 }
 
-// rounds are as many as it takes for verbs to go together: at least some, and at most ten times as many, since whether
-// verbs that are called at once do is up to Parley.
-func (c *gathered) rounds(some int, together *atomic.Int64) iter.Seq[int] {
+// rounds are as many as it takes for verbs to go together: at least some, and not more than most, since whether verbs
+// that are called at once do is up to Parley.
+func (c *gathered) rounds(some, most int, together *atomic.Int64) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for n := 0; n < some || n < 10*some && c.Capabilities().Together != nil && together.Load() < int64(some)/2; n++ {
+		for n := 0; n < some || n < most && c.Capabilities().Together != nil && together.Load() < int64(some)/2; n++ {
 			if !yield(n) {
 				return
 			}
@@ -144,7 +144,7 @@ func checkTogether(e *env) {
 	for i := range convs {
 		convs[i] = w.Dialog()
 	}
-	for n := range store.rounds(each, &store.sent) {
+	for n := range store.rounds(each, 10*each, &store.sent) {
 		var round sync.WaitGroup
 		w.door(store, doors, func() {
 			for i, conv := range convs {
@@ -206,7 +206,7 @@ func checkTogetherLocked(e *env) {
 	for range senders {
 		convs, locked = append(convs, w.Dialog()), append(locked, w.Dialog())
 	}
-	for n := range store.rounds(4, &store.together) {
+	for n := range store.rounds(4, 10, &store.together) {
 		w.besideLocks(store, n, doors, convs, locked)
 	}
 }
