@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,13 +76,13 @@ func TestSetUp(t *testing.T) {
 	file := path(t)
 	open(t, file).Close()
 	db := user(t, file)
-	find := func(dsn string, o *sqlite.Options, code, object string) {
+	find := func(dsn string, o *sqlite.Options, code, object string) string {
 		t.Helper()
 		b, err := sqlite.Open(t.Context(), dsn, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		doctortest.Finds(t, b, code, object)
+		return doctortest.Finds(t, b, code, object)
 	}
 	find("sqlite:"+file, nil, "", "")
 	find("sqlite:"+file, &sqlite.Options{Synchronous: "OFF"}, backend.WarnDurability, "sqlite")
@@ -92,8 +93,13 @@ func TestSetUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec("DROP INDEX parley_post_order")
-	find("sqlite:"+file, nil, backend.WarnIndex, "parley_post.parley_post_order")
+	for index, want := range map[string]string{"parley_post.parley_post_order": "reads the whole table", "parley_ready.parley_ready_free": "fails"} {
+		_, name, _ := strings.Cut(index, ".")
+		exec("DROP INDEX " + name)
+		if got := find("sqlite:"+file, nil, backend.WarnIndex, index); !strings.HasSuffix(got, want) {
+			t.Errorf("of %s: %s, want that what it is for %s", index, got, want)
+		}
+	}
 	exec("UPDATE parley_meta SET schema_version = schema_version + 2")
 	find("sqlite:"+file, nil, "schema.newer", "store")
 	exec("UPDATE parley_meta SET schema_version = schema_version - 2")

@@ -35,8 +35,7 @@ type Dialect struct {
 	Prefix string
 	Schema string
 
-	// NamesIndexes says that statements name the indexes that they use. They fail without them.
-	NamesIndexes bool
+	named map[object]bool // indexes that statements name
 
 	// Together is that of Capabilities.
 	Together *backend.Together

@@ -98,7 +98,7 @@ func (d *Dialect) compare(tables map[string]string, indexes map[object]bool) (li
 			w.Code, w.Bad = backend.WarnGrant, true
 			w.Text, w.Hint = "the role may not "+lacks, fmt.Sprintf("GRANT %s ON %s%s", lacks, d.Schema, o.table)
 		case o.index != "" && seen && !there:
-			w.Code, w.Object, w.Bad = backend.WarnIndex, o.table+"."+o.index, d.NamesIndexes
+			w.Code, w.Object, w.Bad = backend.WarnIndex, o.table+"."+o.index, d.named[o]
 			w.Text, w.Hint = "the index is not there: what it is for reads the whole table", "create it as parley migrate --print has it"
 			if w.Bad {
 				w.Text = "the index is not there: what it is for fails"

@@ -74,6 +74,7 @@ func (c *compiler) fail(format string, args ...any) {
 // has none, and empty ones where there are none either.
 func (d *Dialect) compile(q *Statements) error {
 	c := &compiler{Dialect: d, unused: maps.Clone(d.Texts)}
+	d.named = make(map[object]bool)
 	c.fill(reflect.ValueOf(q).Elem(), portableTexts())
 	if d.Own != nil {
 		c.fill(reflect.ValueOf(d.Own).Elem(), nil)
@@ -113,6 +114,7 @@ func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, porta
 		if c.Adapt != nil && sql != "" {
 			sql = c.Adapt(sql, portable)
 		}
+		c.name(sql)
 		stmt, err := c.Stmt(name, sql)
 		if err != nil || len(axes) > 0 {
 			c.fail("%s: %v, axes %v are left", name, err, axes)
@@ -128,6 +130,19 @@ func (c *compiler) bind(to reflect.Value, name, sql string, axes []string, porta
 		c.bind(to.Index(i), name, value.Replace(sql), axes[1:], portable)
 	}
 }
+
+// name takes down the indexes that a statement names. It fails if one of them is not there.
+func (c *compiler) name(sql string) {
+	if !strings.Contains(sql, "INDEX") {
+		return
+	}
+	for _, m := range namesIndex.FindAllStringSubmatch(sql, -1) {
+		c.named[object{c.Prefix + m[1], strings.Replace(m[2], "parley_", c.Prefix, 1)}] = true
+	}
+}
+
+// namesIndex is a table, perhaps with an alias, and the index along which it is to be read.
+var namesIndex = regexp.MustCompile(`parley_(\w+)(?: \w+)? (?:FORCE INDEX \(|INDEXED BY |WITH \(INDEX\()(\w+)`)
 
 // many is the row of a list, with the number of rows, in double braces.
 var many = regexp.MustCompile(`\{\{(\d+) (.*?)\}\}`)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -47,6 +48,16 @@ func TestTexts(t *testing.T) {
 	}
 	if err := (&Dialect{Placeholder: placeholder}).compile(&none); err != nil {
 		t.Fatal(err)
+	}
+	indexes := &Dialect{Placeholder: placeholder, Prefix: "my_", Texts: Texts{
+		"KeyRead":   {sql: "SELECT 1 FROM parley_a x FORCE INDEX (one), parley_a WITH (INDEX(two), ROWLOCK), parley_b"},
+		"KeyInsert": {sql: "UPDATE parley_b INDEXED BY parley_b_three SET x = 1"},
+	}}
+	if err := indexes.compile(new(Statements)); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[object]bool{{"my_a", "one"}: true, {"my_a", "two"}: true, {"my_b", "my_b_three"}: true}; !maps.Equal(indexes.named, want) {
+		t.Errorf("the statements name the indexes %v, want %v", indexes.named, want)
 	}
 	for want, q := range map[string]*Stmt{
 		"SELECT 1 FROM x WHERE a = $1 AND b = f($1) AND c = $2 LIMIT 3":                          own.Many[0],
