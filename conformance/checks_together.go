@@ -94,12 +94,16 @@ func (e *env) gatheredWorld() (*world, *gathered) {
 
 // rounds are as many as it takes for verbs to go together: at least some, and not more than most, since whether verbs
 // that are called at once do is up to Parley.
-func (c *gathered) rounds(some, most int, together *atomic.Int64) iter.Seq[int] {
+func (c *gathered) rounds(e *env, some, most int, together *atomic.Int64) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for n := 0; n < some || n < most && c.Capabilities().Together != nil && together.Load() < int64(some)/2; n++ {
+		few := func() bool { return c.Capabilities().Together != nil && together.Load() < int64(some)/2 }
+		for n := 0; n < some || n < most && few(); n++ {
 			if !yield(n) {
 				return
 			}
+		}
+		if few() {
+			e.Logf("verbs went together only %d times in %d rounds, so the check has seen little", together.Load(), most)
 		}
 	}
 }
@@ -144,7 +148,7 @@ func checkTogether(e *env) {
 	for i := range convs {
 		convs[i] = w.Dialog()
 	}
-	for n := range store.rounds(each, 10*each, &store.sent) {
+	for n := range store.rounds(e, each, 10*each, &store.sent) {
 		var round sync.WaitGroup
 		w.door(store, doors, func() {
 			for i, conv := range convs {
@@ -206,7 +210,7 @@ func checkTogetherLocked(e *env) {
 	for range senders {
 		convs, locked = append(convs, w.Dialog()), append(locked, w.Dialog())
 	}
-	for n := range store.rounds(4, 10, &store.together) {
+	for n := range store.rounds(e, 4, 10, &store.together) {
 		w.besideLocks(store, n, doors, convs, locked)
 	}
 }

@@ -159,6 +159,7 @@ const (
 	FaultOrderWindow           Fault = "order-window"
 	FaultPromotionWindow       Fault = "promotion-window"
 	FaultAgeOfBest             Fault = "age-of-best"
+	FaultAgeOfFirst            Fault = "age-of-first"
 	FaultRankOfHead            Fault = "rank-of-head"
 	FaultWaitingStreams        Fault = "waiting-streams"
 	FaultWaitingLocks          Fault = "waiting-locks"
@@ -333,6 +334,7 @@ var Faults = []FaultInfo{
 	{FaultWaitingStreams, "V06", "a page of waiting messages goes on with the next stream"},
 	{FaultWaitingLocks, "V06", "the list of waiting messages waits for transactions"},
 	{FaultAgeOfBest, "V05", "the age of a group is that of its best conversation"},
+	{FaultAgeOfFirst, "V05", "the age of a queue is that of the first message in the order"},
 	{FaultRaiseIgnored, "P17", "a post that raises its key leaves the rank as it is"},
 	{FaultRaiseLowers, "P17", "a post that raises its key gives it a lower rank, too"},
 	{FaultEndOfStreamResent, "C06", "EndOfStream is sent again on the next dialog"},

@@ -61,6 +61,9 @@ func (h *Handle) Queues(ctx context.Context, queue int64) ([]backend.QueueStatus
 			if m, ok := s.oldest(nil, stream); ok {
 				status.Oldest = max(status.Oldest, s.age(m.Enqueued))
 			}
+			if s.fault == FaultAgeOfFirst {
+				break
+			}
 		}
 		of[q.ID] = status
 		list = append(list, status)
