@@ -56,7 +56,7 @@ func (b *Broker) CancelPosts(ctx context.Context, queue string, f PostFilter) (c
 
 // cancelFound cancels the posts that a filter finds.
 func (b *Broker) cancelFound(ctx context.Context, queue string, f PostFilter, c *Cancelled) error {
-	q := backend.PendingQuery{Key: f.Key, Limit: 10 * cancelPage}
+	q := backend.PendingQuery{Key: f.Key, Limit: 100 * cancelPage}
 	for {
 		var page []backend.PendingPost
 		err := b.onQueue(ctx, queue, func(_ *catalogView, def Queue) (err error) {

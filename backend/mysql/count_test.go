@@ -51,6 +51,7 @@ func TestStatements(t *testing.T) {
 			"claim nothing":                                  1,
 			"a hundred delayed posts become due":             14,
 			"claim nothing where posts have been":            2,
+			"list a hundred keys and posts":                  6,
 		})
 	})
 }

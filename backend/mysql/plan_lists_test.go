@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,28 @@ func status(t *testing.T, b *Store, prefix string) {
 	const most = 120 // the ten priorities are counted, too
 	if found, n := reads(t, b, b.Q().QueueStatus, 2, 3); found != 2 || n > most {
 		t.Errorf("the status of two queues with one post reads %d rows, and finds %d", n, found)
+	}
+}
+
+// details looks at two groups among thousands of messages.
+func details(t *testing.T, b *Store, prefix string) {
+	t.Helper()
+	for _, row := range []string{
+		`INSERT INTO plan_stream (stream_id, kind, group_id, queue_id, endpoint, priority, next_seq, closed, held, touched)
+		 SELECT x.id, 3, x.id, 1, '', 5, 1, 0, 0, 1
+		   FROM (SELECT UNHEX(LEFT(SHA2(CONCAT(a.stream_id, b.stream_id), 256), 32)) AS id FROM plan_stream a JOIN plan_stream b LIMIT 5000) x`,
+		"INSERT IGNORE INTO plan_grp (group_id, queue_id, service, name, owner, reason) SELECT group_id, 1, '', '', '', '' FROM plan_stream",
+		"INSERT IGNORE INTO plan_message (stream_id, seq, message_id, kind, type, since) SELECT stream_id, 0, stream_id, 4, 'x', 1 FROM plan_stream",
+	} {
+		if _, err := b.pool.db.ExecContext(t.Context(), strings.ReplaceAll(row, "plan_", prefix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := slices.Repeat([]any{make([]byte, 16)}, 50)
+	ids[0], ids[1] = append(make([]byte, 15), 7), append(make([]byte, 15), 8)
+	const most = 60
+	if found, n := reads(t, b, b.Q().GroupDetails, slices.Concat(ids, ids)...); found != 2 || n > most {
+		t.Errorf("the details of two groups read %d rows, and find %d", n, found)
 	}
 }
 

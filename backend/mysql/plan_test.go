@@ -42,6 +42,7 @@ func TestPlans(t *testing.T) {
 					lists(t, b, q, from)
 				}
 			}
+			details(t, b, o.Prefix)
 			status(t, b, o.Prefix)
 		})
 	}

@@ -35,7 +35,7 @@ var subqueries = map[string]string{
 	"NewKey":      unique, "NewKeysFree": unique,
 	"ClaimOne": hidden, "DelayedFirsts": hidden, "DueDelayed": hidden, "Head": hidden, "GroupVisible": hidden,
 	"LockGraph": hidden, "Newest": hidden, "Read": hidden, "ReadTwo": hidden, "ReadyAfter": hidden, "ReadyQueues": hidden, "TimerFirsts": hidden, "Waiting": hidden,
-	"ConversationCounts": shown, "GroupDetail": shown, "ListPosts": shown, "ListPostsAfter": shown,
+	"ConversationCounts": shown, "GroupDetails": shown, "ListPosts": shown, "ListPostsAfter": shown,
 	"ListPromoted": shown, "ListPromotedAfter": shown, "ListPromotions": shown, "ListReady": shown, "ListReadyAfter": shown,
 	"ListHeld": shown, "ListHeldIn": shown, "ListMessages": shown, "ListMessagesIn": shown,
 	"ListTasks": shown, "ListWithheld": shown, "QueueStatus": shown,

@@ -46,6 +46,7 @@ func TestStatements(t *testing.T) {
 		"claim nothing":                                  1,
 		"a hundred delayed posts become due":             12,
 		"claim nothing where posts have been":            1,
+		"list a hundred keys and posts":                  8, // with settings for one of them
 	})
 }
 

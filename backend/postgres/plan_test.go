@@ -154,9 +154,9 @@ func TestPlans(t *testing.T) {
 				// A maintenance job, whose thousand rows need two lookups each; it may sort
 				// them too, if that is what the planner wants.
 				limit = 14000
-			case x.q == q.EndpointsAfter, x.q == q.GroupsAfter:
-				limit = 2000 // a hundred rows of a walk
-			case x.q == h.Pages[0], x.q == h.Promotions[0], strings.HasPrefix(x.q.Name, "List"):
+			case x.q == q.EndpointsAfter, x.q == q.GroupsAfter, x.q == q.GroupDetails:
+				limit = 2000 // a hundred rows of a walk, or fifty groups
+			case x.q == h.Pages[0], x.q == h.Promotions[0], x.q == q.PendingKeyed, strings.HasPrefix(x.q.Name, "List"):
 				limit = 9000 // walks and lists may sort what there is
 			}
 			if buffers > limit {
@@ -237,7 +237,7 @@ func hotOnes(s *Store, group, stream, post string, rows int) []execution {
 		{q.GroupVisible, []any{one}},
 		{q.GroupStreams, []any{one}},
 		{q.GroupUse, []any{one}},
-		{q.GroupDetail, []any{one, one}},
+		{q.GroupDetails, slices.Repeat([]any{one}, 100)},
 		{q.GroupsAfter, []any{one, 100}},
 		{q.EndpointRead, []any{one}},
 		{q.EndpointHome, []any{one}},
@@ -281,6 +281,7 @@ func lists(q *sqlstore.Statements, one string, rows int) []execution {
 		{q.ListMessages, []any{one, 500}},
 		{q.ListMessagesIn, []any{one, 0, 500}},
 		{q.ListPostsByID, []any{one, 500}},
+		{q.PendingKeyed, []any{1, one, 500}},
 	}
 }
 

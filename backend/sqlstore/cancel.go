@@ -128,17 +128,19 @@ func (s *Store) PendingPosts(ctx context.Context, q backend.PendingQuery) (list 
 				return err
 			}, stmt, args...)
 		}
-		err := page(s.q.PendingDelayed, q.Queue, q.After, limit)
-		switch {
-		case err != nil:
-		case q.Key != "":
-			err = page(s.q.PendingOfKey, q.Queue, q.Key, q.After, limit)
-		default:
-			if err = page(s.q.PendingPosts, q.Queue, q.After, limit); err == nil {
-				err = page(s.q.PendingKeyed, q.Queue, q.After, limit)
+		if q.Key != "" {
+			err := page(s.q.PendingDelayedOfKey, q.Queue, q.Key, q.After, limit)
+			if err == nil {
+				err = page(s.q.PendingOfKey, q.Queue, q.Key, q.After, limit)
+			}
+			return err
+		}
+		for _, stmt := range []*Stmt{s.q.PendingDelayed, s.q.PendingPosts, s.q.PendingKeyed} { // a post may join its queue meanwhile
+			if err := page(stmt, q.Queue, q.After, limit); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
 	slices.SortFunc(list, func(a, b backend.PendingPost) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	list = slices.CompactFunc(list, func(a, b backend.PendingPost) bool { return a.ID == b.ID }) // it joined its queue

@@ -61,14 +61,18 @@ func (s *Store) Groups(ctx context.Context, q backend.GroupQuery) (list []backen
 			if err != nil || len(page) == 0 {
 				return err
 			}
+			told := func(x listed) bool { return x.blocked != nil && q.Brief }
+			details, err := r.details(ctx, slices.DeleteFunc(slices.Clone(page), told))
+			if err != nil {
+				return err
+			}
 			for _, x := range page {
-				g := x.blocked
-				if g == nil || !q.Brief {
-					if g, err = r.groupStatus(ctx, x); err != nil {
-						return err
-					}
+				g := details[x.ID]
+				if told(x) {
+					g = x.blocked
 				}
 				if g != nil && g.Queue == q.Queue && (q.State == "" || q.State == g.State) {
+					g.Place = x.Place
 					list = append(list, *g)
 				}
 			}
@@ -77,45 +81,6 @@ func (s *Store) Groups(ctx context.Context, q backend.GroupQuery) (list []backen
 		return nil
 	})
 	return list, err
-}
-
-// groupStatus describes a group or post, nil if it has vanished.
-func (r run) groupStatus(ctx context.Context, x listed) (*backend.GroupStatus, error) {
-	g := backend.GroupStatus{Group: x.ID, Post: x.post, Place: x.Place}
-	var level sql.NullInt64
-	var lease, held, since, until, now, oldest int64
-	var blocked int
-	var lasts Lasting
-	state := []any{&g.Queue, &lease, &held, Text(&g.Owner), &blocked, &since, &until, Text(&g.Reason), &now, &level, Int(&lasts), Int(&g.Priority)}
-	var found bool
-	var err error
-	if x.post {
-		found, err = r.Row(ctx, append(state, &oldest), r.s.q.PostDetail, x.ID)
-		g.Messages = 1
-	} else {
-		state = append([]any{&g.Service, &g.Key}, append(state, &g.Messages, Int(&oldest), &g.Stranded)...)
-		found, err = r.Row(ctx, state, r.s.q.GroupDetail, x.ID, x.ID)
-	}
-	if err != nil || !found {
-		return nil, err
-	}
-	g.Promoted, g.Level = level.Valid, int(level.Int64)
-	g.Sticky, g.UntilEmpty = lasts == sticky, lasts == untilEmpty
-	if oldest > 0 {
-		g.Oldest = span(oldest, now)
-	}
-	if blocked != 0 {
-		g.Stranded = 0
-	}
-	switch {
-	case blocked != 0:
-		block(&g, blocked, since, until, now)
-	case lease > now:
-		g.State, g.Since, g.Until = "held", span(held, now), span(now, lease)
-	default:
-		g.State, g.Owner = "ready", ""
-	}
-	return &g, nil
 }
 
 // block tells how a group is blocked, since when and until when.

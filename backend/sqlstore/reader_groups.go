@@ -25,16 +25,9 @@ const (
 
 // groupAlone describes a group or post, nil if there is none.
 func (r run) groupAlone(ctx context.Context, id backend.ID) (*backend.GroupStatus, error) {
-	x := listed{Place: backend.Place{ID: id}}
-	g, err := r.groupStatus(ctx, x)
-	if err == nil && g == nil {
-		x.post = true
-		g, err = r.groupStatus(ctx, x)
-	}
-	if g != nil {
-		g.Place = backend.Place{}
-	}
-	return g, err
+	place := backend.Place{ID: id}
+	details, err := r.details(ctx, []listed{{Place: place}, {Place: place, post: true}})
+	return details[id], err
 }
 
 // groupPage lists groups behind a place. Each list of which it consists is read from an index,

@@ -129,7 +129,7 @@ type Statements struct {
 	// Requests to cancel what others have in hand.
 	CancelInsert, CancelDelete, CancelList,
 	CancelPlan, // of a task that is not over
-	PendingPosts, PendingDelayed, PendingKeyed, PendingOfKey *Stmt
+	PendingPosts, PendingDelayed, PendingDelayedOfKey, PendingKeyed, PendingOfKey *Stmt
 
 	// Records of readers. WorkerPut changes and reads in one statement, in a separate
 	// transaction whose commit need not wait for the disk. Without it the store uses WorkerUpdate,
@@ -139,8 +139,8 @@ type Statements struct {
 
 	// For operators.
 	ListLocks, ListSchedules, ScheduleCounts, ScheduleError, ListTasks, ListRunning, OneTask, QueueStatus,
-	ListPromoted, ListPromotedAfter, ListPromotions, ListAstray, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetail,
-	PostDetail, ListConversations, ListConversation, ListConversationsOfGroup,
+	ListPromoted, ListPromotedAfter, ListPromotions, ListAstray, ListReady, ListReadyAfter, ListPosts, ListPostsAfter, ListBlocked, ListBlockedPosts, GroupDetails,
+	PostDetails, ListConversations, ListConversation, ListConversationsOfGroup,
 	ConversationCounts, ListWithheld, ListRetained, ListDead, ListDeadOf, FindMessage, PostStatusPost,
 	PostStatusKeyed, PostStatusProcessed,
 	ListLater, ListHeld, ListHeldIn, ListMessages, ListMessagesIn, ListPostsByID *Stmt // those called In go on in a stream

@@ -188,6 +188,12 @@ func (s *statements) others() {
 		s.Post(backend.Posting{Queue: s.QA})
 		s.Ack(s.Claim(s.Request(s.QA)).Holds[0])
 	}, nothing)
+	s.Do(s.post(100, func(i int) string { return fmt.Sprint("listed ", i) }))
+	s.measure("list a hundred keys and posts", nil, func(backend.Tx) error {
+		list, err := s.Backend.Groups(s.Ctx, backend.GroupQuery{Queue: s.QP, Limit: 100})
+		s.Equal("groups", len(list), 100)
+		return err
+	})
 }
 
 // joins counts the statements by which a hundred delayed posts join their queue.

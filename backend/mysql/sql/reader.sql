@@ -70,3 +70,20 @@ SELECT s.stream_id,
  WHERE s.held = 1 AND s.stream_id > ?
  ORDER BY s.stream_id
  LIMIT ?
+-- name: GroupDetails
+-- The portable one with the order of the tables, which MySQL sometimes begins with all messages.
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+       g.blocked_until, g.reason, :now, p.level, p.sticky,
+       (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
+  FROM parley_grp g FORCE INDEX (PRIMARY)
+  LEFT JOIN parley_promotion p ON p.group_id = g.group_id
+  LEFT JOIN (SELECT x.group_id, count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT s.group_id, m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s FORCE INDEX (group_id)
+                       LEFT JOIN parley_ready r FORCE INDEX (PRIMARY) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = s.stream_id
+                      WHERE s.group_id IN ({{50 ?}})
+                      LIMIT 10000) x
+              GROUP BY x.group_id) c ON c.group_id = g.group_id
+ WHERE g.group_id IN ({{50 ?}})

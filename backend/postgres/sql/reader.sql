@@ -28,3 +28,21 @@ SELECT r.group_id, r.priority, r.since, 0
          WHERE b.group_id = r.group_id
            AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since) LIMIT 1) IS NULL
  LIMIT $7
+-- name: GroupDetails
+-- All plans look each group up, however small the tables were when the statement was planned.
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+       g.blocked_until, g.reason, :now, p.level, p.sticky,
+       (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),
+       c.messages, c.since, c.astray
+  FROM unnest(ARRAY[{{50 ?}}]::uuid[]) AS k(id)
+ CROSS JOIN LATERAL (SELECT x.* FROM parley_grp x WHERE x.group_id = k.id LIMIT 1) g
+  LEFT JOIN LATERAL (SELECT x.level, x.sticky FROM parley_promotion x WHERE x.group_id = k.id LIMIT 1) p ON true
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+         FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                 FROM parley_stream s
+                 LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                 JOIN parley_message m ON m.stream_id = s.stream_id
+                WHERE s.group_id = k.id
+                LIMIT 10000) x) c
+ WHERE g.group_id IN ({{50 ?}})

@@ -22,6 +22,11 @@ SELECT post_id, name, type FROM parley_delayed {read dirty}
  WHERE queue_id = ? AND post_id > ?
  ORDER BY post_id
  {limit ?}
+-- name: PendingDelayedOfKey
+SELECT post_id, name, type FROM parley_delayed {read dirty}
+ WHERE queue_id = ? AND name = ? AND post_id > ?
+ ORDER BY post_id
+ {limit ?}
 -- name: PendingKeyed
 SELECT m.message_id, k.name, m.type
   FROM parley_message m {read dirty}

@@ -192,32 +192,33 @@ SELECT post_id, blocked_until, blocked_since, reason, '', '', :now FROM parley_p
  WHERE blocked = ? AND blocked <> 0 AND queue_id = ? AND {after blocked_until post_id}
  ORDER BY blocked, blocked_until, post_id
  {limit ?}
--- name: GroupDetail
--- A group with the number of its messages, the first of them, and how many no marker leads to. A marker that is being
--- written is one, so that a group in use does not look stranded.
+-- name: GroupDetails
+-- Groups, each with the number of its messages, the first of them, and how many no marker leads to, if all have fewer than
+-- the bound. A marker that is being written is one, so that a group in use does not look stranded.
 --
--- group, group
-SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+-- groups, groups
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, :now, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r {read skip}
          WHERE r.group_id = g.group_id),
        c.messages, c.since, c.astray
   FROM parley_grp g {read dirty}
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = g.group_id
- CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
-               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+  LEFT JOIN (SELECT x.group_id, count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT s.group_id, m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
                        FROM parley_stream s {read dirty}
                        LEFT JOIN parley_ready r {read dirty} ON r.group_id = s.group_id AND r.stream_id = s.stream_id
                        JOIN parley_message m {read skip} ON m.stream_id = s.stream_id
-                      WHERE s.group_id = ?
-                      {some 10000}) x) c
- WHERE g.group_id = ?
--- name: PostDetail
-SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+                      WHERE s.group_id IN ({{50 ?}})
+                      {some 10000}) x
+              GROUP BY x.group_id) c ON c.group_id = g.group_id
+ WHERE g.group_id IN ({{50 ?}})
+-- name: PostDetails
+SELECT o.post_id, o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
        o.reason, :now, p.level, p.sticky, o.priority, o.since
   FROM parley_post o {read dirty}
   LEFT JOIN parley_promotion p {read skip} ON p.group_id = o.post_id
- WHERE o.post_id = ?
+ WHERE o.post_id IN ({{50 ?}})
 -- name: ListConversations
 SELECT handle, conversation FROM parley_endpoint {read dirty}
  WHERE conversation > ? AND queue_id > 0

@@ -18,6 +18,12 @@ SELECT post_id, name, type FROM parley_delayed WITH (READUNCOMMITTED)
  ORDER BY post_id
  OFFSET 0 ROWS FETCH NEXT @p3 ROWS ONLY
 
+-- name: PendingDelayedOfKey
+SELECT post_id, name, type FROM parley_delayed WITH (READUNCOMMITTED)
+ WHERE queue_id = @p1 AND name = @p2 AND post_id > @p3
+ ORDER BY post_id
+ OFFSET 0 ROWS FETCH NEXT @p4 ROWS ONLY
+
 -- name: PendingKeyed
 SELECT m.message_id, k.name, m.type
   FROM parley_message m WITH (READUNCOMMITTED)

@@ -23,22 +23,23 @@ SELECT h.stream_id FROM parley_held h WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST
  UNION ALL
 SELECT o.post_id FROM parley_post o WITH (READUNCOMMITTED) WHERE o.post_id = @p3
 
--- name: GroupDetail
-SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+-- name: GroupDetails
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
          WHERE r.group_id = g.group_id),
        c.messages, c.since, c.astray
   FROM parley_grp g WITH (READUNCOMMITTED)
   LEFT JOIN parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.group_id = g.group_id
- CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
-               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+  LEFT JOIN (SELECT x.group_id, count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT s.group_id, m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
                        FROM parley_stream s WITH (READUNCOMMITTED)
                        LEFT JOIN parley_ready r WITH (READUNCOMMITTED) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
                        JOIN parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON m.stream_id = s.stream_id
-                      WHERE s.group_id = @p1
-                      ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x) c
- WHERE g.group_id = @p2
+                      WHERE s.group_id IN (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, @p39, @p40, @p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50)
+                      ORDER BY (SELECT NULL) OFFSET 0 ROWS FETCH NEXT 10000 ROWS ONLY) x
+              GROUP BY x.group_id) c ON c.group_id = g.group_id
+ WHERE g.group_id IN (@p51, @p52, @p53, @p54, @p55, @p56, @p57, @p58, @p59, @p60, @p61, @p62, @p63, @p64, @p65, @p66, @p67, @p68, @p69, @p70, @p71, @p72, @p73, @p74, @p75, @p76, @p77, @p78, @p79, @p80, @p81, @p82, @p83, @p84, @p85, @p86, @p87, @p88, @p89, @p90, @p91, @p92, @p93, @p94, @p95, @p96, @p97, @p98, @p99, @p100)
 
 -- name: ListAstray
 SELECT m.stream_id, s.stream_id, s.group_id,
@@ -275,12 +276,12 @@ SELECT s.stream_id,
  ORDER BY s.stream_id
  OFFSET 0 ROWS FETCH NEXT @p2 ROWS ONLY
 
--- name: PostDetail
-SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+-- name: PostDetails
+SELECT o.post_id, o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
        o.reason, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), p.level, p.sticky, o.priority, o.since
   FROM parley_post o WITH (READUNCOMMITTED)
   LEFT JOIN parley_promotion p WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) ON p.group_id = o.post_id
- WHERE o.post_id = @p1
+ WHERE o.post_id IN (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, @p39, @p40, @p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50)
 
 -- name: PostStatusKeyed
 SELECT g.name, m.type, m.body, m.headers

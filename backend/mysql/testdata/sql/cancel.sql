@@ -23,6 +23,13 @@ SELECT post_id, name, type FROM parley_delayed
  ORDER BY post_id
  LIMIT ?
 
+-- name: PendingDelayedOfKey
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, name, type FROM parley_delayed
+ WHERE queue_id = ? AND name = ? AND post_id > ?
+ ORDER BY post_id
+ LIMIT ?
+
 -- name: PendingKeyed
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT m.message_id, k.name, m.type

@@ -22,23 +22,23 @@ SELECT h.stream_id FROM parley_held h WHERE h.message_id = ?
  UNION ALL
 SELECT o.post_id FROM parley_post o WHERE o.post_id = ?
 
--- name: GroupDetail
+-- name: GroupDetails
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), p.level, p.sticky,
-       (SELECT max(r.priority) FROM parley_ready r
-         WHERE r.group_id = g.group_id),
+       (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),
        c.messages, c.since, c.astray
-  FROM parley_grp g
+  FROM parley_grp g FORCE INDEX (PRIMARY)
   LEFT JOIN parley_promotion p ON p.group_id = g.group_id
- CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
-               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-                       FROM parley_stream s
-                       LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-                       JOIN parley_message m ON m.stream_id = s.stream_id
-                      WHERE s.group_id = ?
-                      LIMIT 10000) x) c
- WHERE g.group_id = ?
+  LEFT JOIN (SELECT x.group_id, count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+               FROM (SELECT s.group_id, m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                       FROM parley_stream s FORCE INDEX (group_id)
+                       LEFT JOIN parley_ready r FORCE INDEX (PRIMARY) ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                       STRAIGHT_JOIN parley_message m FORCE INDEX (PRIMARY) ON m.stream_id = s.stream_id
+                      WHERE s.group_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      LIMIT 10000) x
+              GROUP BY x.group_id) c ON c.group_id = g.group_id
+ WHERE g.group_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: ListAstray
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -297,13 +297,13 @@ SELECT s.stream_id,
  ORDER BY s.stream_id
  LIMIT ?
 
--- name: PostDetail
+-- name: PostDetails
 /*M! SET STATEMENT max_statement_time = 0 FOR */
-SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+SELECT o.post_id, o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
        o.reason, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), p.level, p.sticky, o.priority, o.since
   FROM parley_post o
   LEFT JOIN parley_promotion p ON p.group_id = o.post_id
- WHERE o.post_id = ?
+ WHERE o.post_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: PostStatusKeyed
 /*M! SET STATEMENT max_statement_time = 0 FOR */

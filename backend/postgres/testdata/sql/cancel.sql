@@ -18,11 +18,19 @@ SELECT post_id, name, type FROM parley_delayed
  ORDER BY post_id
  LIMIT $3
 
+-- name: PendingDelayedOfKey
+SELECT post_id, name, type FROM parley_delayed
+ WHERE queue_id = $1 AND name = $2 AND post_id > $3
+ ORDER BY post_id
+ LIMIT $4
+
 -- name: PendingKeyed
 SELECT m.message_id, k.name, m.type
-  FROM parley_message m
-  JOIN parley_key k ON k.stream_id = m.stream_id
- WHERE m.kind = 4 AND k.queue_id = $1 AND m.message_id > $2
+  FROM parley_key k
+ CROSS JOIN LATERAL (SELECT x.message_id, x.type FROM parley_message x
+                      WHERE x.stream_id = k.stream_id AND x.kind + 0 = 4 AND x.message_id > $2
+                     OFFSET 0) m
+ WHERE k.queue_id = $1
  ORDER BY m.message_id
  LIMIT $3
 

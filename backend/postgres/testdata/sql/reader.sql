@@ -23,22 +23,23 @@ SELECT h.stream_id FROM parley_held h WHERE h.message_id = $2
  UNION ALL
 SELECT o.post_id FROM parley_post o WHERE o.post_id = $3
 
--- name: GroupDetail
-SELECT g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
+-- name: GroupDetails
+SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p.level, p.sticky,
-       (SELECT max(r.priority) FROM parley_ready r
-         WHERE r.group_id = g.group_id),
+       (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),
        c.messages, c.since, c.astray
-  FROM parley_grp g
-  LEFT JOIN parley_promotion p ON p.group_id = g.group_id
- CROSS JOIN (SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
-               FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
-                       FROM parley_stream s
-                       LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
-                       JOIN parley_message m ON m.stream_id = s.stream_id
-                      WHERE s.group_id = $1
-                      LIMIT 10000) x) c
- WHERE g.group_id = $2
+  FROM unnest(ARRAY[$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50]::uuid[]) AS k(id)
+ CROSS JOIN LATERAL (SELECT x.* FROM parley_grp x WHERE x.group_id = k.id LIMIT 1) g
+  LEFT JOIN LATERAL (SELECT x.level, x.sticky FROM parley_promotion x WHERE x.group_id = k.id LIMIT 1) p ON true
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS messages, min(x.since) AS since, count(x.astray) AS astray
+         FROM (SELECT m.since, CASE WHEN r.stream_id IS NULL THEN 1 END AS astray
+                 FROM parley_stream s
+                 LEFT JOIN parley_ready r ON r.group_id = s.group_id AND r.stream_id = s.stream_id
+                 JOIN parley_message m ON m.stream_id = s.stream_id
+                WHERE s.group_id = k.id
+                LIMIT 10000) x) c
+ WHERE g.group_id IN ($51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64, $65, $66, $67, $68, $69, $70, $71, $72, $73, $74, $75, $76, $77, $78, $79, $80, $81, $82, $83, $84, $85, $86, $87, $88, $89, $90, $91, $92, $93, $94, $95, $96, $97, $98, $99, $100)
 
 -- name: ListAstray
 SELECT m.stream_id, s.stream_id, s.group_id,
@@ -271,12 +272,12 @@ SELECT s.stream_id,
  ORDER BY s.stream_id
  LIMIT $2
 
--- name: PostDetail
-SELECT o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
+-- name: PostDetails
+SELECT o.post_id, o.queue_id, o.lease_until, o.held_since, o.owner, o.blocked, o.blocked_since, o.blocked_until,
        o.reason, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p.level, p.sticky, o.priority, o.since
   FROM parley_post o
   LEFT JOIN parley_promotion p ON p.group_id = o.post_id
- WHERE o.post_id = $1
+ WHERE o.post_id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50)
 
 -- name: PostStatusKeyed
 SELECT g.name, m.type, m.body, m.headers

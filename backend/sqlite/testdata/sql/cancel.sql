@@ -18,6 +18,12 @@ SELECT post_id, name, type FROM parley_delayed
  ORDER BY post_id
  LIMIT +?3
 
+-- name: PendingDelayedOfKey
+SELECT post_id, name, type FROM parley_delayed
+ WHERE queue_id = +?1 AND name = ?2 AND post_id > ?3
+ ORDER BY post_id
+ LIMIT +?4
+
 -- name: PendingKeyed
 SELECT m.message_id, k.name, m.type
   FROM parley_message m
