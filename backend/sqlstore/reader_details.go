@@ -35,8 +35,9 @@ func (r run) details(ctx context.Context, list []listed) (map[backend.ID]*backen
 	return found, nil
 }
 
-// groupDetails describes groups. The statement counts their messages up to a bound. If together they reach it, it
-// describes them by halves.
+// groupDetails describes groups. The statement counts messages up to a bound, which is one for all its groups, or
+// (PostgreSQL) one for each. If the sum is that bound, some messages may not be counted, and groupDetails describes the
+// groups by halves. A larger sum shows that each group has its bound.
 func (r run) groupDetails(ctx context.Context, ids []backend.ID, found map[backend.ID]*backend.GroupStatus) error {
 	messages := 0
 	err := r.Rows(ctx, func(rows *sql.Rows) error {
@@ -47,8 +48,8 @@ func (r run) groupDetails(ctx context.Context, ids []backend.ID, found map[backe
 		messages += g.Messages
 		found[g.Group] = &g
 		return err
-	}, r.s.q.GroupDetails, append(some(ids), some(ids)...)...)
-	if half := len(ids) / 2; err == nil && half > 0 && messages >= backend.CountLimit {
+	}, r.s.q.GroupDetails, append(padded(ids), padded(ids)...)...)
+	if half := len(ids) / 2; err == nil && half > 0 && messages == backend.CountLimit {
 		if err = r.groupDetails(ctx, ids[:half], found); err == nil {
 			err = r.groupDetails(ctx, ids[half:], found)
 		}
@@ -64,11 +65,11 @@ func (r run) postDetails(ctx context.Context, ids []backend.ID, found map[backen
 		d.tell(&g)
 		found[g.Group] = &g
 		return err
-	}, r.s.q.PostDetails, some(ids)...)
+	}, r.s.q.PostDetails, padded(ids)...)
 }
 
-// some are as many ids as a statement takes.
-func some(ids []backend.ID) []any {
+// padded are ids, and zeros up to as many as a statement takes.
+func padded(ids []backend.ID) []any {
 	args := make([]any, detailed)
 	for i := range args {
 		args[i] = backend.ID{}

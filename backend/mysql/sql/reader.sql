@@ -71,7 +71,7 @@ SELECT s.stream_id,
  ORDER BY s.stream_id
  LIMIT ?
 -- name: GroupDetails
--- The portable one with the order of the tables, which MySQL sometimes begins with all messages.
+-- It fixes the order of the tables. Without that, MySQL sometimes reads all messages first.
 SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, :now, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),

@@ -29,7 +29,7 @@ SELECT r.group_id, r.priority, r.since, 0
            AND (b.priority > r.priority OR b.priority = r.priority AND b.since < r.since) LIMIT 1) IS NULL
  LIMIT $7
 -- name: GroupDetails
--- All plans look each group up, however small the tables were when the statement was planned.
+-- Every plan looks up each group, however small the tables were when the statement was planned.
 SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
        g.blocked_until, g.reason, :now, p.level, p.sticky,
        (SELECT max(r.priority) FROM parley_ready r WHERE r.group_id = g.group_id),

@@ -193,8 +193,8 @@ SELECT post_id, blocked_until, blocked_since, reason, '', '', :now FROM parley_p
  ORDER BY blocked, blocked_until, post_id
  {limit ?}
 -- name: GroupDetails
--- Groups, each with the number of its messages, the first of them, and how many no marker leads to, if all have fewer than
--- the bound. A marker that is being written is one, so that a group in use does not look stranded.
+-- Groups, each with the number of its messages, the first of them, and how many no marker leads to. These are right if
+-- together the groups have fewer messages than the bound. A marker that is being written is one, so that a group in use does not look stranded.
 --
 -- groups, groups
 SELECT g.group_id, g.service, g.name, g.queue_id, g.lease_until, g.held_since, g.owner, g.blocked, g.blocked_since,
