@@ -473,6 +473,35 @@ func TestJoined(t *testing.T) {
 	})
 }
 
+// TestJoinedOnASlowServer: what a test of the level writes may take seconds. That says nothing of the level.
+func TestJoinedOnASlowServer(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		db := connect(t, server, database(t, server), nil)
+		b := open(t, db, nil)
+		f := backendtest.New(t, b)
+		user, err := db.BeginTx(f.Ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		f.OK(err)
+		defer user.Rollback()
+		tx, err := b.Join(f.Ctx, user)
+		f.OK(err)
+		slow, err := db.Conn(f.Ctx)
+		f.OK(err)
+		defer slow.Close()
+		_, err = slow.ExecContext(f.Ctx, "LOCK TABLES parley_probe READ")
+		f.OK(err)
+		unlocked := make(chan error)
+		time.AfterFunc(1500*time.Millisecond, func() {
+			_, err := slow.ExecContext(f.Ctx, "UNLOCK TABLES")
+			unlocked <- err
+		})
+		_, err = tx.Claim(f.Ctx, f.Request(f.QP))
+		f.OK(err)
+		f.OK(<-unlocked)
+		f.OK(tx.Commit(f.Ctx))
+		f.OK(user.Commit())
+	})
+}
+
 // TestJoinedOnAnotherServer: an application's transaction may be on another server than the store's connections, as after a
 // switchover. What they write is seen there later, or never if the other server is out. That says nothing of its level.
 func TestJoinedOnAnotherServer(t *testing.T) {

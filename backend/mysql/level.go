@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,38 +53,55 @@ func (t *Tx) look(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long a probe waits for another connection, or for its row:
-// SERIALIZABLE locks the place where that would be.
-const patience = time.Second
+// patience is how long a probe waits for another connection, and for its row. SERIALIZABLE locks the place where that would
+// be. But the server or its cluster may also be slow. So a second probe waits longer, and InnoDB says whether it is a lock.
+const (
+	patience = time.Second
+	slowly   = 10 * patience
+)
+
+var errSlow = errors.New("the row of a probe takes long")
 
 func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
+	l, err := p.probeFor(ctx, tx, patience)
+	if err == errSlow {
+		l, err = p.probeFor(ctx, tx, slowly)
+	}
+	if err == errSlow {
+		err = fmt.Errorf("parley: mysql: the test of the transaction's isolation level has had no answer in %v: %w", slowly, backend.ErrConnection)
+	}
+	return l, err
+}
+
+func (p *pool) probeFor(ctx context.Context, tx *sqlstore.Tx, limit time.Duration) (level, error) {
 	id := backend.NewID()
 	seen := func() (bool, error) { return tx.Row(ctx, []any{new(any)}, p.hot.Probe, id) }
 	if _, err := seen(); err != nil {
 		return unknown, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, s, err := p.conn(waiting)
 	if err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = fmt.Errorf("parley: mysql: receiving in a transaction of the application needs a second connection, and none was free for %v: raise the pool's limit: %w", patience, err)
+			err = fmt.Errorf("parley: mysql: receiving in a transaction of the application needs a second connection, and none was free for %v: raise the pool's limit: %w", limit, err)
 		}
 		return unknown, err
 	}
 	defer conn.Close()
-	text, args, err := inline(p.hot.Probed.Text, []any{id[:]}, 0)
-	if err != nil {
-		return unknown, err
+	if limit == slowly {
+		defer sqlstore.Discard(conn) // with its setting
 	}
-	err = p.guarded(waiting, s, func(ctx context.Context) error {
-		_, err := conn.ExecContext(ctx, text, args...)
-		return err
-	})
-	if err != nil {
-		if ctx.Err() == nil && waiting.Err() != nil {
+	err = p.guarded(waiting, s, func(ctx context.Context) error { return p.putProbe(ctx, conn, id, limit == slowly) })
+	switch {
+	case number(err) == 1205: // ER_LOCK_WAIT_TIMEOUT
+		return stale, nil
+	case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+		if p.server.Load().vitess { // which takes no setting of a session's
 			return stale, nil
 		}
+		return unknown, errSlow
+	case err != nil:
 		return unknown, err
 	}
 	there, err := seen()
@@ -93,10 +111,27 @@ func (p *pool) probe(ctx context.Context, tx *sqlstore.Tx) (level, error) {
 	if text, args, e := inline(p.hot.Unprobe.Text, []any{id[:]}, 0); e == nil {
 		conn.ExecContext(context.WithoutCancel(ctx), text, args...) // else the row stays, and does no harm
 	}
-	if err != nil || !there {
-		return stale, err
+	switch {
+	case err != nil:
+		return unknown, err
+	case there:
+		return fresh, nil
 	}
-	return fresh, nil
+	return stale, nil
+}
+
+// putProbe inserts a probe's row, and waits for a lock for a second at most, or as long as is usual.
+func (p *pool) putProbe(ctx context.Context, conn *sql.Conn, id backend.ID, second bool) error {
+	if second {
+		if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
+			return err
+		}
+	}
+	text, args, err := inline(p.hot.Probed.Text, []any{id[:]}, 0)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, text, args...)
+	}
+	return err
 }
 
 // arrives waits for a probe's row if the transaction is on another server than new connections are: it has begun before
@@ -117,8 +152,8 @@ func (p *pool) arrives(ctx context.Context, tx *sqlstore.Tx, conn *sql.Conn, see
 		there, err = seen()
 	}
 	if err == nil && !there {
-		err = fmt.Errorf("parley: mysql: the transaction is on another server than new connections, and in %v it has not seen what they write: begin it again: %w",
-			patience, backend.ErrConnection)
+		err = fmt.Errorf("parley: mysql: the transaction is on another server than new connections, and has not seen what they write: begin it again: %w",
+			backend.ErrConnection)
 	}
 	return there, err
 }
