@@ -105,7 +105,15 @@ func (tx *Tx) cancelPosts(ctx context.Context, queue string, ids []ID) (c Cancel
 			return err
 		}
 		c = Cancelled{}
+		if len(ids) > 1 {
+			if c.Removed, err = tx.be.CancelFree(ctx, q.ID, ids); err != nil {
+				return err
+			}
+		}
 		for _, id := range ids {
+			if slices.Contains(c.Removed, id) {
+				continue
+			}
 			err := tx.be.Cancel(ctx, q.ID, id)
 			if errors.Is(err, ErrNotPending) && !errors.Is(err, ErrGroupBusy) {
 				err = tx.be.Cancel(ctx, q.ID, id) // a background job may have moved it

@@ -243,4 +243,5 @@ func (noTxRecurring) SetRecurring(context.Context, RecurringJob) error { return 
 
 type noTxCancels struct{}
 
-func (noTxCancels) RequestCancel(context.Context, int64, []ID) error { return noCancel }
+func (noTxCancels) RequestCancel(context.Context, int64, []ID) error      { return noCancel }
+func (noTxCancels) CancelFree(context.Context, int64, []ID) ([]ID, error) { return nil, nil } // Cancel does it

@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 func init() {
 	add(
 		check{ID: "K01", Name: "posts are cancelled by ID, key and type", Run: checkCancelFilter},
+		check{ID: "K01", Name: "many posts of each kind, some of them in hand", Run: checkCancelMany},
 		check{ID: "K01", Name: "a request to cancel waits for none", Run: checkCancelWaits},
 		check{ID: "K02", Name: "a handler is told that its post is cancelled", Run: checkCancelTold},
 		check{ID: "K02", Name: "a handler that succeeds all the same", Run: checkCancelLate},
@@ -115,6 +118,52 @@ func checkCancelFilter(e *env) {
 	}
 	if rest := w.pending(w.SQ); !slices.Equal(rest, []string{"two"}) {
 		e.Errorf("left are %q, want that which no cancel named", rest)
+	}
+}
+
+// checkCancelMany cancels all posts of a queue while receivers have some.
+func checkCancelMany(e *env) {
+	for _, hold := range e.Holds() {
+		w := e.another()
+		in := make(map[string]parley.ID) // hand
+		for _, name := range []string{"plain", "first of a key", "second of a key"} {
+			var o []parley.PostOption
+			if name != "plain" {
+				o = append(o, parley.Key("k"))
+			}
+			in[name] = w.post(w.SQ, name, o...)
+		}
+		for range 2 {
+			w.Receive(w.SQ, &parley.ReceiveOptions{Hold: hold, MaxMessages: 1})
+		}
+		var list []parley.Posting
+		for i := range 60 { // more than a backend may treat at once
+			for kind, o := range map[string]parley.PostOption{
+				"plain": parley.Unique(fmt.Sprint("plain", i)), "late": parley.After(time.Hour), "key": parley.Key(fmt.Sprint("key", i%7)),
+			} {
+				body := fmt.Sprint(kind, " ", i)
+				list = append(list, parley.Posting{Payload: parley.Payload{Body: []byte(body)}, Options: []parley.PostOption{o}})
+			}
+		}
+		posted, err := w.B.PostBatch(e.Ctx, w.SQ, list)
+		e.Must(err)
+		got := w.cancels(parley.PostFilter{All: true})
+		for _, x := range []struct {
+			what string
+			got  []parley.ID
+			want []parley.ID
+		}{{"removed", got.Removed, posted}, {"in hand", got.Requested, slices.Collect(maps.Values(in))}} {
+			compare := func(a, b parley.ID) int { return bytes.Compare(a[:], b[:]) }
+			slices.SortFunc(x.got, compare)
+			slices.SortFunc(x.want, compare)
+			if !slices.Equal(x.got, x.want) {
+				e.Errorf("%s are %d posts %v, want %d: %v", x.what, len(x.got), x.got, len(x.want), x.want)
+			}
+		}
+		again, err := w.B.Post(e.Ctx, w.SQ, parley.Payload{}, parley.Unique("plain7"))
+		if e.Must(err); slices.Contains(posted, again) {
+			e.Errorf("the unique value of a cancelled post is not free")
+		}
 	}
 }
 

@@ -51,6 +51,8 @@ func TestStatements(t *testing.T) {
 			"claim nothing":                                  1,
 			"a hundred delayed posts become due":             14,
 			"claim nothing where posts have been":            2,
+			"cancel a hundred posts":                         4,
+			"cancel a hundred delayed posts":                 104,
 			"list a hundred keys and posts":                  6,
 		})
 	})

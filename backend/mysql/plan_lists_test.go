@@ -44,6 +44,13 @@ func status(t *testing.T, b *Store, prefix string) {
 	if found, n := reads(t, b, b.Q().QueueStatus, 2, 3); found != 2 || n > most {
 		t.Errorf("the status of two queues with one post reads %d rows, and finds %d", n, found)
 	}
+	ids := append(slices.Repeat([]any{make([]byte, 16)}, 50), 2)
+	ids[7] = append([]byte{0xff}, make([]byte, 15)...)
+	for _, q := range []*sqlstore.Stmt{b.Q().PostsFree, b.Q().DelayedFree} {
+		if found, n := reads(t, b, q, ids...); n > 10 || (found == 1) != (q == b.Q().PostsFree) {
+			t.Errorf("%s reads %d rows, and finds %d", q.Name, n, found)
+		}
+	}
 }
 
 // details looks at two groups among thousands of messages.

@@ -46,6 +46,8 @@ func TestStatements(t *testing.T) {
 		"claim nothing":                                  1,
 		"a hundred delayed posts become due":             12,
 		"claim nothing where posts have been":            1,
+		"cancel a hundred posts":                         4,
+		"cancel a hundred delayed posts":                 104,
 		"list a hundred keys and posts":                  8, // with settings for one of them
 	})
 }

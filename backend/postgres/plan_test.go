@@ -250,6 +250,8 @@ func hotOnes(s *Store, group, stream, post string, rows int) []execution {
 		{h.Restore, []any{stream, one, 0}},
 		{q.MarkerRead, []any{one}},
 		{q.PostRead, []any{one}},
+		{q.PostsFree, append(slices.Repeat([]any{one}, 50), 1)},
+		{q.DelayedFree, append(slices.Repeat([]any{one}, 50), 1)},
 		{q.ListConversations, []any{one, 100}},
 		{q.ListConversation, []any{one, one, 100}},
 		{q.ListConversationsOfGroup, []any{one, one, 100}},

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/parleymq/parley/backend"
@@ -309,104 +308,6 @@ func (t *Tx) keyStream(ctx context.Context, p backend.Posting) (*Stream, error) 
 		}
 		// It was swept between the two looks.
 	}
-}
-
-// errInHand: the post is locked, by a receiver as long as it works or by a maintenance job for a
-// moment.
-var errInHand = fmt.Errorf("%w: %w", backend.ErrNotPending, backend.ErrGroupBusy)
-
-// Cancel implements backend.Tx.
-func (t *Tx) Cancel(ctx context.Context, queue int64, id backend.ID) error {
-	if err := t.ready(ctx); err != nil {
-		return err
-	}
-	for _, try := range []func(context.Context, int64, backend.ID) (bool, error){
-		t.cancelPost, t.cancelDelayed, t.cancelKeyed,
-	} {
-		if done, err := try(ctx, queue, id); err != nil || done {
-			return err
-		}
-	}
-	return backend.ErrNotPending
-}
-
-func (t *Tx) cancelPost(ctx context.Context, queue int64, id backend.ID) (bool, error) {
-	locked, err := t.TryLock(ctx, t.s.q.PostFree, id)
-	if err != nil {
-		return false, err
-	}
-	p, err := t.post(ctx, id)
-	if err != nil || p == nil || p.Queue != queue {
-		return false, err
-	}
-	if !locked {
-		return false, errInHand
-	}
-	if p.leased() {
-		return false, errInHand
-	}
-	if _, err := t.Exec(ctx, t.s.q.PostDelete, id); err != nil {
-		return false, err
-	}
-	return true, t.freeUnique(ctx, queue, p.Uniq.String)
-}
-
-func (t *Tx) cancelDelayed(ctx context.Context, queue int64, id backend.ID) (bool, error) {
-	locked, err := t.TryLock(ctx, t.s.q.DelayedTry, id)
-	if err != nil {
-		return false, err
-	}
-	d, err := t.delayed(ctx, id)
-	if err != nil || d == nil || d.Queue != queue {
-		return false, err
-	}
-	if !locked { // it is joining its queue
-		return false, errInHand
-	}
-	if _, err := t.Exec(ctx, t.s.q.DelayedDelete, id); err != nil {
-		return false, err
-	}
-	return true, t.freeUnique(ctx, queue, d.Unique)
-}
-
-func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool, error) {
-	var k messageKey
-	var g backend.ID
-	var home int64
-	var uniq string
-	dest := []any{ID(&k.stream), &k.seq, Text(&uniq), ID(&g), &home}
-	found, err := t.Row(ctx, dest, t.s.q.MessageFind, id)
-	if err != nil || !found || home != queue {
-		return false, err
-	}
-	// A receiver that has the group may have the post in hand.
-	row, locked, err := t.take(ctx, g)
-	switch {
-	case err != nil || row == nil:
-		return false, err
-	case row.leased(), !locked:
-		return false, errInHand
-	}
-	n, err := t.Exec(ctx, t.s.q.MessageDelete, k.stream, k.seq)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	if _, err := t.Exec(ctx, t.s.q.FailureDelete, id); err != nil {
-		return false, err
-	}
-	t.touch(k.stream)
-	if err := t.emptied(ctx, g); err != nil {
-		return false, err
-	}
-	return true, t.freeUnique(ctx, queue, uniq)
-}
-
-func (t *Tx) freeUnique(ctx context.Context, queue int64, value string) error {
-	if value == "" {
-		return nil
-	}
-	_, err := t.Exec(ctx, t.s.q.UniqueDelete, queue, value)
-	return err
 }
 
 // delayed reads a post that is not yet due, nil if there is none. Its delay is

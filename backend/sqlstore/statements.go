@@ -40,7 +40,7 @@ type Statements struct {
 	ClosingsDelete, StreamsDelete, EndpointsDelete *Stmt
 
 	// Messages.
-	MessageInsert, MessageDelete, MessageRead, MessageFind, MessageKeys, MessageFirst, MessagesOfEndpoint *Stmt
+	MessageInsert, MessageDelete, MessageRead, MessageFind, KeyedFind, MessageKeys, MessageFirst, MessagesOfEndpoint *Stmt
 
 	// The ready order.
 	MarkerInsert, // nothing if it exists
@@ -57,12 +57,12 @@ type Statements struct {
 
 	// Posts without key, and those that are not yet due. PostTry and DelayedTry
 	// lock one without waiting, PostFree only if no receiver has it by lease.
-	PostTry, PostFree,
+	PostTry, PostFree, PostsFree,
 	PostOne, // an insert that checks catalog and queue
 	PostInsert, PostRead, PostLease, PostUnlease, PostReclaim, PostReclaimWait, PostExtend, PostBlock,
 	PostUnblock,
 	PostDue, // unblocks it if it is due
-	PostFail, PostDelete, DelayedTry, DelayedInsert, DelayedRead, DelayedDelete, UniqueRead,
+	PostFail, PostDelete, DelayedTry, DelayedFree, DelayedInsert, DelayedRead, DelayedDelete, UniqueRead,
 	UniqueInsert, // nothing if it exists
 	UniqueDelete, ProcessedInsert *Stmt
 

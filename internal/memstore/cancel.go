@@ -40,6 +40,20 @@ func (tx *Tx) RequestCancel(ctx context.Context, queue int64, ids []backend.ID) 
 	return nil
 }
 
+// CancelFree implements [backend.TxCancels].
+func (tx *Tx) CancelFree(ctx context.Context, queue int64, ids []backend.ID) (removed []backend.ID, err error) {
+	if err := tx.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer tx.leave()
+	for _, id := range ids {
+		if tx.store.cancel(tx, queue, id) == nil {
+			removed = append(removed, id)
+		}
+	}
+	return removed, nil
+}
+
 // CancelRequests implements [backend.Cancels].
 func (h *Handle) CancelRequests(ctx context.Context) (list []backend.CancelRequest, err error) {
 	if err := h.enterMigrated(ctx); err != nil {

@@ -188,6 +188,25 @@ func (s *statements) others() {
 		s.Post(backend.Posting{Queue: s.QA})
 		s.Ack(s.Claim(s.Request(s.QA)).Holds[0])
 	}, nothing)
+	for name, delay := range map[string]time.Duration{"cancel a hundred posts": 0, "cancel a hundred delayed posts": time.Hour} {
+		var ids []backend.ID
+		s.measure(name, func() {
+			ids = nil
+			s.Do(func(tx backend.Tx) error {
+				var batch []backend.Posting
+				for range 100 {
+					p := s.Posting(backend.Posting{Delay: delay})
+					batch, ids = append(batch, p), append(ids, p.ID)
+				}
+				_, err := tx.Post(s.Ctx, s.Version, batch)
+				return err
+			})
+		}, func(tx backend.Tx) error {
+			removed, err := tx.CancelFree(s.Ctx, s.QP, ids)
+			s.Equal(name, len(removed), len(ids))
+			return err
+		})
+	}
 	s.Do(s.post(100, func(i int) string { return fmt.Sprint("listed ", i) }))
 	s.measure("list a hundred keys and posts", nil, func(backend.Tx) error {
 		list, err := s.Backend.Groups(s.Ctx, backend.GroupQuery{Queue: s.QP, Limit: 100})

@@ -27,3 +27,18 @@ SELECT s.queue_id, s.group_id, s.stream_id, s.priority, :now
   FROM parley_key k
  STRAIGHT_JOIN parley_stream s ON s.stream_id = k.stream_id
  WHERE k.queue_id = ? AND k.name = ?
+
+-- name: PostsFree
+SELECT post_id, uniq FROM parley_post FORCE INDEX (PRIMARY)
+ WHERE post_id IN ({{50 ?}}) AND queue_id = ? AND lease_until < :now
+   FOR UPDATE SKIP LOCKED
+-- name: DelayedFree
+SELECT post_id, uniq FROM parley_delayed FORCE INDEX (PRIMARY)
+ WHERE post_id IN ({{50 ?}}) AND queue_id = ?
+   FOR UPDATE SKIP LOCKED
+-- name: KeyedFind
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM parley_message m FORCE INDEX (message_id)
+ STRAIGHT_JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = m.stream_id
+  LEFT JOIN parley_failure f FORCE INDEX (PRIMARY) ON f.message_id = m.message_id
+ WHERE m.message_id IN ({{50 ?}}) AND m.kind = 4 AND s.queue_id = ?

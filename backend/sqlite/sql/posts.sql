@@ -24,3 +24,8 @@ SELECT ?1, ?2, ?3
  WHERE (SELECT q.enabled FROM parley_queue q WHERE q.queue_id = ?1) = 1
    AND (SELECT v.catalog_version FROM parley_meta v) = ?4
 ON CONFLICT DO NOTHING
+-- name: PostsFree
+-- The plus sign keeps the planner from the index of the queue, along which it would read all of it.
+SELECT post_id, uniq FROM parley_post WHERE post_id IN ({{50 ?}}) AND +queue_id = ? AND lease_until < :now
+-- name: DelayedFree
+SELECT post_id, uniq FROM parley_delayed WHERE post_id IN ({{50 ?}}) AND +queue_id = ?

@@ -129,6 +129,15 @@ SELECT m.stream_id, m.seq, m.uniq, s.group_id, s.queue_id
   FROM parley_message m {read skip}
   JOIN parley_stream s {read dirty} ON s.stream_id = m.stream_id
  WHERE m.message_id = ? AND m.kind = 4
+-- name: KeyedFind
+-- The same for fifty of a queue, and whether any attempt has failed.
+--
+-- messages, queue
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM parley_message m {read skip}
+  JOIN parley_stream s {read dirty} ON s.stream_id = m.stream_id
+  LEFT JOIN parley_failure f {read dirty} ON f.message_id = m.message_id
+ WHERE m.message_id IN ({{50 ?}}) AND m.kind = 4 AND s.queue_id = ?
 -- name: MessageKeys
 SELECT seq, message_id FROM parley_message {read skip} WHERE stream_id = ? ORDER BY seq
 -- name: MessagesOfEndpoint

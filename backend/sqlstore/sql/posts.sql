@@ -12,6 +12,12 @@ DELETE FROM parley_key WHERE queue_id = ? AND name = ?{exact}
 SELECT 1 FROM parley_post {lock skip} WHERE post_id = ?
 -- name: PostFree
 SELECT 1 FROM parley_post {lock skip} WHERE {key post_id} AND lease_until < :now
+-- name: PostsFree
+-- The same for fifty of a queue.
+--
+-- posts, queue
+SELECT post_id, uniq FROM parley_post {lock skip}
+ WHERE post_id IN ({{50 ?}}) AND queue_id = ? AND lease_until < :now
 -- name: PostOne
 INSERT INTO parley_post (post_id, queue_id, priority, since, type, body, headers)
 SELECT ?, q.queue_id, ?, :now, ?, {convert ? varbinary(max)}, {convert ? nvarchar(max)}
@@ -54,6 +60,11 @@ UPDATE parley_post SET attempts = ?, suspicion = ?, last_error = ?, errors = {ma
 DELETE FROM parley_post WHERE post_id = ?
 -- name: DelayedTry
 SELECT 1 FROM parley_delayed {lock skip} WHERE post_id = ?
+-- name: DelayedFree
+-- The same for fifty of a queue.
+--
+-- posts, queue
+SELECT post_id, uniq FROM parley_delayed {lock skip} WHERE post_id IN ({{50 ?}}) AND queue_id = ?
 -- name: DelayedInsert
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, :now, :now + ?)

@@ -94,6 +94,13 @@ UPDATE parley_held SET stream_id = @p1, seq = seq + @p2, status = @p3
 SELECT seq, message_id, kind, type, body, headers, since FROM parley_held WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
  WHERE stream_id = @p1 ORDER BY seq
 
+-- name: KeyedFind
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM parley_message m WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+  JOIN parley_stream s WITH (READUNCOMMITTED) ON s.stream_id = m.stream_id
+  LEFT JOIN parley_failure f WITH (READUNCOMMITTED) ON f.message_id = m.message_id
+ WHERE m.message_id IN (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, @p39, @p40, @p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50) AND m.kind = 4 AND s.queue_id = @p51
+
 -- name: MarkerDelete
 DELETE FROM parley_ready WHERE group_id = @p1 AND stream_id = @p2
 

@@ -1,6 +1,9 @@
 -- name: DelayedDelete
 DELETE FROM parley_delayed WHERE post_id = @p1
 
+-- name: DelayedFree
+SELECT post_id, uniq FROM parley_delayed WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST) WHERE post_id IN (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, @p39, @p40, @p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50) AND queue_id = @p51
+
 -- name: DelayedInsert
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
 VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()), DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) + @p9)
@@ -89,6 +92,10 @@ UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id
 
 -- name: PostUnlease
 UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = @p1
+
+-- name: PostsFree
+SELECT post_id, uniq FROM parley_post WITH (READCOMMITTEDLOCK, UPDLOCK, ROWLOCK, READPAST)
+ WHERE post_id IN (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, @p19, @p20, @p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, @p39, @p40, @p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50) AND queue_id = @p51 AND lease_until < DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())
 
 -- name: ProcessedInsert
 INSERT INTO parley_processed (post_id, queue_id, name, type, body, headers, keep_until)

@@ -8,6 +8,12 @@ UPDATE parley_stream FORCE INDEX (PRIMARY)
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 DELETE FROM parley_delayed WHERE post_id = ?
 
+-- name: DelayedFree
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, uniq FROM parley_delayed FORCE INDEX (PRIMARY)
+ WHERE post_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AND queue_id = ?
+   FOR UPDATE SKIP LOCKED
+
 -- name: DelayedInsert
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
@@ -43,6 +49,14 @@ INSERT IGNORE INTO parley_key (queue_id, name, stream_id) VALUES (?, ?, ?)
 -- name: KeyRead
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 SELECT stream_id FROM parley_key WHERE queue_id = ? AND name = ?
+
+-- name: KeyedFind
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM parley_message m FORCE INDEX (message_id)
+ STRAIGHT_JOIN parley_stream s FORCE INDEX (PRIMARY) ON s.stream_id = m.stream_id
+  LEFT JOIN parley_failure f FORCE INDEX (PRIMARY) ON f.message_id = m.message_id
+ WHERE m.message_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AND m.kind = 4 AND s.queue_id = ?
 
 -- name: PlaceKey
 /*M! SET STATEMENT max_statement_time = 0 FOR */
@@ -124,6 +138,12 @@ UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id
 -- name: PostUnlease
 /*M! SET STATEMENT max_statement_time = 0 FOR */
 UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = ?
+
+-- name: PostsFree
+/*M! SET STATEMENT max_statement_time = 0 FOR */
+SELECT post_id, uniq FROM parley_post FORCE INDEX (PRIMARY)
+ WHERE post_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AND queue_id = ? AND lease_until < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
+   FOR UPDATE SKIP LOCKED
 
 -- name: ProcessedInsert
 /*M! SET STATEMENT max_statement_time = 0 FOR */

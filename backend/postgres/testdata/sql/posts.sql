@@ -1,6 +1,13 @@
 -- name: DelayedDelete
 DELETE FROM parley_delayed WHERE post_id = $1
 
+-- name: DelayedFree
+SELECT x.post_id, x.uniq
+  FROM unnest(ARRAY[$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50]::uuid[]) AS k(id)
+ CROSS JOIN LATERAL (
+         SELECT y.post_id, y.uniq FROM parley_delayed y WHERE y.post_id = k.id AND y.queue_id + 0 = $51
+            FOR UPDATE SKIP LOCKED) x
+
 -- name: DelayedInsert
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $9)
@@ -21,6 +28,14 @@ INSERT INTO parley_key (queue_id, name, stream_id) VALUES ($1, $2, $3) ON CONFLI
 
 -- name: KeyRead
 SELECT stream_id FROM parley_key WHERE queue_id = $1 AND name = $2
+
+-- name: KeyedFind
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM unnest(ARRAY[$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50]::uuid[]) AS k(id)
+ CROSS JOIN LATERAL (SELECT y.* FROM parley_message y WHERE y.message_id = k.id AND y.kind = 4 LIMIT 1) m
+ CROSS JOIN LATERAL (SELECT y.group_id, y.queue_id FROM parley_stream y WHERE y.stream_id = m.stream_id LIMIT 1) s
+  LEFT JOIN LATERAL (SELECT y.message_id FROM parley_failure y WHERE y.message_id = k.id LIMIT 1) f ON true
+ WHERE s.queue_id = $51
 
 -- name: PostBlock
 UPDATE parley_post
@@ -87,6 +102,14 @@ UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id
 
 -- name: PostUnlease
 UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = $1
+
+-- name: PostsFree
+SELECT x.post_id, x.uniq
+  FROM unnest(ARRAY[$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50]::uuid[]) AS k(id)
+ CROSS JOIN LATERAL (
+         SELECT y.post_id, y.uniq FROM parley_post y
+          WHERE y.post_id = k.id AND y.queue_id + 0 = $51 AND y.lease_until < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            FOR UPDATE SKIP LOCKED) x
 
 -- name: ProcessedInsert
 INSERT INTO parley_processed (post_id, queue_id, name, type, body, headers, keep_until)

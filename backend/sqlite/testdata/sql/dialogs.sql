@@ -144,6 +144,13 @@ UPDATE parley_held SET stream_id = ?1, seq = seq + ?2, status = ?3
 SELECT seq, message_id, kind, type, body, headers, since FROM parley_held
  WHERE stream_id = ?1 ORDER BY seq
 
+-- name: KeyedFind
+SELECT m.message_id, m.stream_id, m.seq, m.uniq, s.group_id, CASE WHEN f.message_id IS NULL THEN 0 ELSE 1 END
+  FROM parley_message m
+  JOIN parley_stream s ON s.stream_id = m.stream_id
+  LEFT JOIN parley_failure f ON f.message_id = m.message_id
+ WHERE m.message_id IN (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50) AND m.kind = 4 AND s.queue_id = +?51
+
 -- name: Mark
 INSERT INTO parley_ready (queue_id, group_id, stream_id, priority, since)
 SELECT k.value ->> 0, unhex(k.value ->> 1), unhex(k.value ->> 2), k.value ->> 3, ?2 + k.key

@@ -8,6 +8,9 @@ RETURNING stream_id, next_seq - 1, group_id
 -- name: DelayedDelete
 DELETE FROM parley_delayed WHERE post_id = ?1
 
+-- name: DelayedFree
+SELECT post_id, uniq FROM parley_delayed WHERE post_id IN (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50) AND +queue_id = +?51
+
 -- name: DelayedInsert
 INSERT INTO parley_delayed (post_id, queue_id, name, priority, type, body, headers, uniq, begun, due)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?10, ?10 + ?9)
@@ -97,6 +100,9 @@ UPDATE parley_post SET blocked = 0, blocked_until = 0, reason = '' WHERE post_id
 
 -- name: PostUnlease
 UPDATE parley_post SET fence = fence + 1, lease_until = 0, owner = '' WHERE post_id = ?1
+
+-- name: PostsFree
+SELECT post_id, uniq FROM parley_post WHERE post_id IN (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50) AND +queue_id = +?51 AND lease_until < ?52
 
 -- name: ProcessedInsert
 INSERT INTO parley_processed (post_id, queue_id, name, type, body, headers, keep_until)
