@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"maps"
 	"sync"
@@ -139,10 +140,18 @@ func prepared[S any](ctx context.Context, k *known, conn *sql.Conn, q *sqlstore.
 			return nil
 		}
 		ok = true
+		if err := sqlstore.Sending(ctx); err != nil {
+			return &unsent{err}
+		}
 		return work(s)
 	})
 	return ok || err != nil, err
 }
+
+// unsent is the error of a statement whose context ended while it was being prepared.
+type unsent struct{ error }
+
+func (u *unsent) Unwrap() error { return u.error }
 
 // values are arguments as a driver wants them.
 func values(args []any) ([]driver.NamedValue, error) {
@@ -303,6 +312,9 @@ func (t *transaction) carryOut(ctx context.Context, statement func(context.Conte
 func (t *transaction) answered(err error) error {
 	if sqlState(err) == "40001" {
 		t.p.strict.Store(true) // transactions at READ COMMITTED wait instead
+	}
+	if u := (*unsent)(nil); errors.As(err, &u) {
+		return u.error
 	}
 	if err != nil && sqlState(err) == "" {
 		t.p.known.doubt()

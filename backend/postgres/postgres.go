@@ -284,6 +284,9 @@ func newStore(db *sql.DB, o Options) *Store {
 		FinishTasks:  p.finishTasks,
 		JoinPosts:    p.joinPosts,
 	}
+	if libpq {
+		d.Unread = 50 * time.Millisecond
+	}
 	if o.Locks == LocksNative {
 		d.OpenLine, d.TxNative = p.openLine, p.txNative
 	}

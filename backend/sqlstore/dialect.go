@@ -148,6 +148,10 @@ type Dialect struct {
 	// need not be released then.
 	Replaces bool
 
+	// Unread is how long a server may take to read a statement. A driver that asks it once to cancel one does so after that
+	// time. Zero: the engine sees to it that a context ends statements.
+	Unread time.Duration
+
 	// Futile says that waiting inside a transaction for another is futile, as
 	// there is only one at a time.
 	Futile bool

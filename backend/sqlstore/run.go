@@ -100,6 +100,8 @@ func (r run) Exec(caller context.Context, q *Stmt, args ...any) (int64, error) {
 	if err := r.reach(ctx); err != nil {
 		return 0, err
 	}
+	ctx, over := r.heard(ctx)
+	defer over()
 	res, err := r.sess.Exec(ctx, q, r.Args(q, args...))
 	if err != nil {
 		return 0, r.fail(caller, err)
@@ -120,6 +122,8 @@ func (r run) Do(caller context.Context, work func(context.Context) error) error 
 	if err := r.reach(ctx); err != nil {
 		return err
 	}
+	ctx, over := r.heard(ctx)
+	defer over()
 	if err := work(ctx); err != nil {
 		return r.fail(caller, err)
 	}
@@ -139,6 +143,8 @@ func (r run) Rows(caller context.Context, scan func(*sql.Rows) error, q *Stmt, a
 	if err := r.reach(ctx); err != nil {
 		return err
 	}
+	ctx, over := r.heard(ctx)
+	defer over()
 	rows, free, err := r.query(ctx, q, r.Args(q, args...))
 	if err != nil {
 		return r.fail(caller, err)
