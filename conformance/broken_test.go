@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleymq/parley/backend"
 	"github.com/parleymq/parley/internal/memstore"
+	"github.com/parleymq/parley/internal/slow"
 )
 
 // broken is the backend in memory with mistakes that can be made from outside:
@@ -373,7 +374,7 @@ var mistakes = []*mistake{
 	{
 		id: "Q02", says: "a claim is slow",
 		claim: func(ctx context.Context, tx *brokenTx, r backend.ClaimRequest) (backend.Claim, error) {
-			time.Sleep(600 * time.Millisecond)
+			time.Sleep(slow.By(600 * time.Millisecond)) // as the bound of its check
 			return tx.Tx.Claim(ctx, r)
 		},
 	},
