@@ -68,6 +68,8 @@ func TestDialogStatements(t *testing.T) {
 				"begin and send":                                     5,
 				"receive, reply and end":                             13,
 				"receive the reply and end":                          6,
+				"receive, reply and end, in one transaction":         13,
+				"receive the reply and end, in one transaction":      6,
 				"a post by itself, with BEGIN and COMMIT":            1,
 				"a post by itself with a key, with BEGIN and COMMIT": keyed,
 				"a send by itself, with BEGIN and COMMIT":            keyed,

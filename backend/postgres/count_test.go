@@ -166,6 +166,8 @@ func TestDialogStatements(t *testing.T) {
 		"begin and send":                                     1,
 		"receive, reply and end":                             7,
 		"receive the reply and end":                          5,
+		"receive, reply and end, in one transaction":         7,
+		"receive the reply and end, in one transaction":      5,
 		"a post by itself, with BEGIN and COMMIT":            1,
 		"a post by itself with a key, with BEGIN and COMMIT": 1,
 		"a send by itself, with BEGIN and COMMIT":            1,

@@ -63,9 +63,9 @@ func TestStatements(t *testing.T) {
 		"post one with a new key":      6,
 		"post a hundred with new keys": 701,
 		"claim and settle a group, in one transaction":   4,
-		"claim and settle ten keys, in one transaction":  4,
+		"claim and settle ten keys, in one transaction":  3,
 		"claim and settle ten posts, in one transaction": 3,
-		"claim a key by lease":                           3,
+		"claim a key by lease":                           2,
 		"claim ten posts by lease":                       2,
 		"settle ten posts held by lease":                 2,
 		"settle a key and a post that failed":            8,
@@ -84,7 +84,9 @@ func TestDialogStatements(t *testing.T) {
 	s, count := counted(t)
 	backendtest.Dialogs(t, s, count, frame, map[string]int{
 		"begin and send":                                     5,
-		"receive, reply and end":                             14,
+		"receive, reply and end":                             13,
+		"receive, reply and end, in one transaction":         11,
+		"receive the reply and end, in one transaction":      8,
 		"receive the reply and end":                          10,
 		"a post by itself, with BEGIN and COMMIT":            3,
 		"a post by itself with a key, with BEGIN and COMMIT": 5,

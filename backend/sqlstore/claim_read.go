@@ -121,17 +121,17 @@ type firstMessage struct {
 }
 
 func (m *firstMessage) columns() []any {
-	return []any{&m.Seq, ID(&m.ID), Int(&m.Kind), &m.Type, Body(&m.Body), Text(&m.Headers), &m.since, Text(&m.uniq),
+	return []any{Int(&m.Seq), ID(&m.ID), Int(&m.Kind), Text(&m.Type), Body(&m.Body), Text(&m.Headers), Int(&m.since), Text(&m.uniq),
 		Int(&m.Attempts), Int(&m.Deaths), Text(&m.LastError), Attempts(&m.Errors)}
 }
 
 // readFirst reads messages of groups that have one stream in the order, together, until they are as long as the claim may
-// be. The rest is read group by group.
+// be. The rest is read group by group. Those that came with the walk are short.
 func (t *Tx) readFirst(ctx context.Context, r backend.ClaimRequest, picks []pick) error {
 	var streams []backend.ID
 	of := make(map[backend.ID]*pick)
 	for i := range picks {
-		if p := &picks[i]; p.source != nil && !p.source.Ended && !p.source.moved {
+		if p := &picks[i]; p.source != nil && !p.read && !p.source.Ended && !p.source.moved {
 			streams, of[p.source.ID] = append(streams, p.source.ID), p
 		}
 	}

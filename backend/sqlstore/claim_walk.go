@@ -132,11 +132,13 @@ func (t *Tx) claimWalk(ctx context.Context, r backend.ClaimRequest) (s claimStat
 		g, src := new(group), new(Source)
 		var home backend.ID
 		f := &src.common
+		var m firstMessage
 		columns := []any{&version, &enabled, Bool(&s.promoted), Bool(&s.expired), Int(&s.post.priority), Int(&s.post.since),
 			ID(&g.id), &priority, &since}
 		columns = append(append(columns, g.columns()...), &streams,
 			ID(&src.ID), Int(&src.Kind), ID(&src.Handle), ID(&home), ID(&f.Conversation), Bool(&f.Initiator),
 			Text(&f.Service), Text(&f.FarService), Text(&f.Contract), &closed)
+		columns = append(columns, m.columns()...)
 		if err := rows.Scan(columns...); err != nil {
 			return err
 		}
@@ -149,6 +151,9 @@ func (t *Tx) claimWalk(ctx context.Context, r backend.ClaimRequest) (s claimStat
 			src.Group, src.priority = g.id, e.at.priority
 			src.receivedBy(home, closed.Valid)
 			e.source = src
+			if e.read = !m.ID.IsZero(); e.read {
+				e.messages = []firstMessage{m}
+			}
 		}
 		found = append(found, e)
 		return nil

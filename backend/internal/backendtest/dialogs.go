@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -198,6 +199,26 @@ func (d *dialogs) receive(queue string, messages int, handle func(context.Contex
 	d.OK(del.Ack(d.ctx))
 }
 
+// receiveIn is receive in one transaction.
+func (d *dialogs) receiveIn(queue string, messages int, handle func(context.Context, *parley.Message) error) {
+	d.Helper()
+	d.OK(d.b.InTx(d.ctx, func(tx *parley.Tx) error {
+		list, err := tx.Receive(d.ctx, queue, nil)
+		if err != nil {
+			return err
+		}
+		if len(list) != messages {
+			return fmt.Errorf("%d messages received from %s, want %d", len(list), queue, messages)
+		}
+		for _, m := range list {
+			if err := handle(d.ctx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 // gone checks that nothing is left of conversations.
 func (d *dialogs) gone() {
 	d.Helper()
@@ -210,23 +231,26 @@ func (d *dialogs) gone() {
 
 // byHand counts the third of three rounds: by then statements are prepared.
 func (d *dialogs) byHand() {
-	steps := []struct {
+	type step struct {
 		name string
 		work func()
-	}{
-		{"begin and send", func() { d.ask(1) }},
-		{"receive, reply and end", func() { d.receive("answers", 1, answer) }},
-		{"receive the reply and end", func() { d.receive("asks", 2, hear) }},
 	}
 	for round := range 3 {
-		for _, s := range steps {
+		for _, s := range []step{
+			{"begin and send", func() { d.ask(1) }},
+			{"receive, reply and end", func() { d.receive("answers", 1, answer) }},
+			{"receive the reply and end", func() { d.receive("asks", 2, hear) }},
+			{"", func() { d.gone(); d.ask(1) }},
+			{"receive, reply and end, in one transaction", func() { d.receiveIn("answers", 1, answer) }},
+			{"receive the reply and end, in one transaction", func() { d.receiveIn("asks", 2, hear) }},
+			{"", d.gone},
+		} {
 			d.count.Take()
 			s.work()
-			if seen := d.count.Take(); round == 2 {
+			if seen := d.count.Take(); round == 2 && s.name != "" {
 				d.holds(s.name, seen)
 			}
 		}
-		d.gone()
 	}
 	d.ask(20)
 	d.count.Take()

@@ -8,7 +8,8 @@ ON CONFLICT (group_id) DO UPDATE
 -- What a claim reads before it takes anything: the catalog's version, whether the queue is on, and the place of the
 -- first post. It also reads whether there are promotions, and streams that an expired lease keeps out of the
 -- order. The first free streams of the order come with it, one in each row, or one row without: the stream's group,
--- how many streams the group has in the order, up to two, and the receiving endpoint.
+-- how many streams the group has in the order, up to two, and the receiving endpoint. If the stream has only one message,
+-- which is short, that comes with it, as MessageRead returns it.
 --
 -- queue, how many streams
 WITH free AS MATERIALIZED (
@@ -26,7 +27,8 @@ SELECT v.catalog_version, q.enabled,
        h.priority, h.since,
        f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.blocked_until, f.resweep, :now,
        (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
-       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
+       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at,
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, x.attempts, x.suspicion, x.last_error, x.errors
   FROM parley_meta v
   LEFT JOIN parley_queue q ON q.queue_id = ?1
   LEFT JOIN (SELECT p.priority, p.since
@@ -37,6 +39,10 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN free f ON true
   LEFT JOIN parley_stream s ON s.stream_id = f.stream_id
   LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+  LEFT JOIN parley_message m ON m.stream_id = s.stream_id AND m.seq = s.next_seq - 1
+   AND ifnull(length(m.body), 0) + ifnull(length(m.headers), 0) <= 4096
+   AND NOT EXISTS (SELECT 1 FROM parley_message y WHERE y.stream_id = s.stream_id AND y.seq < s.next_seq - 1)
+  LEFT JOIN parley_failure x ON x.message_id = m.message_id
 -- name: FirstMessages
 -- The first messages of streams, in the order of the streams, as MessageRead returns them.
 --

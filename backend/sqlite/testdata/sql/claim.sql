@@ -14,7 +14,8 @@ SELECT v.catalog_version, q.enabled,
        h.priority, h.since,
        f.group_id, f.priority, f.since, f.queue_id, f.service, f.name, f.fence, f.lease_until, f.blocked, f.blocked_until, f.resweep, ?3,
        (SELECT count(*) FROM (SELECT 1 FROM parley_ready r WHERE r.group_id = f.group_id LIMIT 2)),
-       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at
+       s.stream_id, s.kind, s.endpoint, e.group_id, e.conversation, e.initiator, e.service, e.far, e.contract, e.closed_at,
+       m.seq, m.message_id, m.kind, m.type, m.body, m.headers, m.since, m.uniq, x.attempts, x.suspicion, x.last_error, x.errors
   FROM parley_meta v
   LEFT JOIN parley_queue q ON q.queue_id = +?1
   LEFT JOIN (SELECT p.priority, p.since
@@ -25,6 +26,10 @@ SELECT v.catalog_version, q.enabled,
   LEFT JOIN free f ON true
   LEFT JOIN parley_stream s ON s.stream_id = f.stream_id
   LEFT JOIN parley_endpoint e ON e.handle = s.endpoint
+  LEFT JOIN parley_message m ON m.stream_id = s.stream_id AND m.seq = s.next_seq - 1
+   AND ifnull(length(m.body), 0) + ifnull(length(m.headers), 0) <= 4096
+   AND NOT EXISTS (SELECT 1 FROM parley_message y WHERE y.stream_id = s.stream_id AND y.seq < s.next_seq - 1)
+  LEFT JOIN parley_failure x ON x.message_id = m.message_id
 
 -- name: Claimable
 SELECT 1
