@@ -100,14 +100,6 @@ func (t *Tx) cancelKeyed(ctx context.Context, queue int64, id backend.ID) (bool,
 	return true, t.freeUnique(ctx, queue, uniq)
 }
 
-func (t *Tx) freeUnique(ctx context.Context, queue int64, value string) error {
-	if value == "" {
-		return nil
-	}
-	_, err := t.Exec(ctx, t.s.q.UniqueDelete, queue, value)
-	return err
-}
-
 // CancelFree implements backend.TxCancels. What others have locked it leaves to Cancel.
 func (t *Tx) CancelFree(ctx context.Context, queue int64, ids []backend.ID) (removed []backend.ID, err error) {
 	if err := t.ready(ctx); err != nil {

@@ -318,6 +318,15 @@ func (t *Tx) dropBeside(ctx context.Context, r Removal) error {
 	return t.freeUnique(ctx, r.Hold.Queue, r.Uniq())
 }
 
+// freeUnique lets another post have a unique value.
+func (t *Tx) freeUnique(ctx context.Context, queue int64, value string) error {
+	if value == "" {
+		return nil
+	}
+	_, err := t.Exec(ctx, t.s.q.UniqueDelete, queue, value)
+	return err
+}
+
 // remember stores what the queue keeps of a message that was removed.
 func (t *Tx) remember(ctx context.Context, r Removal) (err error) {
 	m := r.Message

@@ -68,6 +68,7 @@ type judge struct {
 	messages  map[message]*passage
 	calls     map[string]*call // by attempt
 	committed map[string]bool  // the attempts that have an effect
+	cancelled map[message]kind // how that turned out: cancelling, if it is not known
 }
 
 // check judges a history by what is in the user tables at its end. stall is the longest time
@@ -76,7 +77,7 @@ type judge struct {
 func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
 	j := &judge{&violations{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
-		make(map[message]*passage), make(map[string]*call), make(map[string]bool)}
+		make(map[message]*passage), make(map[string]*call), make(map[string]bool), make(map[message]kind)}
 	for _, e := range rows.effects {
 		j.committed[e.Attempt] = true
 	}
@@ -131,6 +132,12 @@ func (j *judge) note(e event) {
 		}
 	case promoting, parked, unparking, moving, locked:
 		j.operation(e)
+	case cancelling:
+		j.operation(e)
+		j.cancelled[m] = e.Kind
+	case removed, kept:
+		j.Load[string(e.Kind)]++
+		j.cancelled[m] = e.Kind
 	case failed:
 		j.problem(&j.Broken, "%s", e.Name)
 	case fault:

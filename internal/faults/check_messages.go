@@ -22,6 +22,8 @@ func (j *judge) effects() {
 			j.problem(&j.Broken, "%v was received, and never sent", m)
 		case p.state == undone:
 			j.problem(&j.Broken, "%v was rolled back, and was received", m)
+		case j.cancelled[m] == removed:
+			j.problem(&j.Doubled, "%v was removed by its sender, and was received", m)
 		}
 		if before, ok := last[e.Stream]; ok && e.Seq < before {
 			j.problem(&j.Disordered, "%v came behind number %d", m, before)
@@ -29,7 +31,7 @@ func (j *judge) effects() {
 		last[e.Stream] = max(last[e.Stream], e.Seq)
 	}
 	for m, p := range j.messages {
-		if p.state == sent && attempts[m] == nil {
+		if k := j.cancelled[m]; p.state == sent && attempts[m] == nil && k != removed && k != cancelling {
 			j.problem(&j.Lost, "%v was committed, and has no effect", m)
 		}
 	}

@@ -443,3 +443,27 @@ func TestForgedTicks(t *testing.T) {
 		"too early": {func(f *forged) { tick(f, 7, 2, 1); tick(f, 8, 3, 3) }, oneBroken},
 	})
 }
+
+// TestForgedCancels: a post is done once or removed once.
+func TestForgedCancels(t *testing.T) {
+	post := func(f *forged, handled bool, outcomes ...kind) {
+		m := event{Stream: "c", Attempt: "c"}
+		for i, k := range append([]kind{sending, sent, cancelling}, outcomes...) {
+			m.At, m.Kind = at(1+i), k
+			f.add(m)
+		}
+		if handled {
+			f.add(event{At: at(2), Kind: began, Stream: "c", Attempt: "c"}, event{At: at(7), Kind: returned, Stream: "c", Attempt: "c"})
+			f.effects = append(f.effects, effect{Stream: "c", Attempt: "c", Hot: notHot})
+		}
+	}
+	judgeAll(t, map[string]forgery{
+		"removed":                 {func(f *forged) { post(f, false, removed) }, nothing},
+		"removed and handled":     {func(f *forged) { post(f, true, removed) }, "lost 0, doubled 1, out of order 0, stuck 0, broken 0"},
+		"kept and handled":        {func(f *forged) { post(f, true, kept) }, nothing},
+		"kept and gone":           {func(f *forged) { post(f, false, kept) }, oneLost},
+		"unknown and gone":        {func(f *forged) { post(f, false) }, nothing},
+		"unknown and handled":     {func(f *forged) { post(f, true) }, nothing},
+		"removed by another call": {func(f *forged) { post(f, false, kept, cancelling, removed) }, nothing},
+	})
+}

@@ -30,7 +30,7 @@ func (j *judge) uniques() {
 	for _, e := range j.history {
 		m := message{e.Stream, e.Seq}
 		switch {
-		case e.Name == "" || e.Kind != sent || skipped[m]:
+		case e.Name == "" || e.Kind != sent || skipped[m] || j.cancelled[m] != "":
 		case strings.HasPrefix(e.Name, "unique "):
 			if to, ok := first[m]; ok && to.After(e.At) {
 				values[e.Name] = append(values[e.Name], pending{m, e.At, to})

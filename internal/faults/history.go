@@ -30,6 +30,10 @@ const (
 	unparked  kind = "unparked"  // that call returned
 	skipping  kind = "skipping"  // before a post becomes a dead letter, which frees its value
 
+	cancelling kind = "cancelling" // before the post that is the stream is cancelled
+	removed    kind = "removed"    // that call removed it
+	kept       kind = "kept"       // that call left it alone; with neither, either may be true
+
 	ticked kind = "ticked" // a handler was called for a message of a recurring job that was due at Since
 
 	moving     kind = "moving"     // before the commit that takes a dialog to the group

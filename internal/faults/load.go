@@ -48,6 +48,7 @@ var loads = []struct {
 	{"shared", 8, true, (*sender).shared},
 	{"alone", 8, true, (*sender).alone},
 	{"unique", 6, true, (*sender).uniques},
+	{"cancels", 6, false, (*sender).cancels},
 	{"ranked", 4, false, (*sender).rankedPosts},
 	{"operators", 10, false, (*sender).operate},
 	{"groups", 8, false, (*sender).move},
@@ -101,17 +102,29 @@ var errBack = errors.New("rolled back on purpose")
 // them before it sends it.
 func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)) error) error {
 	var events []event
+	k, err := s.transact(ctx, func(tx *parley.Tx) error {
+		return f(tx, func(e event) {
+			e.Kind = sending
+			s.rec.write(e)
+			events = append(events, e)
+		})
+	})
+	for _, e := range events {
+		e.Kind = k
+		s.rec.write(e)
+	}
+	return err
+}
+
+// transact works in a transaction, which may be the program's own, and says what became of that.
+func (s *sender) transact(ctx context.Context, f func(tx *parley.Tx) error) (kind, error) {
 	complete, joins := false, s.own.begin != nil && random.IntN(3) == 0
 	in := s.b.InTx
 	if joins {
 		in = s.join
 	}
 	err := in(ctx, func(tx *parley.Tx) error {
-		err := f(tx, func(e event) {
-			e.Kind = sending
-			s.rec.write(e)
-			events = append(events, e)
-		})
+		err := f(tx)
 		if err == nil && random.IntN(20) == 0 {
 			err = errBack
 		}
@@ -124,14 +137,10 @@ func (s *sender) send(ctx context.Context, f func(tx *parley.Tx, log func(event)
 		s.rec.write(event{Kind: deadlocked, Name: err.Error()})
 	}
 	k := outcome(err, complete)
-	for _, e := range events {
-		e.Kind = k
-		s.rec.write(e)
-	}
 	if atSnapshot { // some verbs do not work there
 		err = unless(err, parley.ErrIsolation)
 	}
-	return err
+	return k, err
 }
 
 // join is InTx in a transaction of the program's. If its COMMIT fails, it may have been carried out all the same.

@@ -8,7 +8,7 @@ import (
 )
 
 // operations are the kinds of events that count as one.
-var operations = []kind{sending, posted, began, promoting, parked, unparking, moving, locked}
+var operations = []kind{sending, posted, began, promoting, parked, unparking, moving, cancelling, locked}
 
 // tally counts the operations in histories that are still being written.
 type tally struct {

@@ -180,7 +180,11 @@ func skewed(lease time.Duration) time.Duration {
 	}},
 	{name: "value outlives its post", server: "sqlite", flags: calmly, env: "PARLEY_FAULTS_KINDS=unique,posts", changes: []change{
 		// A value is not freed with its post.
-		{file: "backend/sqlstore/cancel_posts.go", old: "	if value == \"\" {\n		return nil", new: "	if value != \"\" {\n		return nil"},
+		{file: "backend/sqlstore/settle.go", old: "	if value == \"\" {\n		return nil", new: "	if value != \"\" {\n		return nil"},
+	}},
+	{name: "cancelled behind a receiver", server: "postgres", flags: calmly, env: "PARLEY_FAULTS_KINDS=cancels", changes: []change{
+		// What is removed was read before its group was locked.
+		{file: "backend/sqlstore/cancel_posts.go", old: "	list, err = t.keyedPosts(ctx, queue, ids)\n", new: ""},
 	}},
 	{name: "due time without message", server: "mysql", flags: []string{"--only", "interrupt"}, env: "PARLEY_FAULTS_KINDS=recurring,posts", changes: []change{
 		// A job goes on to its next due time, although its message could not be posted.
