@@ -38,8 +38,8 @@ type TxCancels interface {
 	// others have in hand. It changes no other row and waits for no transaction, whatever others
 	// request. An ID of nothing does no harm.
 	RequestCancel(ctx context.Context, queue int64, ids []ID) error
-	// CancelFree is TxPosts.Cancel for many posts of which it removes those that it can quickly. It
-	// returns their IDs, and may leave any of them to Cancel.
+	// CancelFree removes those of many posts that it can remove quickly, and returns their IDs.
+	// TxPosts.Cancel sees to the others.
 	CancelFree(ctx context.Context, queue int64, ids []ID) (removed []ID, err error)
 }
 

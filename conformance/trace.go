@@ -239,6 +239,12 @@ func (t *notedTx) Cancel(ctx context.Context, queue int64, id backend.ID) error 
 	return err
 }
 
+func (t *notedTx) CancelFree(ctx context.Context, queue int64, ids []backend.ID) ([]backend.ID, error) {
+	removed, err := t.Tx.CancelFree(ctx, queue, ids)
+	t.note(err, "CancelFree %d of %d posts", len(removed), len(ids))
+	return removed, err
+}
+
 func (t *notedTx) Claim(ctx context.Context, r backend.ClaimRequest) (backend.Claim, error) {
 	c, err := t.Tx.Claim(ctx, r)
 	var b strings.Builder
