@@ -66,9 +66,10 @@ type judge struct {
 	history   []event
 	rows      rows
 	messages  map[message]*passage
-	calls     map[string]*call // by attempt
-	committed map[string]bool  // the attempts that have an effect
-	cancelled map[message]kind // how that turned out: cancelling, if it is not known
+	calls     map[string]*call   // by attempt
+	committed map[string]bool    // the attempts that have an effect
+	cancelled map[message]kind   // whether it may be gone: removed, kept, or cancelling, if that is open
+	once      map[message]string // the key that was new
 }
 
 // check judges a history by what is in the user tables at its end. stall is the longest time
@@ -77,7 +78,7 @@ type judge struct {
 func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	slices.SortStableFunc(history, func(a, b event) int { return a.At.Compare(b.At) })
 	j := &judge{&violations{Load: make(map[string]int), Faults: make(map[string]int)}, history, rows,
-		make(map[message]*passage), make(map[string]*call), make(map[string]bool), make(map[message]kind)}
+		make(map[message]*passage), make(map[string]*call), make(map[string]bool), make(map[message]kind), make(map[message]string)}
 	for _, e := range rows.effects {
 		j.committed[e.Attempt] = true
 	}
@@ -100,6 +101,8 @@ func check(history []event, rows rows, stall, slack time.Duration) *violations {
 	j.locks()
 	j.deadlocks()
 	j.uniques()
+	j.onces()
+	j.overtaken()
 	j.ticks(slack)
 	return j.violations
 }
@@ -110,6 +113,9 @@ func (j *judge) note(e event) {
 	switch e.Kind {
 	case sending:
 		j.operation(e)
+		if strings.HasPrefix(e.Name, onceKey) {
+			j.once[m] = e.Name
+		}
 		j.messages[m] = &passage{state: sending, logged: e.At, arrives: e.At.Add(time.Duration(e.After))}
 	case sent, undone, unknown:
 		if p := j.messages[m]; p != nil {
@@ -135,6 +141,8 @@ func (j *judge) note(e event) {
 	case cancelling:
 		j.operation(e)
 		j.cancelled[m] = e.Kind
+	case waived:
+		j.cancelled[m] = cancelling
 	case removed, kept:
 		j.Load[string(e.Kind)]++
 		j.cancelled[m] = e.Kind

@@ -467,3 +467,46 @@ func TestForgedCancels(t *testing.T) {
 		"removed by another call": {func(f *forged) { post(f, false, kept, cancelling, removed) }, nothing},
 	})
 }
+
+// TestForgedOnce: a key is new for one transaction.
+func TestForgedOnce(t *testing.T) {
+	found := func(f *forged, stream string, outcome kind, handled bool) {
+		m := event{Stream: stream, Name: "once 1", Attempt: stream}
+		for i, k := range []kind{sending, outcome} {
+			m.At, m.Kind = at(1+i), k
+			f.add(m)
+		}
+		if handled {
+			f.add(event{At: at(3), Kind: began, Stream: stream, Attempt: stream}, event{At: at(4), Kind: returned, Stream: stream, Attempt: stream})
+			f.effects = append(f.effects, effect{Stream: stream, Attempt: stream, Hot: notHot})
+		}
+	}
+	judgeAll(t, map[string]forgery{
+		"new once":               {func(f *forged) { found(f, "x", sent, true); found(f, "y", undone, false) }, nothing},
+		"new twice":              {func(f *forged) { found(f, "x", sent, true); found(f, "y", unknown, true) }, "lost 0, doubled 1, out of order 0, stuck 0, broken 0"},
+		"known":                  {func(f *forged) { found(f, "x", unknown, true); f.add(event{At: at(5), Kind: known, Name: "once 1"}) }, nothing},
+		"known, and never new":   {func(f *forged) { f.add(event{At: at(5), Kind: known, Name: "once 1"}) }, oneBroken},
+		"known by what was lost": {func(f *forged) { found(f, "x", undone, false); f.add(event{At: at(5), Kind: known, Name: "once 1"}) }, oneBroken},
+	})
+}
+
+// TestForgedErrors: an error ends a conversation with what waits there.
+func TestForgedErrors(t *testing.T) {
+	handled := func(f *forged, streams ...string) {
+		for i, stream := range streams {
+			f.add(event{At: at(9 + i), Kind: began, Stream: stream, Attempt: stream}, event{At: at(10 + i), Kind: returned, Stream: stream, Attempt: stream})
+			f.effects = append(f.effects, effect{Stream: stream, Attempt: stream, Hot: notHot})
+		}
+	}
+	begun := func(f *forged) {
+		f.add(event{At: at(1), Kind: sending, Stream: "dialog/d/entry"}, event{At: at(1), Kind: waived, Stream: "dialog/d/entry"},
+			event{At: at(1), Kind: sending, Stream: "dialog/d/error"},
+			event{At: at(2), Kind: sent, Stream: "dialog/d/entry"}, event{At: at(2), Kind: sent, Stream: "dialog/d/error"})
+	}
+	judgeAll(t, map[string]forgery{
+		"before the error":   {func(f *forged) { begun(f); handled(f, "dialog/d/entry", "dialog/d/error") }, nothing},
+		"gone with it":       {func(f *forged) { begun(f); handled(f, "dialog/d/error") }, nothing},
+		"behind it":          {func(f *forged) { begun(f); handled(f, "dialog/d/error", "dialog/d/entry") }, oneBroken},
+		"the error was lost": {func(f *forged) { begun(f); handled(f, "dialog/d/entry") }, oneLost},
+	})
+}

@@ -34,6 +34,9 @@ const (
 	removed    kind = "removed"    // that call removed it
 	kept       kind = "kept"       // that call left it alone; with neither, either may be true
 
+	waived kind = "waived" // the message may be dropped
+	known  kind = "known"  // a transaction that committed found the key, which is the name, not new
+
 	ticked kind = "ticked" // a handler was called for a message of a recurring job that was due at Since
 
 	moving     kind = "moving"     // before the commit that takes a dialog to the group

@@ -48,6 +48,8 @@ var loads = []struct {
 	{"shared", 8, true, (*sender).shared},
 	{"alone", 8, true, (*sender).alone},
 	{"unique", 6, true, (*sender).uniques},
+	{"once", 4, true, (*sender).once},
+	{"errors", 4, true, (*sender).errors},
 	{"cancels", 6, false, (*sender).cancels},
 	{"ranked", 4, false, (*sender).rankedPosts},
 	{"operators", 10, false, (*sender).operate},

@@ -68,6 +68,9 @@ func send(ctx context.Context, f func(context.Context, string, []byte) error, ty
 
 // timer handles the initiator's timer, which is the time for the first request.
 func (h *handlers) timer(ctx context.Context, m *parley.Message) error {
+	if m.FarService == diary {
+		return h.quit(ctx, m)
+	}
 	return h.answer(ctx, m, body{Stream: dialogStream(m.ConversationID, "timer")}, func(a *attempt) error {
 		return a.sends(ctx, m, requestType, body{Stream: dialogStream(m.ConversationID, "ask"), Left: random.IntN(4)})
 	})
@@ -124,10 +127,4 @@ func (h *handlers) ended(ctx context.Context, m *parley.Message) error {
 	}
 	b := body{Stream: dialogStream(m.ConversationID, "answer"), Seq: int(m.Seq)}
 	return h.answer(ctx, m, b, func(*attempt) error { return m.End(ctx) })
-}
-
-// errored handles what should not come.
-func (h *handlers) errored(ctx context.Context, m *parley.Message) error {
-	h.rec.write(event{Kind: failed, Name: "the conversation of " + m.Service + " with " + m.FarService + ": " + m.Err().Error()})
-	return m.End(ctx)
 }

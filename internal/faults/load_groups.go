@@ -149,10 +149,18 @@ func vary(ctx context.Context, d *parley.Delivery) error {
 	return nil
 }
 
+// handleAll handles messages, but for those behind an error whose handler ended the conversation, as a worker does.
 func handleAll(ctx context.Context, mux *parley.Mux, list []*parley.Message) error {
+	over := make(map[parley.ID]bool)
 	for _, m := range list {
+		if over[m.Conversation] {
+			continue
+		}
 		if err := mux.HandleMessage(ctx, m); err != nil {
 			return err
+		}
+		if m.Type == parley.ErrorMessageType {
+			over[m.Conversation] = true
 		}
 	}
 	return nil

@@ -27,6 +27,7 @@ var afflictions = []affliction{
 	{"statement timeout", hasTimeouts, timeout(0)},
 	{"blackhole", behindProxy, (*suite).blackhole},
 	{"catalog", nil, (*suite).changeCatalog},
+	{"queue off", nil, (*suite).switchOff},
 	{"idle timeout", hasTimeouts, timeout(1)},
 	{"stop", nil, (*suite).stopProgram},
 	{"disk full", func(s *suite) bool { return s.disk != nil }, (*suite).fillDisk},

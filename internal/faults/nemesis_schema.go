@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/parleymq/parley"
 	"github.com/parleymq/parley/backend"
@@ -24,6 +25,17 @@ func (s *suite) changeCatalog(ctx context.Context) error {
 		define = s.b.Redefine
 	}
 	return s.again(ctx, func(ctx context.Context) error { return define(ctx, c) })
+}
+
+// switchOff disables a queue for a moment. What is sent to it is withheld meanwhile.
+func (s *suite) switchOff(ctx context.Context) error {
+	queue := []string{askQueue, answerQueue, diaryQueue, diaryQueue}[random.IntN(4)]
+	err := s.again(ctx, func(ctx context.Context) error { return s.b.Admin().DisableQueue(ctx, queue) })
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(200+random.IntN(1500)) * time.Millisecond)
+	return s.again(ctx, func(ctx context.Context) error { return s.b.Admin().EnableQueue(ctx, queue) })
 }
 
 // later is the step to the next schema. It locks one of the tables that are in use, as

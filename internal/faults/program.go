@@ -186,7 +186,7 @@ var faulty = []error{parley.ErrNewerSchema, parley.ErrNotMigrated, parley.ErrPoo
 	parley.ErrSettled, parley.ErrInvalidOption, parley.ErrInvalidName, parley.ErrInvalidBody, parley.ErrUnknownQueue,
 	parley.ErrUnknownService, parley.ErrUnknownContract, parley.ErrUnknownType, parley.ErrTypeNotAllowed,
 	parley.ErrNoConversation, parley.ErrEnded, parley.ErrFarEnded, parley.ErrConversationError, parley.ErrSealed,
-	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, parley.ErrQueueDisabled, phases.ErrNoPlan}
+	parley.ErrSenderFailed, parley.ErrGroupElsewhere, parley.ErrIsolation, phases.ErrNoPlan}
 
 // passing says whether an error may be gone when the same is done again.
 func passing(err error) bool {
