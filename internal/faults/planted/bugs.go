@@ -186,6 +186,11 @@ func skewed(lease time.Duration) time.Duration {
 		// What is removed was read before its group was locked.
 		{file: "backend/sqlstore/cancel_posts.go", old: "	list, err = t.keyedPosts(ctx, queue, ids)\n", new: ""},
 	}},
+	{name: "withheld, then overtaken", server: "sqlite", flags: []string{"--only", "queue off", "--faults", "10", "--operations", "5000"},
+		env: "PARLEY_FAULTS_KINDS=shared,diary,alone", changes: []change{
+			// What is sent goes ahead of what is still withheld.
+			{file: "backend/sqlite/sql/dialogs.sql", old: "closed = 0 AND held = 0\n", new: "closed = 0\n"},
+		}},
 	{name: "due time without message", server: "mysql", flags: []string{"--only", "interrupt"}, env: "PARLEY_FAULTS_KINDS=recurring,posts", changes: []change{
 		// A job goes on to its next due time, although its message could not be posted.
 		{file: "recurring/run.go", old: "if _, err := tx.PostBatch(ctx, j.Queue, posts); err != nil {", new: "if _, err := tx.PostBatch(ctx, j.Queue, posts); err != nil && ctx.Err() != nil {"},
