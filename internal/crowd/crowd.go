@@ -31,13 +31,16 @@ type Crowd[T any] struct {
 
 	mu      sync.Mutex // guards what follows
 	callers int
-	working int
-	ends    int              // of what was at work
+	working []*work          // what takes room
 	written map[any]*writers // by subject
 	waiting []*Member[T]
 	quick   [2]time.Duration // of verbs by themselves, the quickest of this spell and of the last
 	spell   time.Time        // when this one began
 }
+
+// work is a verb that is at work, or several together. It takes room for a moment. If it takes longer, it may wait for a
+// lock, and must not keep others from work that do not want that.
+type work struct{ begun time.Time }
 
 // writers are those at work on a subject.
 type writers struct{ n int }
@@ -54,10 +57,10 @@ type Member[T any] struct {
 
 	ctx    context.Context
 	answer chan error // errByItself: it has to go by itself
-	ends   int        // of the crowd when it was last seen, and who was at work on the subject
-	before *writers
-	batch  *batch // in which it is at work
-	gone   bool   // its caller does not wait any more
+	before *writers   // who was at work on the subject when it last looked
+	work   *work      // it is at work,
+	batch  *batch     // in this
+	gone   bool       // its caller does not wait any more
 }
 
 // batch is what is at work together.
@@ -70,8 +73,8 @@ const (
 	most     = 100      // verbs of a transaction
 	mostSize = 64 << 10 // of their bodies; a larger one goes by itself
 
-	// stalled is how long a verb waits while nothing ends that it waits for. Then it goes by itself: what is at work may
-	// wait for a lock, even for one of its caller.
+	// stalled is how long work takes room, and how long a verb waits for another of its subject before it goes by itself:
+	// what is at work may wait for a lock, even for one of its caller.
 	stalled = 20 * time.Millisecond
 	// grace is how long the outcome is waited for when the caller's context has ended.
 	grace = 100 * time.Millisecond
@@ -118,7 +121,7 @@ func (c *Crowd[T]) enter(m *Member[T]) (waits bool) {
 		return false
 	}
 	m.answer = make(chan error, 1)
-	m.ends, m.before = c.ends, c.written[m.Subject]
+	m.before = c.written[m.Subject]
 	c.waiting = append(c.waiting, m)
 	return true
 }
@@ -161,11 +164,13 @@ func (c *Crowd[T]) free(m *Member[T]) bool { return m.Subject == nil || c.writte
 
 // start notes that members are at work, together.
 func (c *Crowd[T]) start(members ...*Member[T]) {
-	c.working++
+	begun := &work{time.Now()}
+	c.working = append(c.working, begun)
 	if c.written == nil {
 		c.written = make(map[any]*writers)
 	}
 	for _, m := range members {
+		m.work = begun
 		switch w := c.written[m.Subject]; {
 		case m.Subject == nil:
 		case w == nil:
@@ -178,8 +183,7 @@ func (c *Crowd[T]) start(members ...*Member[T]) {
 
 // stop notes that they are not.
 func (c *Crowd[T]) stop(members ...*Member[T]) {
-	c.working--
-	c.ends++
+	c.working = slices.DeleteFunc(c.working, func(w *work) bool { return w == members[0].work })
 	for _, m := range members {
 		if w := c.written[m.Subject]; w != nil {
 			if w.n--; w.n == 0 {
@@ -210,16 +214,17 @@ func (c *Crowd[T]) wait(m *Member[T]) error {
 	}
 }
 
-// stalls has a member go by itself if nothing has ended for which it waits.
+// stalls has a member go by itself if what writes its subject takes long.
 func (c *Crowd[T]) stalls(m *Member[T]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.next()
 	now := c.written[m.Subject]
-	if stands := m.ends == c.ends || now != nil && now == m.before; stands && c.remove(m) {
+	if now != nil && now == m.before && c.remove(m) {
 		c.start(m)
 		return true
 	}
-	m.ends, m.before = c.ends, now
+	m.before = now
 	return false
 }
 
@@ -272,7 +277,10 @@ func (c *Crowd[T]) leave(m *Member[T], done bool, took time.Duration) {
 
 // next has members begin that wait. A single one goes by itself.
 func (c *Crowd[T]) next() {
-	for c.working < c.room() && len(c.waiting) > 0 {
+	if len(c.waiting) > 0 {
+		c.working = slices.DeleteFunc(c.working, func(w *work) bool { return time.Since(w.begun) >= stalled })
+	}
+	for len(c.working) < c.room() && len(c.waiting) > 0 {
 		members := c.pick()
 		switch len(members) {
 		case 0:

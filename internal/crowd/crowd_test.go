@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,8 +78,8 @@ func (r *rig) want(t *testing.T, alone []int, together ...[]int) {
 	if slices.Sort(r.alone); fmt.Sprint(r.alone, r.together) != fmt.Sprint(alone, together) {
 		t.Errorf("by themselves %v, together %v; want %v, %v", r.alone, r.together, alone, together)
 	}
-	if r.callers != 0 || r.working != 0 || len(r.written) != 0 || len(r.waiting) != 0 {
-		t.Errorf("%d are called, %d at work, on %v, and %d wait, although all is over", r.callers, r.working, r.written, len(r.waiting))
+	if r.callers != 0 || len(r.working) != 0 || len(r.written) != 0 || len(r.waiting) != 0 {
+		t.Errorf("%d are called, %d at work, on %v, and %d wait, although all is over", r.callers, len(r.working), r.written, len(r.waiting))
 	}
 }
 
@@ -193,6 +194,38 @@ func TestStalled(t *testing.T) {
 		all(t, nil, stuck)
 		r.want(t, []int{0, 1, 2, 3})
 	})
+}
+
+// What waits for a lock keeps none from work that does not want it.
+func TestStuck(t *testing.T) {
+	for stuck := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(2)
+			var results []<-chan error
+			for i := range stuck {
+				results = append(results, r.do(bg, -i, fmt.Sprint("locked ", i), time.Minute))
+			}
+			var done atomic.Int64
+			over := time.Now().Add(10 * time.Second)
+			for i := range 16 {
+				result := make(chan error, 1)
+				results = append(results, result)
+				go func() {
+					var err error
+					for err == nil && time.Now().Before(over) {
+						m := &Member[int]{Verb: i, Subject: fmt.Sprint("free ", i)}
+						err = r.Do(bg, m, func() error { time.Sleep(time.Millisecond); return nil })
+						done.Add(1)
+					}
+					result <- err
+				}()
+			}
+			all(t, nil, results...)
+			if n := done.Load(); n < 50_000 {
+				t.Errorf("beside %d that wait for a lock, %d of the others were done in ten seconds", stuck, n)
+			}
+		})
+	}
 }
 
 // While others end, those that are many wait for their turn.
